@@ -1,0 +1,154 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import type { Registration } from './accounts.ts';
+import type { Company, User } from './model.ts';
+import { sendPage } from './pages/layout.ts';
+import { consentPage } from './pages/pages.ts';
+import { Refusal, type Service } from './service.ts';
+import type { Sessions } from './sessions.ts';
+
+/** Section 2.2. */
+const CODE_LIFETIME = 10 * 60 * 1000;
+
+type Authorization = { registration: Registration; redirectUri: string; state: string; challenge: string };
+
+const Query = z.object({ client_id: z.string(), redirect_uri: z.string(), state: z.string().min(1).optional() });
+
+/** Section 4.1: the one page an app sends its users to. */
+export function registerAuthorize(server: FastifyInstance, service: Service, sessions: Sessions): void {
+  const path = '/oauth/authorize';
+  const config = { endpoint: 'authorize' } as const;
+
+  server.get(path, { config }, async (request, reply) => {
+    const authorization = await readAuthorization(service, request, reply);
+    if (!authorization) return reply;
+
+    const hint = (request.query as { login_hint?: unknown }).login_hint;
+    if (service.settings.autoConsent) {
+      return approve(service, reply, authorization, await userByHint(service, hint), 'all');
+    }
+    const user = await sessions.user(request);
+    if (!user) {
+      const email = typeof hint === 'string' ? `&email=${encodeURIComponent(hint)}` : '';
+      return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}${email}`, 303);
+    }
+    return sendConsent(request, reply, authorization, user);
+  });
+
+  server.post(path, { config }, async (request, reply) => {
+    const authorization = await readAuthorization(service, request, reply);
+    if (!authorization) return reply;
+    sessions.checkCsrf(request);
+    const user = await sessions.user(request);
+    if (!user) {
+      return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}`, 303);
+    }
+    const { decision, company } = request.body as { decision?: unknown; company?: string | string[] };
+    if (decision !== 'allow') return redirect(reply, authorization, { error: 'access_denied' });
+
+    const picked = (await service.accounts.companiesOf(user.id)).filter(({ id }) => [company].flat().includes(id));
+    if (picked.length === 0) {
+      return sendConsent(request, reply, authorization, user, 'Choose at least one company, or cancel.');
+    }
+    return approve(service, reply, authorization, user, picked);
+  });
+
+  async function sendConsent(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { registration, redirectUri }: Authorization,
+    user: User,
+    problem?: string,
+  ): Promise<FastifyReply> {
+    const companies = await service.accounts.companiesOf(user.id);
+    const csrf = sessions.csrf(sessions.begin(request, reply));
+    const page = { registration, user, companies, redirectUri, action: request.url, csrf };
+    return sendPage(reply, consentPage(problem === undefined ? page : { ...page, problem }));
+  }
+}
+
+/**
+ * The checked request, or undefined when the app was already told what is wrong with it. An unknown app or address is
+ * shown to the person instead: nothing is ever sent to an address that is not registered.
+ */
+async function readAuthorization(
+  service: Service,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<Authorization | undefined> {
+  const parsed = Query.safeParse(request.query);
+  const registration = parsed.success ? await service.accounts.registration(parsed.data.client_id) : undefined;
+  if (!parsed.success || !registration) {
+    throw new Refusal(400, 'unknown_app', 'The link that brought you here names no app we know.');
+  }
+  const { redirect_uri: redirectUri, state } = parsed.data;
+  if (!registration.redirectUris.includes(redirectUri)) {
+    throw new Refusal(
+      400,
+      'wrong_redirect_uri',
+      `The link that brought you here wants to return to an address that is not registered for ${registration.name}.`,
+    );
+  }
+  const query = request.query as Record<string, unknown>;
+  const problem = problemOf(query, state);
+  if (problem) {
+    redirect(reply, { redirectUri, state }, problem);
+    return undefined;
+  }
+  return { registration, redirectUri, state: state!, challenge: query.code_challenge as string };
+}
+
+function problemOf(
+  query: Record<string, unknown>,
+  state: string | undefined,
+): { error: string; error_description: string } | undefined {
+  const invalid = (error_description: string) => ({ error: 'invalid_request', error_description });
+  if (typeof query.response_type !== 'string') return invalid('response_type is missing');
+  if (query.response_type !== 'code') {
+    return { error: 'unsupported_response_type', error_description: 'response_type is code' };
+  }
+  if (state === undefined) return invalid('state is missing');
+  if (query.code_challenge_method !== 'S256') return invalid('code_challenge_method is S256');
+  if (typeof query.code_challenge !== 'string' || !/^[\w-]{43}$/.test(query.code_challenge)) {
+    return invalid('code_challenge is BASE64URL(SHA256(code_verifier))');
+  }
+  return undefined;
+}
+
+async function approve(
+  service: Service,
+  reply: FastifyReply,
+  { registration, redirectUri, state, challenge }: Authorization,
+  user: User,
+  companies: Company[] | 'all',
+): Promise<FastifyReply> {
+  const code = await service.connections.issueCode({
+    clientId: registration.clientId,
+    userId: user.id,
+    redirectUri,
+    challenge,
+    companies: companies === 'all' ? 'all' : companies.map(({ id }) => id),
+    expiresAt: service.clock.now() + CODE_LIFETIME,
+  });
+  return redirect(reply, { redirectUri, state }, { code });
+}
+
+/** The registered address stays as it is, letter by letter; the answer is only added to it. */
+function redirect(
+  reply: FastifyReply,
+  { redirectUri, state }: { redirectUri: string; state: string | undefined },
+  answer: Record<string, string>,
+): FastifyReply {
+  const query = new URLSearchParams({ ...answer, ...(state !== undefined && { state }) });
+  const separator = redirectUri.includes('?') ? '&' : '?';
+  return reply
+    .headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' })
+    .redirect(`${redirectUri}${separator}${query}`, 302);
+}
+
+async function userByHint(service: Service, hint: unknown): Promise<User> {
+  const users = await service.accounts.users();
+  const user = hint === undefined ? users[0] : users.find(({ id, email }) => id === hint || email === hint);
+  if (!user) throw new Refusal(400, 'unknown_user', 'The link that brought you here names no user we know.');
+  return user;
+}

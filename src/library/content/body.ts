@@ -1,0 +1,73 @@
+import { createHash } from 'node:crypto';
+import { chunksOf } from './bytes.ts';
+
+/** Bytes that can be read from any offset without being held: the content of a file, a rendition or a thumbnail. */
+export type Body = {
+  size: number;
+  /** A strong validator: another body never has the same one. */
+  etag: string;
+  type: string;
+  chunks(start: number, end: number): Iterable<Buffer> | AsyncIterable<Buffer>;
+};
+
+/** A body is composed of what is in memory and of what is made when it is read. */
+export type Part = Buffer | { size: number; name: string; chunks(start: number, end: number): Iterable<Buffer> };
+
+export function bodyOf(type: string, parts: Part[]): Body {
+  const size = parts.reduce((sum, part) => sum + sizeOf(part), 0);
+  return {
+    size,
+    get etag() {
+      return etagOf(type, parts);
+    },
+    type,
+    chunks: (start, end) => readParts(parts, start, Math.min(end, size)),
+  };
+}
+
+export function generated(seed: number | string, size: number): Part {
+  return { size, name: `generated ${seed} ${size}`, chunks: (start, end) => chunksOf(seed, start, end) };
+}
+
+/** The same file, some bytes longer or shorter. */
+export function resized(body: Body, by: number): Body {
+  const size = Math.max(0, body.size + by);
+  return {
+    ...body,
+    size,
+    etag: `"${body.etag.slice(1, -1)}${by < 0 ? by : `+${by}`}"`,
+    async *chunks(start, end) {
+      if (start < body.size) yield* body.chunks(start, Math.min(end, body.size, size));
+      if (end > body.size) yield* chunksOf('longer', Math.max(0, start - body.size), Math.min(end, size) - body.size);
+    },
+  };
+}
+
+export async function contentsOf(body: Body): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of body.chunks(0, body.size)) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+function* readParts(parts: Part[], start: number, end: number): Generator<Buffer> {
+  let offset = 0;
+  for (const part of parts) {
+    const from = Math.max(start - offset, 0);
+    const to = Math.min(end - offset, sizeOf(part));
+    if (from < to) {
+      if (Buffer.isBuffer(part)) yield part.subarray(from, to);
+      else yield* part.chunks(from, to);
+    }
+    offset += sizeOf(part);
+  }
+}
+
+function sizeOf(part: Part): number {
+  return Buffer.isBuffer(part) ? part.length : part.size;
+}
+
+function etagOf(type: string, parts: Part[]): string {
+  const hash = createHash('sha256').update(type);
+  for (const part of parts) hash.update('\0').update(Buffer.isBuffer(part) ? part : part.name);
+  return `"${hash.digest('hex').slice(0, 32)}"`;
+}

@@ -1,0 +1,28 @@
+import { createHash } from 'node:crypto';
+
+export type Random = {
+  /** 0 to below 1. */
+  next(): number;
+  /** An integer from `from` to below `to`. */
+  between(from: number, to: number): number;
+  pick<T>(choices: readonly T[]): T;
+  hex(length: number): string;
+};
+
+/** The same numbers for the same name, on every machine (mulberry32, seeded with a hash). */
+export function randomOf(...name: (string | number)[]): Random {
+  let state = createHash('sha256').update(name.join('\0')).digest().readUInt32LE();
+  const next = () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const between = (from: number, to: number) => from + Math.floor(next() * (to - from));
+  return {
+    next,
+    between,
+    pick: (choices) => choices[between(0, choices.length)]!,
+    hex: (length) => Array.from({ length }, () => between(0, 16).toString(16)).join(''),
+  };
+}

@@ -1,0 +1,135 @@
+import type { Asset, Company, Project, User } from '../model.ts';
+import { ASSET_TYPES, isVideo } from '../model.ts';
+import { nameOf, tagsOf } from './names.ts';
+import * as make from './originals.ts';
+import { randomOf } from './random.ts';
+import { speech } from './speech.ts';
+
+export type Content = {
+  users: (User & { companies: string[] })[];
+  companies: Company[];
+  projects: Project[];
+  assets: Asset[];
+};
+
+/** The newest upload of all content that is made up: fixed, so that every start makes the same library. */
+export const NEWEST = Date.UTC(2025, 9, 1, 16, 20);
+const SPREAD = 270 * 24 * 3600 * 1000;
+
+const MAKERS: Record<string, make.Maker[]> = {
+  videos: [make.clip, make.camera, make.screen],
+  selects: [make.camera, make.landscape, make.clip],
+  social: [make.story, make.square, make.portrait],
+  photography: [make.landscape, make.portrait, make.square],
+  graphics: [make.picture, make.drawing],
+  audio: [make.tone, make.jingle, make.tone],
+  documents: [make.paper, make.letter, make.archive],
+  'brand assets': [make.drawing, make.paper, make.archive, make.picture],
+};
+
+const COMPANIES: { company: Company; projects: string[] }[] = [
+  {
+    company: { id: 'cmp_nordlicht', name: 'Nordlicht Film GmbH' },
+    projects: ['Summer Campaign 2025', 'Ærø Documentary', 'Podcast: Gespräche', 'Brand Refresh'],
+  },
+  {
+    company: { id: 'cmp_kumo', name: 'Kumo Studio 雲' },
+    projects: ['Product Launch', '社内イベント', 'Press & Events'],
+  },
+];
+
+export const ADA: User = { id: 'usr_ada', name: 'Ada Lindqvist', email: 'ada@example.com' };
+const KENJI: User = { id: 'usr_kenji', name: 'Kenji Mori', email: 'kenji@example.com' };
+
+/** When what is not there yet comes: milliseconds since the start. */
+export type Delays = { transcode: number; transcript: number };
+
+/**
+ * A library as a small agency has it, with real files of all eight types. The same seed makes the same ids, names, dates
+ * and bytes. Some videos have lost their original, a few are still transcoding, two assets have no file.
+ */
+export function samples(count: number, seed: number, startedAt: number, delays: Delays): Content {
+  const projects = COMPANIES.flatMap(({ company, projects }) =>
+    projects.map((name, i) => ({
+      id: `prj_${company.id.slice(4)}_${i + 1}`,
+      companyId: company.id,
+      name,
+      status: name === 'Brand Refresh' ? 'archived' : 'active',
+    })),
+  );
+  return {
+    users: [
+      { ...ADA, companies: COMPANIES.map(({ company }) => company.id) },
+      { ...KENJI, companies: ['cmp_kumo'] },
+    ],
+    companies: COMPANIES.map(({ company }) => company),
+    projects,
+    assets: Array.from({ length: count }, (_, i) => sampleAsset(i, count, seed, projects, startedAt, delays)),
+  };
+}
+
+function sampleAsset(
+  i: number,
+  count: number,
+  seed: number,
+  projects: Project[],
+  startedAt: number,
+  delays: Delays,
+): Asset {
+  const random = randomOf('sample', seed, i);
+  const assetType = ASSET_TYPES[i % ASSET_TYPES.length]!;
+  const ordinal = Math.floor(i / ASSET_TYPES.length);
+  const makers = MAKERS[assetType]!;
+  const id = `ast_${random.hex(20)}`;
+  const original = makers[ordinal % makers.length]!(`${assetType} ${i}`, random);
+  const project = random.pick(projects);
+  const filename = nameOf(assetType, original.extension, i, random);
+  const isProcessing = isVideo(original.body.type) && assetType === 'videos' && ordinal < 3;
+  const isUnavailable = i === 13 || i === 44;
+  const step = SPREAD / count;
+  return {
+    id,
+    companyId: project.companyId,
+    project: { id: project.id, name: project.name },
+    name: random.next() < 0.3 ? filename.replace(/\.\w+$/, '') : filename,
+    filename,
+    mimeType: original.body.type,
+    assetType,
+    tags: tagsOf(random),
+    uploadDate: Math.round(NEWEST - (i + random.next() * 0.9) * step),
+    status: isUnavailable ? 'unavailable' : isProcessing ? 'processing' : 'ready',
+    readyAt: isProcessing ? startedAt + delays.transcode * (ordinal + 1) : null,
+    size: isUnavailable ? 0 : original.body.size,
+    duration: original.duration ?? null,
+    width: original.width ?? null,
+    height: original.height ?? null,
+    original: isUnavailable ? null : () => original.body,
+    originalGone: original.mp4 !== undefined && ordinal % 7 === 4,
+    mp4: original.mp4 ? () => original.mp4! : null,
+    thumbnail: isUnavailable ? null : (original.thumbnail ?? null),
+    ...spoken(`${seed} ${i}`, original.duration, ordinal, startedAt + delays.transcript),
+    override: {},
+    overrideDetail: {},
+    omit: [],
+  };
+}
+
+/** What clips have to say: words, no word timing, no speech, nothing yet (announced or not), nothing at all. */
+function spoken(
+  name: string,
+  duration: number | undefined,
+  ordinal: number,
+  late: number,
+): Pick<Asset, 'transcript' | 'transcriptAt' | 'hasTranscript'> {
+  const nothing = { transcript: null, transcriptAt: 0, hasTranscript: null };
+  if (duration === undefined) return nothing;
+  const kinds = [
+    { ...nothing, transcript: speech(name, duration, true) },
+    { ...nothing, transcript: speech(name, duration, false) },
+    { ...nothing, transcript: { noSpeech: true as const } },
+    { ...nothing, transcript: speech(name, duration, true), transcriptAt: late },
+    { ...nothing, transcript: speech(name, duration, true), transcriptAt: late, hasTranscript: true },
+    nothing,
+  ];
+  return kinds[ordinal % kinds.length]!;
+}

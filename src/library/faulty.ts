@@ -1,0 +1,105 @@
+import { once } from 'node:events';
+import { Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
+import { createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Fault } from './faults.ts';
+import { expiredLink } from './links.ts';
+import type { Service } from './service.ts';
+
+const ENCODERS: Record<string, () => NodeJS.ReadWriteStream> = {
+  gzip: createGzip,
+  br: createBrotliCompress,
+  deflate: createDeflate,
+  zstd: createZstdCompress,
+};
+
+/** The effects that come before a request is looked at: waiting, another answer, a link that has expired, redirects. */
+export async function sendFault(
+  service: Service,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  fault: Fault,
+): Promise<void> {
+  if (fault.latency) await pause(fault.latency, undefined, { ref: false });
+  if (fault.expireLinks) throw expiredLink();
+  if (fault.redirect) {
+    reply.redirect(
+      `${service.addresses.api}/hop/${service.faults.hold(fault)}/${fault.redirect - 1}${request.url}`,
+      302,
+    );
+  } else if (fault.status !== undefined || fault.retryAfter !== undefined || fault.body !== undefined) {
+    const status = fault.status ?? (fault.retryAfter === undefined ? 200 : 429);
+    if (fault.retryAfter !== undefined) reply.header('retry-after', String(fault.retryAfter));
+    reply.code(status).send(fault.body ?? { error: 'fault', message: `Status ${status}, as told by a fault rule.` });
+  }
+}
+
+/** The effects on an answer that is about to go out. */
+export function spoil(request: FastifyRequest, reply: FastifyReply, fault: Fault, payload: unknown): unknown {
+  if (fault.dropAnswer) {
+    request.raw.socket.destroy();
+    if (payload instanceof Readable) payload.destroy();
+    return '';
+  }
+  if (fault.headers) reply.headers(fault.headers);
+  if (fault.wrongType) reply.header('content-type', 'text/html; charset=utf-8');
+  if (payload === undefined || payload === null) return payload;
+
+  let body = payload;
+  if (fault.contentEncoding !== undefined) {
+    reply.header('content-encoding', fault.contentEncoding);
+    const encoder = ENCODERS[fault.contentEncoding];
+    if (encoder) {
+      reply.removeHeader('content-length');
+      body = asStream(body).pipe(encoder());
+    }
+  }
+  if (fault.chunked) {
+    reply.removeHeader('content-length');
+    body = asStream(body);
+  }
+  if (fault.cutAfter !== undefined || fault.stallAfter !== undefined) {
+    if (!fault.chunked && !(body instanceof Readable)) reply.header('content-length', lengthOf(body));
+    body = interrupted(asStream(body), fault, reply);
+  }
+  return body;
+}
+
+/** The body up to where the rule interrupts it. */
+function interrupted(body: Readable, fault: Fault, reply: FastifyReply): Readable {
+  const { cutAfter = Infinity, stallAfter = Infinity } = fault;
+  const stream = Readable.from(beginning(), { objectMode: false });
+  return stream;
+
+  async function* beginning(): AsyncGenerator<Buffer> {
+    let left = Math.min(cutAfter, stallAfter);
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      if (chunk.length > left) {
+        if (left > 0) yield chunk.subarray(0, left);
+        if (stallAfter < cutAfter) await once(reply.raw, 'close');
+        else await cut();
+        return;
+      }
+      left -= chunk.length;
+      yield chunk;
+    }
+  }
+
+  /** The client gets every byte before the cut, so that a test can count on where it was. */
+  async function cut(): Promise<void> {
+    const socket = reply.raw.socket!;
+    reply.raw.flushHeaders();
+    do await pause(1);
+    while (!socket.destroyed && stream.readableLength + reply.raw.writableLength > 0);
+    socket.destroySoon();
+  }
+}
+
+function asStream(payload: unknown): Readable {
+  return payload instanceof Readable ? payload : Readable.from([Buffer.from(payload as string)], { objectMode: false });
+}
+
+function lengthOf(payload: unknown): number {
+  return Buffer.byteLength(payload as string);
+}

@@ -1,0 +1,81 @@
+import type { Body } from './content/body.ts';
+
+/** Section 2.6. */
+export const ASSET_TYPES = [
+  'videos',
+  'selects',
+  'social',
+  'photography',
+  'graphics',
+  'audio',
+  'documents',
+  'brand assets',
+] as const;
+
+export type Status = 'ready' | 'processing' | 'unavailable';
+
+export type User = { id: string; name: string; email: string };
+export type Company = { id: string; name: string };
+export type Project = { id: string; companyId: string; name: string; status: string };
+
+/** Section 2.8. */
+export type Transcript =
+  | { noSpeech: true }
+  | {
+      language: string;
+      durationSec: number;
+      text: string;
+      vtt: string;
+      words: { word: string; start: number; end: number }[] | null;
+    };
+
+export type Asset = {
+  id: string;
+  companyId: string;
+  project: { id: string; name: string } | null;
+  name: string;
+  filename: string;
+  mimeType: string;
+  /** One of ASSET_TYPES, unless a test wants to see what a client does with another. */
+  assetType: string;
+  tags: string[];
+  uploadDate: number;
+  status: Status;
+  /** When a `processing` asset becomes ready by itself; null: when it is told to. */
+  readyAt: number | null;
+  size: number;
+  duration: number | null;
+  width: number | null;
+  height: number | null;
+  /** Bodies are made when a link is used; null is a file that is not there. */
+  original: (() => Body) | null;
+  /** The link to the original answers 404 (section 4.7, rule 2). */
+  originalGone: boolean;
+  mp4: (() => Body) | null;
+  thumbnail: (() => Body) | null;
+  transcript: Transcript | null;
+  /** A transcript does not exist before this moment. */
+  transcriptAt: number;
+  /** null: true as soon as the transcript exists. */
+  hasTranscript: boolean | null;
+  /** What an answer says instead of the truth, for clients that want to see how they take it. */
+  override: Record<string, unknown>;
+  overrideDetail: Record<string, unknown>;
+  omit: string[];
+};
+
+export function statusAt(asset: Asset, now: number): Status {
+  return asset.status === 'processing' && asset.readyAt !== null && asset.readyAt <= now ? 'ready' : asset.status;
+}
+
+export function transcriptAt(asset: Asset, now: number): Transcript | null {
+  return asset.transcriptAt <= now ? asset.transcript : null;
+}
+
+export function isTimed(asset: Asset): boolean {
+  return /^(video|audio)\//.test(asset.mimeType);
+}
+
+export function isVideo(mimeType: string): boolean {
+  return mimeType.startsWith('video/');
+}

@@ -1,0 +1,22 @@
+/** Markup that is safe to send. */
+export class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+type Piece = Html | string | number | false | null | undefined | Piece[];
+
+/** Whatever is put into the template is escaped, unless it came from the same tag. */
+export function html(strings: TemplateStringsArray, ...pieces: Piece[]): Html {
+  return new Html(strings.map((text, i) => (i === 0 ? '' : rendered(pieces[i - 1])) + text).join(''));
+}
+
+function rendered(piece: Piece): string {
+  if (piece instanceof Html) return piece.text;
+  if (Array.isArray(piece)) return piece.map(rendered).join('');
+  if (piece === false || piece === null || piece === undefined) return '';
+  return String(piece).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
+}

@@ -1,0 +1,130 @@
+import type { Registration } from '../accounts.ts';
+import type { Company, User } from '../model.ts';
+import { type Html, html } from './html.ts';
+import type { Page } from './layout.ts';
+
+export function signInPage(form: { csrf: string; next: string; email?: string; problem?: string; app?: string }): Page {
+  return {
+    title: 'Sign in',
+    content: html`<div class="card">
+<h1>Sign in</h1>
+<p class="soft">${form.app ? html`to continue to <strong>${form.app}</strong>` : 'to your asset library'}</p>
+${form.problem && html`<p class="note" role="alert">${form.problem}</p>`}
+<form method="post" action="/sign-in">
+<input type="hidden" name="csrf" value="${form.csrf}">
+<input type="hidden" name="next" value="${form.next}">
+<label class="field">Email address
+<input type="email" name="email" value="${form.email}" autocomplete="username" required autofocus></label>
+<label class="field">Password
+<input type="password" name="password" autocomplete="current-password" required></label>
+<button class="main full">Sign in</button>
+</form>
+</div>`,
+  };
+}
+
+export type Consent = {
+  registration: Registration;
+  user: User;
+  companies: Company[];
+  redirectUri: string;
+  action: string;
+  csrf: string;
+  problem?: string;
+};
+
+export function consentPage({ registration, user, companies, redirectUri, action, csrf, problem }: Consent): Page {
+  const choices = companies.map(
+    (company) => html`<label class="choice"><input type="checkbox" name="company" value="${company.id}" checked>
+<span>${company.name}</span></label>`,
+  );
+  return {
+    title: `Connect ${registration.name}`,
+    picture: registration.logoUrl,
+    formTarget: redirectUri,
+    corner: signOutForm(csrf),
+    content: html`<div class="card">
+<div class="pair">${logo(registration)}<div><h1>${registration.name} would like to read your assets</h1></div></div>
+${problem && html`<p class="note" role="alert">${problem}</p>`}
+<p>Signed in as <strong>${user.name}</strong> <span class="soft">(${user.email})</span>.</p>
+<form method="post" action="${action}">
+<input type="hidden" name="csrf" value="${csrf}">
+${
+  companies.length > 0
+    ? html`<fieldset><legend>Companies to share</legend>${choices}</fieldset>`
+    : html`<p class="note">You belong to no company yet, so there is nothing to share.</p>`
+}
+<p class="small soft">${registration.name} will be able to</p>
+<ul class="can small"><li>see your name and email address</li><li>see projects, assets and transcripts</li>
+<li>download files</li></ul>
+<p class="small soft">It can change nothing. You can disconnect it at any time in your profile.
+After this you return to <strong>${new URL(redirectUri).host}</strong>.</p>
+<div class="actions">
+<button name="decision" value="cancel">Cancel</button>
+${companies.length > 0 && html`<button class="main" name="decision" value="allow">Allow access</button>`}
+</div>
+</form>
+</div>`,
+  };
+}
+
+export type ConnectedApp = { registration: Registration; since: number; companies: Company[] };
+
+export function profilePage(user: User, companies: Company[], apps: ConnectedApp[], csrf: string): Page {
+  const rows = apps.map(
+    ({ registration, since, companies }) => html`<div class="row">${mark(registration)}<div>
+<strong>${registration.name}</strong>
+<div class="small soft">Connected since ${day(since)} · reads ${names(companies)} ·
+<a href="${registration.websiteUrl}" rel="noreferrer noopener">website</a></div></div>
+<form method="post" action="/profile/disconnect"><input type="hidden" name="csrf" value="${csrf}">
+<input type="hidden" name="client" value="${registration.clientId}">
+<button class="warn">Disconnect</button></form></div>`,
+  );
+  return {
+    title: 'Profile',
+    wide: true,
+    corner: signOutForm(csrf),
+    content: html`<div class="card">
+<h1>${user.name}</h1>
+<p class="soft">${user.email}</p>
+<p>Member of ${names(companies)}.</p>
+<h2>Connected apps</h2>
+<p class="small soft">These apps can read your companies' assets. A disconnected app stops reading at once.</p>
+${apps.length > 0 ? rows : html`<p>No app is connected.</p>`}
+</div>`,
+  };
+}
+
+export function problemPage(status: number, title: string, message: string): Page {
+  return {
+    title,
+    status,
+    content: html`<div class="card"><h1>${title}</h1><p class="soft">${message}</p></div>`,
+  };
+}
+
+function signOutForm(csrf: string): Html {
+  return html`<form method="post" action="/sign-out"><input type="hidden" name="csrf" value="${csrf}">
+<button>Sign out</button></form>`;
+}
+
+/** The app's own logo comes from its server, so it is shown where that server learns nothing new: at consent. */
+function logo(registration: Registration): Html {
+  return registration.logoUrl
+    ? html`<img class="logo" src="${registration.logoUrl}" alt="" referrerpolicy="no-referrer">`
+    : mark(registration);
+}
+
+function mark(registration: Registration): Html {
+  return html`<div class="logo" aria-hidden="true">${[...registration.name][0]}</div>`;
+}
+
+function names(companies: Company[]): string {
+  return companies.length === 0
+    ? 'no company'
+    : new Intl.ListFormat('en').format(companies.map((company) => company.name));
+}
+
+function day(time: number): string {
+  return new Intl.DateTimeFormat('en', { dateStyle: 'long', timeZone: 'UTC' }).format(time);
+}

@@ -1,0 +1,18 @@
+export type Range = { start: number; end: number };
+
+/**
+ * One byte range of a Range header (RFC 9110, 14.1.2), `end` exclusive. Several ranges, other units and what cannot be
+ * read are answered with the whole file, as the RFC allows.
+ */
+export function parseRange(header: string, size: number): Range | 'whole' | 'unsatisfiable' {
+  const match = /^bytes=(\d*)-(\d*)$/i.exec(header.trim());
+  if (!match || (match[1] === '' && match[2] === '')) return 'whole';
+  if (match[1] === '') {
+    const length = Math.min(Number(match[2]), size);
+    return length === 0 ? 'unsatisfiable' : { start: size - length, end: size };
+  }
+  const start = Number(match[1]);
+  const last = match[2] === '' ? Infinity : Number(match[2]);
+  if (last < start) return 'whole';
+  return start >= size ? 'unsatisfiable' : { start, end: Math.min(last + 1, size) };
+}

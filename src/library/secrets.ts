@@ -1,0 +1,49 @@
+import { createHash, createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { promisify } from 'node:util';
+
+const deriveKey = promisify<string, Buffer, number, Buffer>(scrypt);
+
+/** The prefixes of section 2.2. */
+export type Prefix = 'svcc_' | 'svca_' | 'svcr_' | 'svcs_';
+
+export function newSecret(prefix: Prefix | '' = ''): string {
+  return prefix + randomBytes(32).toString('base64url');
+}
+
+export function newId(prefix: string): string {
+  return `${prefix}_${randomBytes(9).toString('hex')}`;
+}
+
+/** What is kept of a secret. Our secrets have 256 random bits, so one round of SHA-256 cannot be turned back. */
+export function digest(secret: string): string {
+  return createHash('sha256').update(secret).digest('base64url');
+}
+
+/** Compares without telling by its time how much was right. */
+export function same(a: string, b: string): boolean {
+  return timingSafeEqual(createHash('sha256').update(a).digest(), createHash('sha256').update(b).digest());
+}
+
+export function mac(key: string, ...parts: string[]): string {
+  return createHmac('sha256', key).update(parts.join('\n')).digest('base64url');
+}
+
+/** People's passwords can be guessed, so they are kept with salt and a slow hash. */
+export async function hashPassword(password: string): Promise<string> {
+  const salt = randomBytes(16);
+  const key = await deriveKey(password, salt, 32);
+  return `${salt.toString('base64url')}.${key.toString('base64url')}`;
+}
+
+export async function isPassword(password: string, hash: string): Promise<boolean> {
+  const [salt = '', key = ''] = hash.split('.');
+  const derived = await deriveKey(password, Buffer.from(salt, 'base64url'), 32);
+  return same(derived.toString('base64url'), key);
+}
+
+/** A password people can read out: four groups of four, about 80 bits. */
+export function newPassword(): string {
+  const letters = 'abcdefghjkmnpqrstuvwxyz23456789x';
+  const word = [...randomBytes(16)].map((byte) => letters[byte % 32]).join('');
+  return word.match(/.{4}/g)!.join('-');
+}

@@ -1,0 +1,83 @@
+import formBody from '@fastify/formbody';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Fault } from './faults.ts';
+import { sendFault, spoil } from './faulty.ts';
+import type { Endpoint, Entry } from './requests.ts';
+import { Refusal, type Service } from './service.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The name under which faults and the request log know a route. */
+    endpoint?: Endpoint;
+  }
+  interface FastifyRequest {
+    entry: Entry;
+    fault: Fault | null;
+  }
+}
+
+/** A server with what all endpoints share: the request log, the faults, the shape of errors. */
+export function createServer(service: Service): FastifyInstance {
+  const server = fastify({
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: 1000 },
+    bodyLimit: 64 * 1024,
+  });
+  server.register(formBody);
+  server.decorateRequest('fault', null);
+
+  server.addHook('onRequest', async (request, reply) => {
+    const endpoint = request.routeOptions.config.endpoint ?? null;
+    request.entry = service.requests.begin(request, endpoint, service.clock.now());
+    request.fault ??= endpoint && service.faults.hit({ endpoint, ...(await subject(service, request)) });
+    if (request.fault) await sendFault(service, request, reply, request.fault);
+  });
+
+  server.addHook('onSend', async (request, reply, payload) => {
+    reply.header('x-content-type-options', 'nosniff');
+    const answer = request.fault ? spoil(request, reply, request.fault, payload) : payload;
+    request.entry.status = request.fault?.dropAnswer ? 0 : reply.statusCode;
+    if (typeof answer === 'string' && request.method !== 'HEAD') request.entry.bytes = Buffer.byteLength(answer);
+    return answer;
+  });
+
+  server.addHook('onResponse', async (request, reply) => {
+    const { method, path, status, bytes } = request.entry;
+    service.log({ method, path, status, bytes, ms: Math.round(reply.elapsedTime) });
+  });
+
+  server.setErrorHandler((error, _request, reply) => sendError(service, error, reply));
+  server.setNotFoundHandler(async () => {
+    throw new Refusal(404, 'not_found', 'There is nothing at this address.');
+  });
+  return server;
+}
+
+/** What a fault rule can ask a request for. The company of an asset is looked up only for rules that name one. */
+async function subject(
+  service: Service,
+  request: FastifyRequest,
+): Promise<{ assetId?: string | undefined; companyId?: string | undefined }> {
+  const { assetId, companyId } = request.params as { assetId?: string; companyId?: string };
+  if (assetId === undefined || !service.faults.askForCompany()) return { assetId, companyId };
+  return { assetId, companyId: (await service.catalogue.find(assetId))?.companyId };
+}
+
+function sendError(service: Service, error: unknown, reply: FastifyReply): FastifyReply {
+  const refusal = asRefusal(error);
+  if (refusal.status >= 500) service.log({ error: error instanceof Error ? error.stack : String(error) });
+  return reply
+    .code(refusal.status)
+    .removeHeader('content-length')
+    .header('content-type', 'application/json; charset=utf-8')
+    .headers(refusal.headers)
+    .send({ error: refusal.code, message: refusal.message });
+}
+
+/** The framework's own refusals (a body that is no JSON, one too large) keep their status. */
+export function asRefusal(error: unknown): Refusal {
+  if (error instanceof Refusal) return error;
+  const status = (error as { statusCode?: number }).statusCode;
+  if (status !== undefined && status < 500) return new Refusal(status, 'invalid_request', (error as Error).message);
+  return new Refusal(500, 'server_error', 'Something went wrong on our side.');
+}
