@@ -143,14 +143,15 @@ async function fill(service: Service, content: Content): Promise<Library['users'
   for (const company of content.companies) await service.accounts.addCompany(company);
   for (const project of content.projects) await service.catalogue.addProject(project);
   for (const asset of content.assets) await service.catalogue.put(asset);
-  return Promise.all(
-    content.users.map(async ({ companies, ...user }) => {
-      const password = newPassword();
-      await service.accounts.addUser(user, password);
-      for (const id of companies) await service.accounts.setAccess(user.id, id, true);
-      return { ...user, password };
-    }),
-  );
+  const users = [];
+  // One after the other: the first user is the one that consents by itself.
+  for (const { companies, ...user } of content.users) {
+    const password = newPassword();
+    await service.accounts.addUser(user, password);
+    for (const id of companies) await service.accounts.setAccess(user.id, id, true);
+    users.push({ ...user, password });
+  }
+  return users;
 }
 
 function addressOf(server: FastifyInstance): string {

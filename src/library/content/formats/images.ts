@@ -2,31 +2,27 @@ import { crc32, deflateSync } from 'node:zlib';
 import { generated, type Part } from '../body.ts';
 import { type Random, randomOf } from '../random.ts';
 
-const LARGEST_COMMENT = 65_533;
+const COMMENT = 0xfe;
+const PRIVATE = 0xef;
+const LARGEST_SEGMENT = 65_533;
 
-/** A JPEG with comments after its first marker: other bytes, and as many as wanted, of the same picture. */
+/** A JPEG with a comment, and segments that no program reads, after its first marker: other bytes, the same picture. */
 export function jpegWithComment(jpeg: Buffer, comment: string, padding: number): Part[] {
-  const parts: Part[] = [jpeg.subarray(0, 2), commentHead(Buffer.byteLength(comment)), Buffer.from(comment)];
-  for (let left = padding; left > 0; left -= LARGEST_COMMENT) {
-    const size = Math.min(left, LARGEST_COMMENT);
-    parts.push(commentHead(size), generated(`${comment} ${left}`, size));
+  const parts: Part[] = [jpeg.subarray(0, 2), segmentHead(COMMENT, Buffer.byteLength(comment)), Buffer.from(comment)];
+  for (let left = padding; left > 0; left -= LARGEST_SEGMENT) {
+    const size = Math.min(left, LARGEST_SEGMENT);
+    parts.push(segmentHead(PRIVATE, size), generated(`${comment} ${left}`, size));
   }
   return [...parts, jpeg.subarray(2)];
 }
 
-function commentHead(size: number): Buffer {
-  return Buffer.from([0xff, 0xfe, (size + 2) >> 8, (size + 2) & 0xff]);
+function segmentHead(marker: number, size: number): Buffer {
+  return Buffer.from([0xff, marker, (size + 2) >> 8, (size + 2) & 0xff]);
 }
 
 /** A picture of a few soft discs on a gradient. */
 export function png(width: number, height: number, name: string): Buffer {
-  const random = randomOf('png', name);
-  const paint = painter(random, width, height);
-  const rows = Buffer.alloc(height * (1 + width * 3));
-  for (let y = 0, at = 0; y < height; y++) {
-    rows[at++] = 0;
-    for (let x = 0; x < width; x++) for (const value of paint(x, y)) rows[at++] = value;
-  }
+  const rows = paint(width, height, randomOf('png', name));
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
@@ -51,7 +47,8 @@ function chunk(type: string, data: Buffer): Buffer {
 
 type Colour = [number, number, number];
 
-function painter(random: Random, width: number, height: number): (x: number, y: number) => Colour {
+/** Rows of RGB, each after a byte that says it is not filtered. */
+function paint(width: number, height: number, random: Random): Buffer {
   const colour = (): Colour => [random.between(20, 236), random.between(20, 236), random.between(20, 236)];
   const [top, bottom] = [colour(), colour()];
   const discs = Array.from({ length: 4 }, () => ({
@@ -60,11 +57,24 @@ function painter(random: Random, width: number, height: number): (x: number, y: 
     radius: (0.1 + random.next() * 0.3) * Math.min(width, height),
     colour: colour(),
   }));
-  return (x, y) => {
-    const disc = discs.find((disc) => (x - disc.x) ** 2 + (y - disc.y) ** 2 < disc.radius ** 2);
-    if (disc) return disc.colour;
-    return top.map((value, i) => Math.round(value + ((bottom[i]! - value) * y) / height)) as Colour;
-  };
+  const rowSize = 1 + width * 3;
+  const rows = Buffer.alloc(height * rowSize);
+  for (let y = 0; y < height; y++) {
+    const row = rows.subarray(y * rowSize, (y + 1) * rowSize);
+    const fill = (from: number, to: number, [red, green, blue]: Colour) => {
+      for (let x = Math.max(0, from); x < Math.min(width, to); x++) {
+        row[1 + x * 3] = red;
+        row[2 + x * 3] = green;
+        row[3 + x * 3] = blue;
+      }
+    };
+    fill(0, width, top.map((value, i) => Math.round(value + ((bottom[i]! - value) * y) / height)) as Colour);
+    for (const disc of discs) {
+      const half = Math.sqrt(disc.radius ** 2 - (y - disc.y) ** 2);
+      if (half > 0) fill(Math.round(disc.x - half), Math.round(disc.x + half), disc.colour);
+    }
+  }
+  return rows;
 }
 
 export function svg(width: number, height: number, name: string): string {
