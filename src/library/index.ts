@@ -5,10 +5,11 @@ import { createAccounts } from './accounts.ts';
 import { createAdmin } from './admin.ts';
 import { registerApi } from './api.ts';
 import { registerAuthorize } from './authorize.ts';
-import { createCatalogue } from './catalogue.ts';
-import { createClock } from './clock.ts';
+import { type Catalogue, createCatalogue } from './catalogue.ts';
+import { type Clock, createClock } from './clock.ts';
 import { createConnections } from './connections.ts';
-import { ADA, type Content, samples } from './content/samples.ts';
+import type { Content, ContentOption } from './content/content.ts';
+import { loadContent } from './content/load.ts';
 import { createFaults } from './faults.ts';
 import { registerMedia } from './media.ts';
 import type { User } from './model.ts';
@@ -37,7 +38,8 @@ export type LibraryOptions = Partial<Settings> & {
   clientSecret?: string;
   app?: { name?: string; logoUrl?: string; websiteUrl?: string };
   redirectUris: string[];
-  content?: { samples: number; seed?: number };
+  /** Without it there is one user, and no company. */
+  content?: ContentOption | undefined;
   log?: (line: object) => void;
 };
 
@@ -56,8 +58,11 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
   const { host = '127.0.0.1', port = 0, adminPort } = options;
   const clientId = options.clientId ?? `app_${newSecret().slice(0, 16)}`;
   const clientSecret = options.clientSecret ?? newSecret('svcs_');
-  const service = createService(options);
-  const content = contentOf(options, service);
+  const clock = createClock();
+  const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
+  const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
+  const content = await loadContent(options.content, clock.now(), delays);
+  const service = createService(options, clock, createCatalogue(content.sources));
 
   await service.accounts.register(
     {
@@ -91,13 +96,12 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
   };
 }
 
-function createService(options: LibraryOptions): Service {
-  const clock = createClock();
+function createService(options: LibraryOptions, clock: Clock, catalogue: Catalogue): Service {
   return {
     clock,
     accounts: createAccounts(),
     connections: createConnections(clock.now),
-    catalogue: createCatalogue(),
+    catalogue,
     faults: createFaults(),
     requests: createRequestLog(options.adminPort !== undefined),
     settings: {
@@ -131,12 +135,6 @@ function createLibraryServer(service: Service): FastifyInstance {
     registerProfile(scope, service, sessions);
   });
   return server;
-}
-
-function contentOf({ content, transcodeDelay = 5000, transcriptDelay = 20_000 }: LibraryOptions, { clock }: Service) {
-  const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
-  const nothing: Content = { users: [{ ...ADA, companies: [] }], companies: [], projects: [], assets: [] };
-  return content ? samples(content.samples, content.seed ?? 1, clock.now(), delays) : nothing;
 }
 
 async function fill(service: Service, content: Content): Promise<Library['users']> {

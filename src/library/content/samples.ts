@@ -1,19 +1,10 @@
-import type { Asset, Company, Project, User } from '../model.ts';
-import { ASSET_TYPES, isVideo } from '../model.ts';
+import { ASSET_TYPES, type Asset, type Company, isVideo, type Project, type User } from '../model.ts';
+import { ADA, type Content, type Delays, NEWEST } from './content.ts';
 import { nameOf, tagsOf } from './names.ts';
 import * as make from './originals.ts';
 import { randomOf } from './random.ts';
 import { speech } from './speech.ts';
 
-export type Content = {
-  users: (User & { companies: string[] })[];
-  companies: Company[];
-  projects: Project[];
-  assets: Asset[];
-};
-
-/** The newest upload of all content that is made up: fixed, so that every start makes the same library. */
-export const NEWEST = Date.UTC(2025, 9, 1, 16, 20);
 const SPREAD = 270 * 24 * 3600 * 1000;
 
 const MAKERS: Record<string, make.Maker[]> = {
@@ -38,11 +29,7 @@ const COMPANIES: { company: Company; projects: string[] }[] = [
   },
 ];
 
-export const ADA: User = { id: 'usr_ada', name: 'Ada Lindqvist', email: 'ada@example.com' };
 const KENJI: User = { id: 'usr_kenji', name: 'Kenji Mori', email: 'kenji@example.com' };
-
-/** When what is not there yet comes: milliseconds since the start. */
-export type Delays = { transcode: number; transcript: number };
 
 /**
  * A library as a small agency has it, with real files of all eight types. The same seed makes the same ids, names, dates
@@ -65,6 +52,7 @@ export function samples(count: number, seed: number, startedAt: number, delays: 
     companies: COMPANIES.map(({ company }) => company),
     projects,
     assets: Array.from({ length: count }, (_, i) => sampleAsset(i, count, seed, projects, startedAt, delays)),
+    sources: [],
   };
 }
 
@@ -98,7 +86,7 @@ function sampleAsset(
     tags: tagsOf(random),
     uploadDate: Math.round(NEWEST - (i + random.next() * 0.9) * step),
     status: isUnavailable ? 'unavailable' : isProcessing ? 'processing' : 'ready',
-    readyAt: isProcessing ? startedAt + delays.transcode * (ordinal + 1) : null,
+    readyAt: isProcessing ? startedAt + (delays.transcode * (ordinal + 1)) / 3 : null,
     size: isUnavailable ? 0 : original.body.size,
     duration: original.duration ?? null,
     width: original.width ?? null,

@@ -1,0 +1,124 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createCatalogue, type Query } from '../../src/library/catalogue.ts';
+import { synthetic } from '../../src/library/content/synthetic.ts';
+import { bytesOf } from '../../src/library/index.ts';
+import { ASSET_TYPES, type Asset } from '../../src/library/model.ts';
+import { type Admin, connect, type DetailedAsset, type Library, startTestLibrary } from '../support/library.ts';
+
+const { company, source } = synthetic({ count: 2500, seed: 5 });
+const everything: Query = {
+  companyId: company.id,
+  limit: 100,
+  after: null,
+  since: null,
+  assetType: null,
+  projectId: null,
+};
+
+async function all(query: Partial<Query> = {}, catalogue = createCatalogue([source])): Promise<Asset[]> {
+  const found: Asset[] = [];
+  for (let after: Query['after'] = null; ; after = found.at(-1)!) {
+    const { assets, more } = await catalogue.page({ ...everything, ...query, after });
+    found.push(...assets);
+    if (!more) return found;
+  }
+}
+
+const ids = (assets: Asset[]) => assets.map(({ id }) => id);
+const listing = await all();
+
+describe('a synthetic library', () => {
+  it('lists every asset once, newest first, the same with the same seed', async () => {
+    expect(new Set(ids(listing)).size).toBe(2500);
+    const dates = listing.map(({ uploadDate }) => uploadDate);
+    expect(dates).toEqual(dates.toSorted((a, b) => b - a));
+    expect(new Set(listing.map(({ assetType }) => assetType))).toEqual(new Set(ASSET_TYPES));
+    const again = synthetic({ count: 2500, seed: 5 });
+    const facts = ({ id, size, filename, uploadDate }: Asset) => ({ id, size, filename, uploadDate });
+    expect((await all({}, createCatalogue([again.source]))).map(facts)).toEqual(listing.map(facts));
+  });
+
+  it('answers every question as a search through everything would', async () => {
+    const positions = fc.record({ uploadDate: fc.constantFrom(...listing.map((a) => a.uploadDate)), id: fc.string() });
+    await fc.assert(
+      fc.asyncProperty(
+        fc.option(positions),
+        fc.option(fc.constantFrom(...listing.map(({ uploadDate }) => uploadDate))),
+        fc.option(fc.constantFrom(...ASSET_TYPES)),
+        fc.option(fc.constantFrom('prj_none', ...source.projects(company.id).map(({ id }) => id))),
+        fc.integer({ min: 1, max: 100 }),
+        async (after, since, assetType, projectId, limit) => {
+          const wanted = listing.filter(
+            (asset) =>
+              (!after ||
+                asset.uploadDate < after.uploadDate ||
+                (asset.uploadDate === after.uploadDate && asset.id < after.id)) &&
+              (since === null || asset.uploadDate > since) &&
+              (assetType === null || asset.assetType === assetType) &&
+              (projectId === null || asset.project?.id === projectId),
+          );
+          const query = { ...everything, after, since, assetType, projectId, limit };
+          const page = await createCatalogue([source]).page(query);
+          expect(ids(page.assets)).toEqual(ids(wanted.slice(0, limit)));
+          expect(page.more).toBe(wanted.length > limit);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+
+  it('finds an asset by its id, and none by an id that is not in it', () => {
+    for (const { id } of listing.slice(0, 50)) expect(source.find(id)?.id).toBe(id);
+    for (const id of ['ast_5_2500', 'ast_4_1', 'ast_5_01', 'ast_5_1.5', 'ast_5_', '']) {
+      expect(source.find(id), id).toBeUndefined();
+    }
+  });
+
+  it('keeps sizes between those that are given', () => {
+    const small = synthetic({ count: 500, seed: 1, sizes: [1000, 2000] });
+    const sizes = small.source.list({ ...everything, companyId: small.company.id, limit: 500 }, () => false);
+    for (const { size, status } of sizes) expect(status === 'unavailable' || (size >= 1000 && size <= 2000)).toBe(true);
+  });
+
+  it('takes uploads, changes and deletions as every other', async () => {
+    const catalogue = createCatalogue([source]);
+    const [first, second, third] = listing as [Asset, Asset, Asset];
+    await catalogue.put({ ...first, name: 'Changed' });
+    await catalogue.put({ ...second, uploadDate: first.uploadDate + 1 });
+    await catalogue.put({ ...third, id: 'ast_new', uploadDate: 1 });
+    await catalogue.remove(third.id);
+    expect(ids(await all({}, catalogue))).toEqual([second.id, first.id, ...ids(listing.slice(3)), 'ast_new']);
+    expect((await catalogue.find(first.id))?.name).toBe('Changed');
+    expect(await catalogue.find(third.id)).toBeUndefined();
+  });
+});
+
+describe('over HTTP', () => {
+  let library: Library;
+  let admin: Admin;
+  beforeAll(async () => {
+    ({ library, admin } = await startTestLibrary({ content: { synthetic: 100_000_000, seed: 9 } }));
+  });
+  afterAll(() => library.close());
+
+  it('the last of a hundred million assets has its bytes, rendition, thumbnail and transcript', async () => {
+    const headers = { authorization: `Bearer ${(await connect(library)).access_token}` };
+    const path = `${library.apiUrl}/api/v1/assets`;
+    const get = (id: string) => fetch(`${path}/ast_9_${id}`, { headers });
+    let number = 99_999_998;
+    let asset: DetailedAsset;
+    do asset = ((await (await get(String(--number))).json()) as { asset: DetailedAsset }).asset;
+    while (asset.assetType !== 'videos' || number % 50 === 49);
+
+    const referer = library.appUrl;
+    const end = await fetch(asset.download.url, { headers: { referer, range: `bytes=${asset.size - 1000}-` } });
+    const bytes = bytesOf(`9 ${number}`, asset.size - 1000, asset.size);
+    expect(Buffer.from(await end.arrayBuffer()).equals(bytes)).toBe(true);
+    expect((await fetch(asset.download.mp4Url!, { method: 'HEAD', headers: { referer } })).status).toBe(200);
+    expect((await fetch(asset.thumbnailUrl!, { headers: { referer } })).status).toBe(200);
+    const transcript = await fetch(`${path}/${asset.id}/transcript`, { headers });
+    expect(await transcript.text()).toMatch(/^WEBVTT\n/);
+    expect((await admin.companies()).map(({ id }) => id)).toEqual(['cmp_synthetic_9']);
+  });
+});
