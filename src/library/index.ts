@@ -61,7 +61,7 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
   const clock = createClock();
   const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
   const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
-  const content = await loadContent(options.content, clock.now(), delays);
+  const content = await loadContent(options.content, clock.now, delays);
   const service = createService(options, clock, createCatalogue(content.sources));
 
   await service.accounts.register(
@@ -91,7 +91,7 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
     clientSecret,
     users,
     async close() {
-      await Promise.all([server.close(), admin?.close()]);
+      await Promise.all([server.close(), admin?.close(), content.close?.()]);
     },
   };
 }

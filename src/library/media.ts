@@ -86,16 +86,19 @@ function send(request: FastifyRequest, reply: FastifyReply, body: Body): Fastify
   if (wanted !== 'whole') reply.code(206).header('content-range', `bytes ${start}-${end - 1}/${body.size}`);
   reply.header('content-length', end - start);
   if (request.method === 'HEAD') return reply.send();
-  return reply.send(Readable.from(counted(body.chunks(start, end), request), { objectMode: false }));
+  return reply.send(Readable.from(counted(body.chunks(start, end), end - start, request), { objectMode: false }));
 }
 
 /** Chunks are made when the socket has room for them: nothing is held but the one on its way. */
 async function* counted(
   chunks: Iterable<Buffer> | AsyncIterable<Buffer>,
+  promised: number,
   request: FastifyRequest,
 ): AsyncGenerator<Buffer> {
   for await (const chunk of chunks) {
     request.entry.bytes += chunk.length;
     yield chunk;
   }
+  // A file that shrank under our hands: closing the connection tells the client, an answer that waits does not.
+  if (request.entry.bytes < promised) throw new Error(`${request.entry.path} ended early`);
 }

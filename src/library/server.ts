@@ -69,6 +69,8 @@ function sendError(service: Service, error: unknown, reply: FastifyReply): Fasti
   return reply
     .code(refusal.status)
     .removeHeader('content-length')
+    .removeHeader('content-disposition')
+    .removeHeader('etag')
     .header('content-type', 'application/json; charset=utf-8')
     .headers(refusal.headers)
     .send({ error: refusal.code, message: refusal.message });

@@ -15,6 +15,7 @@ export type Content = {
   assets: Asset[];
   /** Assets that are not held in memory. */
   sources: Source[];
+  close?: () => Promise<void>;
 };
 
 export const ADA: User = { id: 'usr_ada', name: 'Ada Lindqvist', email: 'ada@example.com' };

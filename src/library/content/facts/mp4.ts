@@ -1,0 +1,59 @@
+import { type Facts, type Read, seconds } from './facts.ts';
+
+const LARGEST_MOOV = 64 * 1024 * 1024;
+
+/** MP4, MOV and their kin: a tree of boxes, in which `moov` may come before or after gigabytes of `mdat`. */
+export async function mp4Facts(read: Read, size: number): Promise<Facts> {
+  for (let offset = 0; offset + 8 <= size; ) {
+    const head = await read(offset, 16);
+    const { length, headSize } = boxLength(head, size - offset);
+    if (head.toString('latin1', 4, 8) === 'moov' && length <= LARGEST_MOOV) {
+      return movieFacts(await read(offset + headSize, length - headSize));
+    }
+    offset += length;
+  }
+  return {};
+}
+
+function boxLength(head: Buffer, rest: number): { length: number; headSize: number } {
+  const short = head.readUInt32BE(0);
+  const headSize = short === 1 ? 16 : 8;
+  const length = short === 1 ? Number(head.readBigUInt64BE(8)) : short || rest;
+  if (length < headSize) throw new Error('box is shorter than its head');
+  return { length, headSize };
+}
+
+function movieFacts(moov: Buffer): Facts {
+  const header = boxes(moov, 'mvhd')[0];
+  const tracks = boxes(moov, 'trak').flatMap((track) => boxes(track, 'tkhd'));
+  return { ...(header && seconds(durationOf(header))), ...tracks.map(dimensionsOf).find(({ width }) => width) };
+}
+
+function* children(buffer: Buffer): Generator<{ type: string; content: Buffer }> {
+  for (let offset = 0; offset + 8 <= buffer.length; ) {
+    const { length, headSize } = boxLength(buffer.subarray(offset), buffer.length - offset);
+    const type = buffer.toString('latin1', offset + 4, offset + 8);
+    yield { type, content: buffer.subarray(offset + headSize, offset + length) };
+    offset += length;
+  }
+}
+
+function boxes(buffer: Buffer, type: string): Buffer[] {
+  return [...children(buffer)].filter((box) => box.type === type).map(({ content }) => content);
+}
+
+function durationOf(mvhd: Buffer): number {
+  return mvhd[0] === 1
+    ? Number(mvhd.readBigUInt64BE(24)) / mvhd.readUInt32BE(20)
+    : mvhd.readUInt32BE(16) / mvhd.readUInt32BE(12);
+}
+
+/** As it is shown: a telephone films lying down and says in the matrix that the picture is to be turned. */
+function dimensionsOf(tkhd: Buffer): { width?: number; height?: number } {
+  const matrix = tkhd[0] === 1 ? 52 : 40;
+  const width = Math.round(tkhd.readUInt32BE(matrix + 36) / 65536);
+  const height = Math.round(tkhd.readUInt32BE(matrix + 40) / 65536);
+  if (width === 0 || height === 0) return {};
+  const isTurned = tkhd.readInt32BE(matrix) === 0 && tkhd.readInt32BE(matrix + 4) !== 0;
+  return isTurned ? { width: height, height: width } : { width, height };
+}
