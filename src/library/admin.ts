@@ -2,6 +2,7 @@ import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { readableCompanies } from './api.ts';
 import { Rule } from './faults.ts';
+import { NewRegistration, registerApp, rotateSecret } from './registrations.ts';
 import { listed } from './represent.ts';
 import { newId, newPassword } from './secrets.ts';
 import { asRefusal } from './server.ts';
@@ -45,6 +46,14 @@ export function createAdmin(service: Service): FastifyInstance {
     const refusal = asRefusal(error);
     if (refusal.status >= 500) service.log({ error: String((error as Error).stack ?? error) });
     reply.code(refusal.status).send({ error: refusal.code, message: refusal.message });
+  });
+
+  server.post('/apps', async (request) => registerApp(service, read(NewRegistration, request)));
+  server.post('/apps/:clientId/secret', async (request) => {
+    const { clientId } = request.params as { clientId: string };
+    const registration = await accounts.registration(clientId);
+    if (!registration) throw new Refusal(404, 'not_found', `There is no app ${clientId}.`);
+    return { clientId, clientSecret: await rotateSecret(service, registration) };
   });
 
   server.get('/users', () => accounts.users());

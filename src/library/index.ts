@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net';
 import cookie from '@fastify/cookie';
 import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
 import { createAccounts } from './accounts.ts';
 import { createAdmin } from './admin.ts';
 import { registerApi } from './api.ts';
@@ -17,6 +18,7 @@ import { registerOAuth } from './oauth.ts';
 import { sendPage } from './pages/layout.ts';
 import { problemPage } from './pages/pages.ts';
 import { registerProfile } from './profile.ts';
+import { NewRegistration, registerApp } from './registrations.ts';
 import { createRequestLog } from './requests.ts';
 import { newPassword, newSecret } from './secrets.ts';
 import { asRefusal, createServer } from './server.ts';
@@ -56,24 +58,13 @@ export type Library = {
 /** Starts the whole service of the spec, with one registered app. */
 export async function startLibrary(options: LibraryOptions): Promise<Library> {
   const { host = '127.0.0.1', port = 0, adminPort } = options;
-  const clientId = options.clientId ?? `app_${newSecret().slice(0, 16)}`;
-  const clientSecret = options.clientSecret ?? newSecret('svcs_');
   const clock = createClock();
   const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
   const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
   const content = await loadContent(options.content, clock.now, delays);
   const service = createService(options, clock, createCatalogue(content.sources));
 
-  await service.accounts.register(
-    {
-      clientId,
-      name: options.app?.name ?? 'asset-mirror',
-      logoUrl: options.app?.logoUrl ?? null,
-      websiteUrl: options.app?.websiteUrl ?? new URL(options.redirectUris[0] ?? 'http://localhost').origin,
-      redirectUris: options.redirectUris,
-    },
-    clientSecret,
-  );
+  const { clientId, clientSecret } = await registerApp(service, registrationOf(options), options);
   const users = await fill(service, content);
 
   const server = createLibraryServer(service);
@@ -135,6 +126,13 @@ function createLibraryServer(service: Service): FastifyInstance {
     registerProfile(scope, service, sessions);
   });
   return server;
+}
+
+function registrationOf({ app = {}, redirectUris }: LibraryOptions): z.infer<typeof NewRegistration> {
+  const websiteUrl = URL.parse(redirectUris[0] ?? '')?.origin;
+  const parsed = NewRegistration.safeParse({ name: 'asset-mirror', websiteUrl, ...app, redirectUris });
+  if (!parsed.success) throw new Error(`The app cannot be registered: ${z.prettifyError(parsed.error)}`);
+  return parsed.data;
 }
 
 async function fill(service: Service, content: Content): Promise<Library['users']> {

@@ -2,6 +2,8 @@ import formBody from '@fastify/formbody';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Fault } from './faults.ts';
 import { sendFault, spoil } from './faulty.ts';
+import { sendPage } from './pages/layout.ts';
+import { problemPage } from './pages/pages.ts';
 import type { Endpoint, Entry } from './requests.ts';
 import { Refusal, type Service } from './service.ts';
 
@@ -47,8 +49,10 @@ export function createServer(service: Service): FastifyInstance {
   });
 
   server.setErrorHandler((error, _request, reply) => sendError(service, error, reply));
-  server.setNotFoundHandler(async () => {
-    throw new Refusal(404, 'not_found', 'There is nothing at this address.');
+  server.setNotFoundHandler(async (request, reply) => {
+    const message = 'There is nothing at this address.';
+    if (!request.headers.accept?.includes('text/html')) throw new Refusal(404, 'not_found', message);
+    return sendPage(reply, problemPage(404, 'Not found', message));
   });
   return server;
 }

@@ -45,6 +45,10 @@ export function adminOf(adminUrl: string) {
   }
 
   return {
+    addApp: (app: { name: string; logoUrl?: string; websiteUrl: string; redirectUris: string[] }) =>
+      send<{ clientId: string; clientSecret: string }>('POST', '/apps', app),
+    rotateSecret: (clientId: string) => send<{ clientSecret: string }>('POST', `/apps/${clientId}/secret`),
+
     users: () => send<User[]>('GET', '/users'),
     addUser: (user: { id?: string; name: string; email: string; password?: string }) =>
       send<User & { password: string }>('POST', '/users', user),

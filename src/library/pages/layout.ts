@@ -10,12 +10,13 @@ const STYLE = `
 * { box-sizing: border-box; }
 body { margin: 0; min-height: 100vh; display: grid; grid-template-rows: auto 1fr auto; background: var(--ground);
   color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-header, footer { padding: 1.25rem 1.5rem; display: flex; align-items: center; gap: .6rem; color: var(--soft); }
+header, footer { padding: .9rem 1.5rem; display: flex; align-items: center; gap: .6rem; color: var(--soft); }
 header { color: var(--ink); font-weight: 600; }
 header form { margin-left: auto; }
+header button { padding: .35rem .8rem; font-size: .9rem; }
 header svg { color: var(--accent); }
 footer { font-size: .85rem; justify-content: center; }
-main { width: min(28rem, calc(100vw - 2rem)); margin: 1rem auto 3rem; align-self: center; }
+main { width: min(30rem, calc(100vw - 2rem)); margin: .5rem auto 2rem; align-self: center; }
 main.wide { width: min(44rem, calc(100vw - 2rem)); align-self: start; }
 .card { background: var(--paper); border: 1px solid var(--line); border-radius: 14px; padding: 2rem;
   box-shadow: 0 1px 2px rgb(0 0 0 / .04), 0 12px 32px rgb(0 0 0 / .06); overflow-wrap: anywhere; }
@@ -30,13 +31,13 @@ input[type=email], input[type=password] { display: block; width: 100%; margin-to
   font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--soft); border-radius: 8px; }
 input:focus-visible, button:focus-visible, a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 button { font: inherit; font-weight: 600; padding: .65rem 1.1rem; border-radius: 8px; cursor: pointer;
-  border: 1px solid var(--line); background: transparent; color: var(--ink); }
+  border: 1px solid var(--line); background: transparent; color: var(--ink); white-space: nowrap; }
 button.main { background: var(--accent); border-color: var(--accent); color: var(--accent-ink); }
 button.full { width: 100%; }
 button.warn { color: var(--warn); }
 .actions { display: flex; gap: .75rem; margin-top: 1.5rem; }
 .actions button { flex: 1; }
-.pair { display: flex; align-items: center; gap: 1rem; margin-bottom: 1.5rem; }
+.pair { display: flex; align-items: center; gap: 1rem; margin-bottom: 1.25rem; }
 .logo { width: 56px; height: 56px; border-radius: 12px; border: 1px solid var(--line); object-fit: cover; flex: none;
   display: grid; place-items: center; font-weight: 700; font-size: 1.4rem; background: var(--ground); color: var(--accent); }
 fieldset { border: 1px solid var(--line); border-radius: 10px; padding: .25rem 1rem; margin: 0 0 1rem; }
@@ -45,8 +46,8 @@ legend { padding: 0 .4rem; font-size: .85rem; color: var(--soft); }
 .choice + .choice { border-top: 1px solid var(--line); }
 .choice input { width: 1.15rem; height: 1.15rem; accent-color: var(--accent); }
 ul.can { margin: 0 0 1rem; padding-left: 1.2rem; }
-.row { display: flex; align-items: center; gap: 1rem; padding: 1rem 0; border-top: 1px solid var(--line); }
-.row > div { flex: 1; }
+.row { display: flex; flex-wrap: wrap; align-items: center; gap: 1rem; padding: 1rem 0; border-top: 1px solid var(--line); }
+.row > div:not(.logo) { flex: 1 1 12rem; }
 a { color: var(--accent); }
 `;
 
@@ -65,8 +66,8 @@ export type Page = {
   status?: number;
   /** An origin that a form of this page may lead to. */
   formTarget?: string;
-  /** The address of a picture from elsewhere. */
-  picture?: string | null;
+  /** Addresses of pictures from elsewhere. */
+  pictures?: string[];
 };
 
 /** No scripts, no framing, nothing cached, and no address of a page told to other sites. */
@@ -74,7 +75,7 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${STYLE_HASH}'`,
-    `img-src ${page.picture ? originOf(page.picture) : "'none'"}`,
+    `img-src ${page.pictures?.map(originOf).join(' ') || "'none'"}`,
     // Browsers hold a form to this also when its answer redirects, as the answer of the consent page does.
     `form-action 'self'${page.formTarget ? ` ${originOf(page.formTarget)}` : ''}`,
     "frame-ancestors 'none'",

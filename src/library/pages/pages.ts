@@ -40,7 +40,7 @@ export function consentPage({ registration, user, companies, redirectUri, action
   );
   return {
     title: `Connect ${registration.name}`,
-    picture: registration.logoUrl,
+    pictures: logos([registration]),
     formTarget: redirectUri,
     corner: signOutForm(csrf),
     content: html`<div class="card">
@@ -72,7 +72,7 @@ export type ConnectedApp = { registration: Registration; since: number; companie
 
 export function profilePage(user: User, companies: Company[], apps: ConnectedApp[], csrf: string): Page {
   const rows = apps.map(
-    ({ registration, since, companies }) => html`<div class="row">${mark(registration)}<div>
+    ({ registration, since, companies }) => html`<div class="row">${logo(registration)}<div>
 <strong>${registration.name}</strong>
 <div class="small soft">Connected since ${day(since)} · reads ${names(companies)} ·
 <a href="${registration.websiteUrl}" rel="noreferrer noopener">website</a></div></div>
@@ -83,6 +83,7 @@ export function profilePage(user: User, companies: Company[], apps: ConnectedApp
   return {
     title: 'Profile',
     wide: true,
+    pictures: logos(apps.map(({ registration }) => registration)),
     corner: signOutForm(csrf),
     content: html`<div class="card">
 <h1>${user.name}</h1>
@@ -108,15 +109,15 @@ function signOutForm(csrf: string): Html {
 <button>Sign out</button></form>`;
 }
 
-/** The app's own logo comes from its server, so it is shown where that server learns nothing new: at consent. */
-function logo(registration: Registration): Html {
-  return registration.logoUrl
-    ? html`<img class="logo" src="${registration.logoUrl}" alt="" referrerpolicy="no-referrer">`
-    : mark(registration);
+/** The app's own logo, from its server, which is not told on which page it is shown. */
+function logo({ logoUrl, name }: Registration): Html {
+  return logoUrl
+    ? html`<img class="logo" src="${logoUrl}" alt="" referrerpolicy="no-referrer">`
+    : html`<div class="logo" aria-hidden="true">${[...name][0]}</div>`;
 }
 
-function mark(registration: Registration): Html {
-  return html`<div class="logo" aria-hidden="true">${[...registration.name][0]}</div>`;
+function logos(registrations: Registration[]): string[] {
+  return registrations.flatMap(({ logoUrl }) => logoUrl ?? []);
 }
 
 function names(companies: Company[]): string {
