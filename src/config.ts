@@ -1,0 +1,328 @@
+import { hostname } from 'node:os';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { ConfigurationError } from './errors.ts';
+import { parseDuration, parseSize } from './units.ts';
+
+/** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Each variable: its schema, and in words what is expected of it (the second half of the sentence that refuses it). */
+function variable<T extends z.ZodType>(schema: T, expected: string): T {
+  return schema.meta({ expected });
+}
+
+function parsed<T>(parse: (text: string) => T | undefined, allow: (value: T) => boolean = () => true) {
+  return z.string().transform((text, context) => {
+    const value = parse(text);
+    if (value !== undefined && allow(value)) return value;
+    context.addIssue('wrong');
+    return z.NEVER;
+  });
+}
+
+const httpUrl = (expected: string) =>
+  variable(
+    parsed((text) => {
+      const url = URL.canParse(text) ? new URL(text) : undefined;
+      return url && /^https?:$/.test(url.protocol) && !url.search && !url.hash ? text : undefined;
+    }),
+    `${expected}, such as https://library.example.com`,
+  );
+const duration = (fallback: string, least = 1) =>
+  variable(
+    parsed(parseDuration, (ms) => ms >= least).prefault(fallback),
+    'a duration with units, such as 30s, 5m or 24h',
+  );
+const count = (fallback: number, max: number) =>
+  variable(
+    parsed(
+      (text) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined),
+      (n) => n >= 1 && n <= max,
+    ).prefault(String(fallback)),
+    `a whole number from 1 to ${max}`,
+  );
+const flag = (fallback: boolean) =>
+  variable(
+    parsed(
+      (text) => ({ true: true, false: false, 1: true, 0: false, yes: true, no: false })[text.toLowerCase()],
+    ).prefault(String(fallback)),
+    'true or false',
+  );
+const text = (expected: string) => variable(z.string(), expected);
+const list = () =>
+  variable(
+    parsed((t) =>
+      t
+        .split(',')
+        .map((part) => part.trim())
+        .filter(Boolean),
+    ).prefault(''),
+    'names with commas between them, such as videos,photography',
+  );
+const connectionUrl = (protocols: string[], expected: string) =>
+  variable(
+    parsed((t) => (URL.canParse(t) && protocols.includes(new URL(t).protocol) ? t : undefined)).optional(),
+    expected,
+  );
+const port = (fallback: number) =>
+  variable(
+    parsed(
+      (t) => (/^\d{1,5}$/.test(t) ? Number(t) : undefined),
+      (n) => n <= 65535,
+    ).prefault(String(fallback)),
+    'a port number from 0 to 65535 (0 takes any free one)',
+  );
+
+/** A 32-byte key in base64 or base64url. */
+function parseKey(text: string): Buffer | undefined {
+  const key = Buffer.from(text, 'base64');
+  return /^[\w+/-]+=*$/.test(text) && key.length === 32 ? key : undefined;
+}
+
+/**
+ * `{assetId}` must be a whole segment and `{filename}` the last one: two assets can then never share a key,
+ * nor one's key be the folder of another's.
+ */
+function validTemplate(template: string): boolean {
+  const segments = template.split('/');
+  const known = /^[^{}]*(\{(companyId|projectId|assetId|filename)\}[^{}]*)*$/;
+  return (
+    segments.every((s) => s !== '' && s !== '.' && s !== '..' && known.test(s)) &&
+    segments.includes('{assetId}') &&
+    segments.at(-1) === '{filename}' &&
+    !template.startsWith('_mirror')
+  );
+}
+
+export type StorageTarget = { kind: 's3'; bucket: string; prefix: string } | { kind: 'directory'; path: string };
+
+/** `s3://bucket/prefix` or `file:///dir`. */
+function parseStorageUrl(value: string): StorageTarget | undefined {
+  const s3 = /^s3:\/\/([a-z0-9][a-z0-9._-]{1,62})(?:\/(.*))?$/i.exec(value);
+  if (s3) {
+    const prefix = (s3[2] ?? '').replace(/^\/+|\/+$/g, '');
+    if (prefix.split('/').some((segment) => segment === '..' || segment === '.')) return undefined;
+    return { kind: 's3', bucket: s3[1]!, prefix };
+  }
+  // Not by URL: `file://./data` and spaces in a path mean what they say.
+  const file = /^file:\/\/(.+)$/.exec(value);
+  return file ? { kind: 'directory', path: resolve(decode(file[1]!)) } : undefined;
+}
+
+function decode(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
+const libraryUrl = (which: string) => httpUrl(`the ${which} address of the Asset Library Service`);
+
+const variables = {
+  LIBRARY_API_URL: libraryUrl('API'),
+  LIBRARY_APP_URL: libraryUrl('sign-in'),
+  LIBRARY_CLIENT_ID: text('the client_id of the app registration'),
+  LIBRARY_CLIENT_SECRET: text('the client_secret of the app registration'),
+  PUBLIC_URL: httpUrl('the address at which people reach this service').prefault('http://localhost:8080'),
+  HOST: text('an address to listen on').prefault('127.0.0.1'),
+  PORT: port(8080),
+  DATABASE_URL: connectionUrl(
+    ['postgres:', 'postgresql:'],
+    'postgres://user:password@host/database, or nothing at all',
+  ),
+  REDIS_URL: connectionUrl(['redis:', 'rediss:'], 'redis://host:6379 or rediss://…, or nothing at all'),
+  STORAGE_URL: variable(
+    parsed((t) => (parseStorageUrl(t) ? t : undefined)).optional(),
+    's3://bucket/prefix or file:///directory',
+  ),
+  S3_ENDPOINT: httpUrl('the address of the S3-compatible store').optional(),
+  S3_REGION: text('a region').optional(),
+  S3_FORCE_PATH_STYLE: flag(false),
+  S3_CHECKSUMS: variable(
+    z.enum(['auto', 'crc32', 'crc64nvme', 'md5-etag', 'none']).prefault('auto'),
+    'auto, crc32, crc64nvme, md5-etag or none',
+  ),
+  S3_STORAGE_CLASS: text('a storage class').optional(),
+  S3_SSE: variable(z.enum(['AES256', 'aws:kms', 'aws:kms:dsse']).optional(), 'AES256, aws:kms or aws:kms:dsse'),
+  S3_SSE_KMS_KEY_ID: text('a KMS key id').optional(),
+  DATA_DIR: text('a directory').prefault('./data'),
+  ENCRYPTION_KEYS: variable(
+    parsed((t) => {
+      const keys = t.split(',').map((key) => parseKey(key.trim()));
+      return keys.every((key) => key !== undefined) ? keys : undefined;
+    }).optional(),
+    '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
+  ),
+  ADMIN_TOKEN: text('a long random text (openssl rand -base64 32 makes one)').optional(),
+  KEY_TEMPLATE: variable(
+    parsed((t) => (validTemplate(t) ? t : undefined)).prefault('{companyId}/{projectId}/{assetId}/{filename}'),
+    'a path of {companyId}, {projectId}, {assetId} and {filename} in which {assetId} is a segment of its own and {filename} the last one',
+  ),
+  SYNC_INTERVAL: duration('5m'),
+  RECONCILE_INTERVAL: duration('24h'),
+  CURSOR_OVERLAP: duration('10m', 0),
+  PROCESSING_POLL: duration('30s'),
+  PROCESSING_GIVE_UP: duration('24h'),
+  TRANSCRIPT_DELAY: duration('5m', 0),
+  TRANSCRIPT_GIVE_UP: duration('24h'),
+  TRANSFER_CONCURRENCY: count(8, 1000),
+  CONNECTION_CONCURRENCY: count(4, 1000),
+  TRANSFER_STALL_TIMEOUT: duration('30s'),
+  BANDWIDTH_LIMIT: variable(
+    parsed(
+      (t) => (/\/s$/.test(t) ? parseSize(t.slice(0, -2)) : undefined),
+      (n) => n > 0,
+    ).optional(),
+    'a size per second, such as 50MiB/s',
+  ),
+  INCLUDE_ASSET_TYPES: list(),
+  EXCLUDE_ASSET_TYPES: list(),
+  MIRROR_THUMBNAILS: flag(true),
+  MIRROR_TRANSCRIPTS: flag(true),
+  WEBHOOK_URL: httpUrl('the address that events are sent to').optional(),
+  WEBHOOK_SECRET: text('a secret of your own').optional(),
+  LOG_LEVEL: variable(
+    z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).prefault('info'),
+    'trace, debug, info, warn, error, fatal or silent',
+  ),
+  LOG_PRETTY: flag(process.stdout.isTTY ?? false),
+  SHUTDOWN_GRACE: duration('25s', 0),
+};
+
+const secret = new Set([
+  'LIBRARY_CLIENT_SECRET',
+  'DATABASE_URL',
+  'REDIS_URL',
+  'ENCRYPTION_KEYS',
+  'ADMIN_TOKEN',
+  'WEBHOOK_SECRET',
+]);
+
+/** The names of all variables, in the order of the documentation. */
+export const variableNames = Object.keys(variables);
+
+export type Config = ReturnType<typeof readConfig>;
+
+/** Reads everything the service needs. @throws ConfigurationError with one sentence for each wrong or missing value */
+export function readConfig(environment: Environment) {
+  // With a database of one's own nothing is made under DATA_DIR: several processes must share these two.
+  const shared = environment.DATABASE_URL ? ['ENCRYPTION_KEYS', 'ADMIN_TOKEN'] : [];
+  const env = check(z.object(variables), environment, shared);
+  const dataDir = resolve(env.DATA_DIR);
+  return {
+    library: {
+      apiUrl: trimmed(env.LIBRARY_API_URL),
+      /** Exactly as written: it is the Referer that signed links demand. */
+      appUrl: env.LIBRARY_APP_URL,
+      clientId: env.LIBRARY_CLIENT_ID,
+      clientSecret: env.LIBRARY_CLIENT_SECRET,
+    },
+    publicUrl: trimmed(env.PUBLIC_URL),
+    host: env.HOST,
+    port: env.PORT,
+    databaseUrl: env.DATABASE_URL,
+    redisUrl: env.REDIS_URL,
+    storage: {
+      target: env.STORAGE_URL
+        ? parseStorageUrl(env.STORAGE_URL)!
+        : ({ kind: 'directory', path: resolve(dataDir, 'mirror') } as const),
+      s3: {
+        endpoint: env.S3_ENDPOINT,
+        region: env.S3_REGION,
+        forcePathStyle: env.S3_FORCE_PATH_STYLE,
+        checksums: env.S3_CHECKSUMS,
+        storageClass: env.S3_STORAGE_CLASS,
+        sse: env.S3_SSE,
+        sseKmsKeyId: env.S3_SSE_KMS_KEY_ID,
+      },
+      keyTemplate: env.KEY_TEMPLATE,
+    },
+    dataDir,
+    encryptionKeys: env.ENCRYPTION_KEYS,
+    adminToken: env.ADMIN_TOKEN,
+    sync: {
+      interval: env.SYNC_INTERVAL,
+      reconcileInterval: env.RECONCILE_INTERVAL,
+      overlap: env.CURSOR_OVERLAP,
+      includeTypes: env.INCLUDE_ASSET_TYPES,
+      excludeTypes: env.EXCLUDE_ASSET_TYPES,
+    },
+    processing: { poll: env.PROCESSING_POLL, giveUp: env.PROCESSING_GIVE_UP },
+    transcripts: { mirror: env.MIRROR_TRANSCRIPTS, delay: env.TRANSCRIPT_DELAY, giveUp: env.TRANSCRIPT_GIVE_UP },
+    thumbnails: { mirror: env.MIRROR_THUMBNAILS },
+    transfer: {
+      concurrency: env.TRANSFER_CONCURRENCY,
+      perConnection: env.CONNECTION_CONCURRENCY,
+      stallTimeout: env.TRANSFER_STALL_TIMEOUT,
+      bandwidth: env.BANDWIDTH_LIMIT,
+    },
+    webhook: { url: env.WEBHOOK_URL, secret: env.WEBHOOK_SECRET },
+    log: { level: env.LOG_LEVEL, pretty: env.LOG_PRETTY },
+    shutdownGrace: env.SHUTDOWN_GRACE,
+    /** Names this process in leases. */
+    instance: `${hostname()}-${process.pid}-${Math.random().toString(36).slice(2, 8)}`,
+  };
+}
+
+/** What a verb needs that talks to a running service. */
+export function readClientConfig(environment: Environment) {
+  const env = check(
+    z.object({
+      ASSET_MIRROR_URL: httpUrl('the address of the running service').optional(),
+      HOST: variables.HOST,
+      PORT: variables.PORT,
+      DATA_DIR: variables.DATA_DIR,
+      ADMIN_TOKEN: variables.ADMIN_TOKEN,
+    }),
+    environment,
+  );
+  const host = env.HOST === '0.0.0.0' ? '127.0.0.1' : env.HOST === '::' ? '::1' : env.HOST;
+  return {
+    url: trimmed(env.ASSET_MIRROR_URL ?? `http://${host.includes(':') ? `[${host}]` : host}:${env.PORT}`),
+    adminToken: env.ADMIN_TOKEN,
+    dataDir: resolve(env.DATA_DIR),
+  };
+}
+
+/** An empty value counts as unset: that is how compose files and charts pass what nobody filled in. */
+function check<T extends z.ZodRawShape>(
+  schema: z.ZodObject<T>,
+  environment: Environment,
+  alsoRequired: readonly string[] = [],
+): z.output<z.ZodObject<T>> {
+  const given = Object.fromEntries(
+    Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
+  );
+  const result = schema.safeParse(given);
+  const wrong = new Set([
+    ...(result.error?.issues.map((issue) => String(issue.path[0])) ?? []),
+    ...alsoRequired.filter((name) => given[name] === undefined),
+  ]);
+  if (wrong.size > 0 || !result.success) {
+    throw new ConfigurationError(
+      [...wrong].map((name) => `${name} ${shown(name, given[name])}; expected ${expectedOf(schema.shape[name])}.`),
+    );
+  }
+  return result.data;
+}
+
+function shown(name: string, value: string | undefined): string {
+  if (value === undefined) return 'is not set';
+  return secret.has(name)
+    ? `is set to something else (${value.length} characters, not shown)`
+    : `is ${JSON.stringify(value)}`;
+}
+
+function expectedOf(schema: unknown): string {
+  // `prefault` and `optional` wrap the schema that carries the words.
+  for (let s = schema as z.ZodType & { def: { innerType?: z.ZodType } }; s; s = s.def.innerType as typeof s) {
+    const expected = s.meta()?.expected;
+    if (typeof expected === 'string') return expected;
+  }
+  return 'something else';
+}
+
+const trimmed = (url: string) => url.replace(/\/+$/, '');

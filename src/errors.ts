@@ -1,0 +1,74 @@
+/**
+ * What can go wrong is sorted into these few at the edge where it is seen; a worker decides by them alone.
+ * Everything else (network, 5xx, database away) is an ordinary Error: retried with backoff, and never mistaken for
+ * one of these.
+ */
+
+/** Not now, but nothing is wrong: come back at `at`. Spends no attempt. */
+export class RetryLater extends Error {
+  override readonly name = 'RetryLater';
+  readonly at: Date;
+  /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
+  readonly scope: 'asset' | 'connection';
+
+  constructor(message: string, at: Date, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {
+    super(message, { cause: options.cause });
+    this.at = at;
+    this.scope = options.scope ?? 'asset';
+  }
+}
+
+/** The user ended the grant: the service answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
+export class Disconnected extends Error {
+  override readonly name = 'Disconnected';
+}
+
+/** Cannot ever work as it is; `message` is the reason that people read. Spends the asset's last attempt. */
+export class Rejected extends Error {
+  override readonly name = 'Rejected';
+}
+
+/** The bucket takes nothing at present (full, missing, wrong keys): everything waits, nothing fails. */
+export class StorageUnavailable extends Error {
+  override readonly name = 'StorageUnavailable';
+}
+
+/** A wrong or missing setting. `problems` holds one sentence each. */
+export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError';
+  readonly problems: readonly string[];
+
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
+    this.problems = problems;
+  }
+}
+
+/**
+ * The message of an error and of its causes, in one line, without secrets:
+ * tokens of the service (spec, section 2.2) and everything behind the `?` of a link are left out.
+ */
+export function reasonOf(error: unknown): string {
+  const parts: string[] = [];
+  for (let e = error, depth = 0; e !== undefined && e !== null && depth < 5; depth++) {
+    const message = messageOf(e);
+    if (message && !parts.some((part) => part.includes(message))) parts.push(message);
+    e = e instanceof Error ? e.cause : undefined;
+  }
+  return scrub(parts.join(': ')).slice(0, 500) || 'unknown error';
+}
+
+function messageOf(e: unknown): string {
+  if (!(e instanceof Error)) return String(e);
+  if (e instanceof AggregateError && e.message === '') return e.errors.map(messageOf).join(', ');
+  return e.message || e.name;
+}
+
+/** Leaves out what must never be written anywhere: tokens, credentials in addresses, and the query of any link. */
+export function scrub(text: string): string {
+  return text
+    .replace(/\bsvc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
+    .replace(/\b(Bearer|Basic) +[\w.~+/=-]+/gi, '$1 …')
+    .replace(/\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#@]+@/gi, '$1…@')
+    .replace(/\b(https?:\/\/[^\s?#"'<>]*)[?#][^\s"'<>]*/gi, '$1?…');
+}

@@ -1,0 +1,45 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** What the embedded mode makes for itself under DATA_DIR: read if it is there, made once if it is not. */
+
+export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+  return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
+}
+
+export function adminTokenIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+  return readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
+}
+
+/** The operators' token of a service that runs on this machine, if its files can be read. */
+export async function findAdminToken(dataDir: string): Promise<string | undefined> {
+  return readFile(join(dataDir, 'admin-token'), 'utf8').then(
+    (text) => text.trim(),
+    () => undefined,
+  );
+}
+
+async function readOrMake(
+  dataDir: string,
+  name: string,
+  make: () => string,
+): Promise<{ value: string; made: boolean }> {
+  await mkdir(dataDir, { recursive: true });
+  const path = join(dataDir, name);
+  try {
+    const value = (await readFile(path, 'utf8')).trim();
+    if (value !== '') return { value, made: false };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  const value = make();
+  const file = await open(path, 'w', 0o600);
+  try {
+    await file.writeFile(`${value}\n`);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  return { value, made: true };
+}

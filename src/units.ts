@@ -1,0 +1,56 @@
+/** Durations and sizes as people write them: `90s`, `5m`, `1h30m`; `16MiB`, `50MB`. */
+
+const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
+
+/** Milliseconds, or undefined when the text is not a duration with units. */
+export function parseDuration(text: string): number | undefined {
+  const compact = text.replaceAll(' ', '');
+  if (!/^(\d+(\.\d+)?(ms|s|m|h|d|w))+$/.test(compact)) return undefined;
+  let total = 0;
+  for (const [, number, unit] of compact.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d|w)/g)) {
+    total += Number(number) * milliseconds[unit!]!;
+  }
+  return Math.round(total);
+}
+
+const bytes: Record<string, number> = {
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+};
+
+/** Bytes, or undefined when the text is not a size with units. */
+export function parseSize(text: string): number | undefined {
+  const match = /^(\d+(?:\.\d+)?) *([kmgt]?i?b)$/i.exec(text.trim());
+  const unit = match && bytes[match[2]!.toLowerCase()];
+  return unit ? Math.round(Number(match[1]) * unit) : undefined;
+}
+
+/** `1.5 GiB` */
+export function formatBytes(count: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let value = count;
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+/** `450 ms`, `12.3 s`, `4m 05s`, `3h 20m`, `2d 4h` */
+export function formatDuration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60e3) return `${(ms / 1000).toFixed(1)} s`;
+  const two = (n: number) => String(n).padStart(2, '0');
+  const s = Math.round(ms / 1000);
+  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
+  if (s < 86400) return `${Math.floor(s / 3600)}h ${two(Math.floor((s % 3600) / 60))}m`;
+  return `${Math.floor(s / 86400)}d ${Math.floor((s % 86400) / 3600)}h`;
+}
