@@ -1,0 +1,265 @@
+import { sql } from 'kysely';
+import { addEvent } from './events.ts';
+import type { Asset, AssetState, Database, Media, ThumbnailState, TranscriptState } from './schema.ts';
+
+export type AssetRecords = ReturnType<typeof assetRecords>;
+
+/** A worker's hold on an asset: all it writes is refused once another worker has the next turn. */
+export interface Turn {
+  assetId: string;
+  turn: number;
+}
+
+export function assetRecords(db: Database) {
+  /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: another has the turn. */
+  async function give(turn: Turn, values: Record<string, unknown>): Promise<boolean> {
+    const { numUpdatedRows } = await db
+      .updateTable('assets')
+      .set({ queuedAt: null, turnUntil: null, ...values })
+      .where('id', '=', turn.assetId)
+      .where('turn', '=', turn.turn)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  return {
+    async get(id: string): Promise<Asset | undefined> {
+      return db.selectFrom('assets').selectAll().where('id', '=', id).executeTakeFirst();
+    },
+
+    /**
+     * Takes assets that are due for the queue: newest first, for each active connection as many as it has room, in turns
+     * (the first of every connection before the second of any). Only one process does this at a time; the others get none.
+     */
+    async dispatch(room: { perConnection: number }): Promise<{ id: string; state: AssetState }[]> {
+      return db.transaction().execute(async (tx) => {
+        const lock = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7412) AS mine`.execute(tx);
+        if (!lock.rows[0]!.mine) return [];
+        const { rows } = await sql<{ id: string; state: AssetState; place: number }>`
+          WITH room AS (
+            SELECT c.id,
+              coalesce((c.settings->>'concurrency')::int, ${room.perConnection})
+                - (SELECT count(*) FROM assets q WHERE q.connection_id = c.id AND q.queued_at IS NOT NULL) AS free
+            FROM connections c
+            WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
+          ), due AS (
+            SELECT a.id, row_number() OVER (PARTITION BY room.id ORDER BY a.upload_date DESC NULLS LAST, a.id) AS place
+            FROM room CROSS JOIN LATERAL (
+              SELECT id, upload_date FROM assets
+              WHERE connection_id = room.id AND queued_at IS NULL AND next_at <= now()
+              ORDER BY upload_date DESC NULLS LAST, id
+              LIMIT greatest(room.free, 0)
+            ) a
+            WHERE room.free > 0
+          )
+          UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id
+          RETURNING assets.id, assets.state, due.place`.execute(tx);
+        return rows.sort((a, b) => a.place - b.place);
+      });
+    },
+
+    /** Assets whose job is said to be on the queue for `staleMs`, and that no worker has: their jobs may be lost. */
+    async overdue(staleMs: number): Promise<{ id: string; state: AssetState }[]> {
+      const { rows } = await sql<{ id: string; state: AssetState }>`
+        UPDATE assets SET queued_at = now() WHERE id IN (
+          SELECT a.id FROM assets a JOIN connections c ON c.id = a.connection_id
+          WHERE a.queued_at < now() - ${staleMs} * interval '1 ms' AND (a.turn_until IS NULL OR a.turn_until < now())
+            AND c.status = 'active'
+          ORDER BY a.queued_at LIMIT 1000 FOR UPDATE OF a SKIP LOCKED)
+        RETURNING id, state`.execute(db);
+      return rows;
+    },
+
+    /** When the next asset of an active connection falls due. */
+    async nextDue(): Promise<Date | undefined> {
+      const { rows } = await sql<{ at: Date | null }>`
+        SELECT min(a.next_at) AS at FROM assets a JOIN connections c ON c.id = a.connection_id
+        WHERE a.queued_at IS NULL AND a.next_at > now() AND c.status = 'active'`.execute(db);
+      return rows[0]?.at ?? undefined;
+    },
+
+    /** The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us. */
+    async take(id: string, leaseMs: number): Promise<Asset | undefined> {
+      const { rows } = await sql<Asset>`
+        UPDATE assets SET turn = assets.turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
+        FROM connections c
+        WHERE assets.id = ${id} AND c.id = assets.connection_id AND c.status = 'active'
+          AND assets.queued_at IS NOT NULL AND assets.next_at IS NOT NULL
+          AND (assets.turn_until IS NULL OR assets.turn_until < now())
+        RETURNING assets.*`.execute(db);
+      return rows[0];
+    },
+
+    /** Keeps turns. Returns those that are still held; for the others the worker must stop. */
+    async renew(turns: Turn[], leaseMs: number): Promise<Set<string>> {
+      if (turns.length === 0) return new Set();
+      const { rows } = await sql<{ id: string }>`
+        UPDATE assets SET turn_until = now() + ${leaseMs} * interval '1 ms'
+        FROM connections c, unnest(${turns.map((t) => t.assetId)}::text[], ${turns.map((t) => t.turn)}::int[]) AS held (id, turn)
+        WHERE assets.id = held.id AND assets.turn = held.turn AND c.id = assets.connection_id AND c.status = 'active'
+        RETURNING assets.id`.execute(db);
+      return new Set(rows.map((row) => row.id));
+    },
+
+    /** The transfer begins. */
+    async startTransfer(turn: Turn): Promise<boolean> {
+      const { numUpdatedRows } = await db
+        .updateTable('assets')
+        .set({ state: 'transferring' })
+        .where('id', '=', turn.assetId)
+        .where('turn', '=', turn.turn)
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
+    /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
+    async saveMedia(turn: Turn, media: Media): Promise<boolean> {
+      const { numUpdatedRows } = await db
+        .updateTable('assets')
+        .set({ media: JSON.stringify(media) as never, bytes: media.bytes })
+        .where('id', '=', turn.assetId)
+        .where('turn', '=', turn.turn)
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
+    /** The record is written. A listing that saw another version since the turn began makes it pending again. */
+    async mirrored(
+      turn: Turn,
+      done: {
+        /** As the listing had them when the turn began. */
+        size: number | null;
+        uploadDate: number | null;
+        detail: Record<string, unknown>;
+        recordKey: string;
+        transcriptState: TranscriptState;
+        transcriptKeys: string[] | null;
+        transcriptDeadline: Date | null;
+        thumbnailState: ThumbnailState;
+        thumbnail: { key: string; bytes: number } | null;
+        nextAt: Date | null;
+        attempts?: number;
+        reason?: string | null;
+      },
+    ): Promise<boolean> {
+      const same = sql`(size IS NOT DISTINCT FROM ${done.size}::bigint AND upload_date IS NOT DISTINCT FROM ${done.uploadDate}::bigint)`;
+      return give(turn, {
+        state: sql`CASE WHEN ${same} THEN 'mirrored' ELSE 'pending' END`,
+        nextAt: sql`CASE WHEN ${same} THEN ${done.nextAt}::timestamptz ELSE now() END`,
+        attempts: done.attempts ?? 0,
+        reason: done.reason ?? null,
+        processingSince: null,
+        recordKey: done.recordKey,
+        detail: JSON.stringify(done.detail),
+        mirroredAt: sql`coalesce(mirrored_at, now())`,
+        transcriptState: done.transcriptState,
+        transcriptKeys: JSON.stringify(done.transcriptKeys),
+        transcriptDeadline: done.transcriptDeadline,
+        thumbnailState: done.thumbnailState,
+        thumbnail: JSON.stringify(done.thumbnail),
+      });
+    },
+
+    /** Still transcoding: looked at again at `nextAt`. Spends no attempt. */
+    async processing(turn: Turn, nextAt: Date): Promise<boolean> {
+      return give(turn, {
+        state: 'processing',
+        reason: null,
+        nextAt,
+        processingSince: sql`coalesce(processing_since, now())`,
+      });
+    },
+
+    /** The service has no file for it, or it does not exist any more. */
+    async unavailable(turn: Turn, reason: string): Promise<boolean> {
+      return give(turn, { state: 'unavailable', reason, nextAt: null, attempts: 0, processingSince: null });
+    },
+
+    /** Comes back at `nextAt`. `spent`: it was an attempt. */
+    async again(turn: Turn, nextAt: Date, options: { spent: boolean; reason: string | null }): Promise<boolean> {
+      return give(turn, {
+        state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
+        nextAt,
+        reason: options.reason,
+        ...(options.spent && { attempts: sql`attempts + 1` }),
+      });
+    },
+
+    async failed(turn: Turn, reason: string): Promise<boolean> {
+      const done = await give(turn, { state: 'failed', reason, nextAt: null, attempts: sql`attempts + 1` });
+      if (done) await addEvent(db, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
+      return done;
+    },
+
+    /** The media is to be looked at again: another version, or none. */
+    async startOver(turn: Turn): Promise<boolean> {
+      return give(turn, { state: 'pending', nextAt: sql`now()`, attempts: 0, reason: null });
+    },
+
+    /** Transcript and thumbnail that are still missing are given up; the media stays as it is. */
+    async giveUpArtefacts(turn: Turn, reason: string): Promise<boolean> {
+      return give(turn, {
+        nextAt: null,
+        attempts: 0,
+        reason,
+        transcriptState: sql`CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END`,
+        thumbnailState: sql`CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`,
+      });
+    },
+
+    /** Counts by connection and state, with the bytes that are in the bucket. */
+    async counts(connectionIds?: string[]) {
+      const { rows } = await sql<{ connectionId: string; state: AssetState; count: number; bytes: number }>`
+        SELECT connection_id, state, count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes
+        FROM assets ${connectionIds ? sql`WHERE connection_id = ANY(${connectionIds}::text[])` : sql``}
+        GROUP BY connection_id, state`.execute(db);
+      return rows;
+    },
+
+    /** What is still to be moved, as far as listings say, and how many wait for a transcript or a thumbnail. */
+    async outstanding() {
+      const { rows } = await sql<{ count: number; bytes: number; artefacts: number }>`
+        SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
+          coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
+          count(*) FILTER (WHERE state = 'mirrored') AS artefacts
+        FROM assets WHERE next_at IS NOT NULL`.execute(db);
+      return rows[0]!;
+    },
+
+    /** What was mirrored in the last `ms`, and in how many seconds. */
+    async recent(ms: number) {
+      const { rows } = await sql<{ count: number; bytes: number; seconds: number }>`
+        SELECT count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes,
+          greatest(1, least(${ms} / 1000.0, extract(epoch FROM now() - min(mirrored_at))))::float8 AS seconds
+        FROM assets WHERE mirrored_at > now() - ${ms} * interval '1 ms'`.execute(db);
+      return rows[0]!;
+    },
+
+    /** A page of assets by id. */
+    async search(filter: {
+      connectionId?: string | undefined;
+      companyId?: string | undefined;
+      projectId?: string | undefined;
+      state?: AssetState | undefined;
+      type?: string | undefined;
+      q?: string | undefined;
+      after?: string | undefined;
+      limit: number;
+    }): Promise<Asset[]> {
+      const like = filter.q && `%${filter.q.replace(/[\\%_]/g, '\\$&')}%`;
+      return db
+        .selectFrom('assets')
+        .selectAll()
+        .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
+        .$if(filter.companyId !== undefined, (query) => query.where('companyId', '=', filter.companyId!))
+        .$if(filter.projectId !== undefined, (query) => query.where('projectId', '=', filter.projectId!))
+        .$if(filter.state !== undefined, (query) => query.where('state', '=', filter.state!))
+        .$if(filter.type !== undefined, (query) => query.where('assetType', '=', filter.type!))
+        .$if(!!like, (query) => query.where((e) => e.or([e('name', 'ilike', like!), e('id', '=', filter.q!)])))
+        .$if(filter.after !== undefined, (query) => query.where('id', '>', filter.after!))
+        .orderBy('id')
+        .limit(filter.limit)
+        .execute();
+    },
+  };
+}

@@ -1,0 +1,285 @@
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import { addEvent, notify } from './events.ts';
+import type { Connection, ConnectionStatus, Database } from './schema.ts';
+
+export type ConnectionRecords = ReturnType<typeof connectionRecords>;
+
+/** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
+export function connectionRecords(db: Database) {
+  return {
+    async get(id: string): Promise<Connection | undefined> {
+      return db.selectFrom('connections').selectAll().where('id', '=', id).executeTakeFirst();
+    },
+
+    async ofUser(userId: string): Promise<Connection | undefined> {
+      return db.selectFrom('connections').selectAll().where('userId', '=', userId).executeTakeFirst();
+    },
+
+    async list(): Promise<Connection[]> {
+      return db.selectFrom('connections').selectAll().orderBy('connectedAt').orderBy('id').execute();
+    },
+
+    /** Connections that have not ended, with what their schedule depends on. */
+    async scheduled(): Promise<{ id: string; status: ConnectionStatus; settings: Record<string, unknown> }[]> {
+      return db.selectFrom('connections').select(['id', 'status', 'settings']).where('status', '=', 'active').execute();
+    },
+
+    /**
+     * Saves a new grant. A user who was connected before keeps the connection with its marks and records; one who was
+     * disconnected is active again, one who was paused stays so.
+     */
+    async saveGrant(grant: {
+      user: { id: string; name: string; email: string };
+      tokens: string;
+      accessExpiresAt: Date;
+    }): Promise<{ id: string; created: boolean; recovered: boolean }> {
+      return db.transaction().execute(async (tx) => {
+        const before = await tx
+          .selectFrom('connections')
+          .select(['id', 'status'])
+          .where('userId', '=', grant.user.id)
+          .forUpdate()
+          .executeTakeFirst();
+        const fresh = {
+          userName: grant.user.name,
+          userEmail: grant.user.email,
+          tokens: grant.tokens,
+          accessExpiresAt: grant.accessExpiresAt,
+        };
+        const saved = await tx
+          .insertInto('connections')
+          .values({ id: randomUUID(), userId: grant.user.id, status: 'active', ...fresh })
+          .onConflict((conflict) =>
+            conflict.column('userId').doUpdateSet({
+              ...fresh,
+              status: sql`CASE WHEN connections.status = 'paused' THEN 'paused' ELSE 'active' END`,
+              tokenVersion: sql`connections.token_version + 1`,
+              connectedAt: sql`now()`,
+              refreshOwner: null,
+              refreshUntil: null,
+              refreshUnansweredAt: null,
+              parkedUntil: null,
+              lastError: null,
+              disconnectedAt: null,
+              disconnectReason: null,
+            }),
+          )
+          .returning('id')
+          .executeTakeFirstOrThrow();
+        const recovered = before?.status === 'disconnected';
+        await addEvent(tx, {
+          kind: before ? (recovered ? 'connection.recovered' : 'connection.reconnected') : 'connection.connected',
+          connectionId: saved.id,
+        });
+        await notify(tx, { connectionId: saved.id });
+        return { id: saved.id, created: !before, recovered };
+      });
+    },
+
+    /**
+     * The connection has ended. Exactly one caller gets true, and tells people.
+     * With `tokenVersion` only if that pair is still the current one: a newer grant is never ended by an older answer.
+     */
+    async end(id: string, reason: string, tokenVersion?: number): Promise<boolean> {
+      return db.transaction().execute(async (tx) => {
+        const ended = await tx
+          .updateTable('connections')
+          .set({
+            status: 'disconnected',
+            tokens: null,
+            accessExpiresAt: null,
+            refreshOwner: null,
+            refreshUntil: null,
+            disconnectedAt: sql`now()`,
+            disconnectReason: reason,
+            lastError: reason,
+          })
+          .where('id', '=', id)
+          .where('status', '<>', 'disconnected')
+          .$if(tokenVersion !== undefined, (query) => query.where('tokenVersion', '=', tokenVersion!))
+          .returning('id')
+          .executeTakeFirst();
+        if (!ended) return false;
+        await leaveWork(tx, id);
+        await tx
+          .updateTable('syncs')
+          .set({ status: 'failed', error: reason, finishedAt: sql`now()` })
+          .where('connectionId', '=', id)
+          .where('status', 'in', ['waiting', 'running'])
+          .execute();
+        await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: { reason } });
+        await notify(tx, { connectionId: id });
+        return true;
+      });
+    },
+
+    /** Nobody asks the service anything for this connection before `until`. */
+    async park(id: string, until: Date): Promise<void> {
+      await db
+        .updateTable('connections')
+        .set({ parkedUntil: sql`greatest(parked_until, ${until})` })
+        .where('id', '=', id)
+        .execute();
+    },
+
+    /** The lease to refresh the pair `tokenVersion`, for `ms`; undefined while another holds it or the pair was replaced. */
+    async leaseRefresh(id: string, tokenVersion: number, owner: string, ms: number) {
+      const result = await sql<{ tokens: string; takenOver: boolean; unanswered: boolean }>`
+        UPDATE connections AS c
+        SET refresh_owner = ${owner}, refresh_until = now() + ${ms} * interval '1 ms'
+        FROM (SELECT id, refresh_owner FROM connections WHERE id = ${id} FOR UPDATE) AS before
+        WHERE c.id = before.id AND c.token_version = ${tokenVersion} AND c.status <> 'disconnected'
+          AND (c.refresh_until IS NULL OR c.refresh_until < now())
+        RETURNING c.tokens, before.refresh_owner IS NOT NULL AS taken_over, c.refresh_unanswered_at IS NOT NULL AS unanswered
+      `.execute(db);
+      return result.rows[0];
+    },
+
+    /** Saves the pair that replaces `tokenVersion`. False when another pair has replaced it meanwhile. */
+    async saveRefreshed(id: string, tokenVersion: number, tokens: string, accessExpiresAt: Date): Promise<boolean> {
+      const { numUpdatedRows } = await db
+        .updateTable('connections')
+        .set({
+          tokens,
+          accessExpiresAt,
+          tokenVersion: tokenVersion + 1,
+          refreshOwner: null,
+          refreshUntil: null,
+          refreshUnansweredAt: null,
+        })
+        .where('id', '=', id)
+        .where('tokenVersion', '=', tokenVersion)
+        .where('status', '<>', 'disconnected')
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
+    /** Gives the lease back. `unanswered`: a refresh was sent, and what became of it is unknown. */
+    async releaseRefresh(id: string, owner: string, options: { unanswered: boolean }): Promise<void> {
+      await db
+        .updateTable('connections')
+        .set({
+          refreshOwner: null,
+          refreshUntil: null,
+          ...(options.unanswered && { refreshUnansweredAt: sql`coalesce(refresh_unanswered_at, now())` }),
+        })
+        .where('id', '=', id)
+        .where('refreshOwner', '=', owner)
+        .execute();
+    },
+
+    /** The current access token stopped working before its time. */
+    async expireAccess(id: string, tokenVersion: number): Promise<void> {
+      await db
+        .updateTable('connections')
+        .set({ accessExpiresAt: new Date(0) })
+        .where('id', '=', id)
+        .where('tokenVersion', '=', tokenVersion)
+        .execute();
+    },
+
+    /**
+     * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
+     * Assets that nobody able to read them is in charge of become this connection's.
+     */
+    async setCompanies(
+      id: string,
+      companies: { id: string; name: string }[],
+      options: { complete: boolean },
+    ): Promise<{ gained: string[]; lost: string[] }> {
+      const ids = companies.map((company) => company.id);
+      return db.transaction().execute(async (tx) => {
+        if (companies.length > 0) {
+          await tx
+            .insertInto('companies')
+            .values(companies)
+            .onConflict((conflict) =>
+              conflict
+                .column('id')
+                .doUpdateSet({ name: sql`excluded.name` })
+                .where(sql<boolean>`companies.name IS DISTINCT FROM excluded.name`),
+            )
+            .execute();
+        }
+        const gained = companies.length
+          ? (
+              await sql<{ companyId: string }>`
+                INSERT INTO access (connection_id, company_id)
+                SELECT ${id}, unnest(${ids}::text[])
+                ON CONFLICT (connection_id, company_id) DO UPDATE SET lost_at = NULL, gained_at = now()
+                  WHERE access.lost_at IS NOT NULL
+                RETURNING company_id`.execute(tx)
+            ).rows
+          : [];
+        const lost = options.complete
+          ? await tx
+              .updateTable('access')
+              .set({ lostAt: sql`now()` })
+              .where('connectionId', '=', id)
+              .where('lostAt', 'is', null)
+              .$if(ids.length > 0, (query) => query.where('companyId', 'not in', ids))
+              .returning('companyId')
+              .execute()
+          : [];
+        if (gained.length > 0) await adoptWork(tx, id);
+        if (lost.length > 0) {
+          await leaveWork(
+            tx,
+            id,
+            lost.map((row) => row.companyId),
+          );
+        }
+        for (const { companyId } of gained) {
+          await addEvent(tx, { kind: 'company.gained', connectionId: id, data: { companyId } });
+        }
+        for (const { companyId } of lost) {
+          await addEvent(tx, { kind: 'company.lost', connectionId: id, data: { companyId } });
+        }
+        return { gained: gained.map((row) => row.companyId), lost: lost.map((row) => row.companyId) };
+      });
+    },
+
+    /** The companies that connections can read now, each with its mark. */
+    async companies(connectionIds: string[]) {
+      if (connectionIds.length === 0) return [];
+      return db
+        .selectFrom('access')
+        .innerJoin('companies', 'companies.id', 'access.companyId')
+        .select(['access.connectionId', 'companies.id', 'companies.name', 'access.mark'])
+        .where('access.connectionId', 'in', connectionIds)
+        .where('access.lostAt', 'is', null)
+        .orderBy('companies.id')
+        .execute();
+    },
+  };
+}
+
+/** Unfinished assets that no active connection with access is in charge of become this connection's. */
+async function adoptWork(tx: Database, id: string): Promise<void> {
+  await sql`
+    UPDATE assets SET connection_id = ${id}, queued_at = NULL
+    WHERE company_id IN (SELECT company_id FROM access WHERE connection_id = ${id} AND lost_at IS NULL)
+      AND connection_id <> ${id}
+      AND (turn_until IS NULL OR turn_until < now())
+      AND NOT EXISTS (
+        SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
+        WHERE c.id = assets.connection_id AND c.status = 'active' AND a.company_id = assets.company_id AND a.lost_at IS NULL)
+  `.execute(tx);
+}
+
+/** Hands the assets of a connection that can no longer read them to one that can; what nobody can read waits. */
+export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
+  await sql`
+    UPDATE assets SET
+      connection_id = coalesce((
+        SELECT c.id FROM connections c JOIN access a ON a.connection_id = c.id
+        WHERE c.id <> ${id} AND c.status = 'active' AND a.company_id = assets.company_id AND a.lost_at IS NULL
+        ORDER BY c.connected_at, c.id LIMIT 1), connection_id),
+      queued_at = NULL,
+      turn = turn + 1,
+      turn_until = NULL,
+      state = CASE state WHEN 'transferring' THEN 'pending' ELSE state END
+    WHERE connection_id = ${id} AND next_at IS NOT NULL ${companyIds ? sql`AND company_id = ANY(${companyIds}::text[])` : sql``}
+  `.execute(tx);
+}

@@ -1,0 +1,94 @@
+import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import type { Log } from '../log.ts';
+import { migrate } from './migrations.ts';
+import type { Database, Schema } from './schema.ts';
+
+// Sizes, counts and epoch milliseconds all fit a double exactly.
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    return oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format as 'text');
+  },
+};
+
+/** Opens the database and brings its schema up to date. */
+export async function openDatabase(options: { url: string; log: Log; poolSize?: number }): Promise<Database> {
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: options.poolSize ?? 20,
+    connectionTimeoutMillis: 10_000,
+    application_name: 'asset-mirror',
+    types: types as never,
+  });
+  // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
+  pool.on('error', (err) => options.log.warn({ err }, 'database connection lost'));
+  const db = new Kysely<Schema>({
+    dialect: new PostgresDialect({ pool }),
+    plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
+  });
+  try {
+    await migrate(db);
+  } catch (error) {
+    await db.destroy();
+    throw error;
+  }
+  return db;
+}
+
+/** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
+export interface Notice {
+  connectionId: string;
+}
+
+const channel = 'asset_mirror';
+
+/**
+ * LISTEN on a connection of its own, which is made again when it breaks. Behind a pooler in transaction mode nothing
+ * arrives; then heartbeats see the change some seconds later.
+ */
+export function listen(options: { url: string; log: Log; onNotice: (notice: Notice) => void }) {
+  let client: pg.Client | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  const again = () => {
+    client?.removeAllListeners();
+    client?.on('error', () => {});
+    client?.end().catch(() => {});
+    client = undefined;
+    if (!closed) timer = setTimeout(start, 1000);
+  };
+  const start = async () => {
+    const c = new pg.Client({
+      connectionString: options.url,
+      application_name: 'asset-mirror listen',
+      keepAlive: true,
+    });
+    client = c;
+    c.on('error', again);
+    c.on('end', again);
+    c.on('notification', (message) => {
+      try {
+        options.onNotice(JSON.parse(message.payload ?? '{}'));
+      } catch (err) {
+        options.log.warn({ err }, 'unreadable notice');
+      }
+    });
+    try {
+      await c.connect();
+      await c.query(`LISTEN ${channel}`);
+    } catch {
+      if (client === c) again();
+    }
+  };
+  void start();
+  return {
+    async close() {
+      closed = true;
+      clearTimeout(timer);
+      client?.removeAllListeners();
+      client?.on('error', () => {});
+      await client?.end().catch(() => {});
+    },
+  };
+}

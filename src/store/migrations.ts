@@ -1,0 +1,145 @@
+import { type Kysely, sql } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+
+/**
+ * Forward only. A released migration is never edited; each must be safe while processes of the version before it run
+ * (expand first, contract in a later release).
+ */
+const migrations: Record<string, Migration> = {
+  '0001_start': {
+    async up(db: Kysely<unknown>) {
+      await sql`
+        CREATE TABLE connections (
+          id text PRIMARY KEY,
+          user_id text NOT NULL UNIQUE,
+          user_name text NOT NULL,
+          user_email text NOT NULL,
+          status text NOT NULL CHECK (status IN ('active', 'paused', 'disconnected')),
+          -- Sealed pair of access and refresh token. The version counts the pairs: whoever writes one names the version it replaces.
+          tokens text,
+          token_version integer NOT NULL DEFAULT 1,
+          access_expires_at timestamptz,
+          -- The lease of the one process that may refresh.
+          refresh_owner text,
+          refresh_until timestamptz,
+          -- When a refresh was sent whose answer never came: the service may have rotated the token.
+          refresh_unanswered_at timestamptz,
+          -- The lease of the one sync that may run.
+          sync_owner text,
+          sync_until timestamptz,
+          parked_until timestamptz,
+          settings jsonb NOT NULL DEFAULT '{}',
+          connected_at timestamptz NOT NULL DEFAULT now(),
+          last_sync_at timestamptz,
+          last_error text,
+          disconnected_at timestamptz,
+          disconnect_reason text
+        )`.execute(db);
+      await sql`
+        CREATE TABLE companies (
+          id text PRIMARY KEY,
+          name text NOT NULL
+        )`.execute(db);
+      // The mark belongs to the pair: what one user may list need not be what another may.
+      await sql`
+        CREATE TABLE access (
+          connection_id text NOT NULL REFERENCES connections,
+          company_id text NOT NULL REFERENCES companies,
+          mark bigint,
+          gained_at timestamptz NOT NULL DEFAULT now(),
+          lost_at timestamptz,
+          PRIMARY KEY (connection_id, company_id)
+        )`.execute(db);
+      await sql`
+        CREATE TABLE assets (
+          id text PRIMARY KEY,
+          connection_id text NOT NULL REFERENCES connections,
+          company_id text NOT NULL REFERENCES companies,
+          project_id text,
+          asset_type text,
+          name text,
+          size bigint,
+          upload_date bigint,
+          -- The asset as the listing last had it, and as it last gave itself; both without signed links.
+          listed jsonb NOT NULL,
+          detail jsonb,
+          state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
+          reason text,
+          attempts integer NOT NULL DEFAULT 0,
+          processing_since timestamptz,
+          -- When something is to be done for it next; null: nothing.
+          next_at timestamptz,
+          -- Since when a job for it is on the queue; null: none.
+          queued_at timestamptz,
+          -- The fence: each worker that takes the asset gets the next turn, and writes only while the turn is its own.
+          turn integer NOT NULL DEFAULT 0,
+          turn_until timestamptz,
+          -- What is in the bucket, as checked there.
+          media jsonb,
+          bytes bigint,
+          record_key text,
+          mirrored_at timestamptz,
+          transcript_state text NOT NULL DEFAULT 'none' CHECK (transcript_state IN ('none', 'pending', 'mirrored', 'no_speech', 'gave_up')),
+          transcript_keys jsonb,
+          transcript_deadline timestamptz,
+          thumbnail jsonb,
+          thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
+          first_seen_at timestamptz NOT NULL DEFAULT now(),
+          CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL)
+        )`.execute(db);
+      await sql`CREATE INDEX assets_due ON assets (connection_id, upload_date DESC NULLS LAST, id)
+        WHERE next_at IS NOT NULL AND queued_at IS NULL`.execute(db);
+      await sql`CREATE INDEX assets_queued ON assets (connection_id, queued_at) WHERE queued_at IS NOT NULL`.execute(
+        db,
+      );
+      await sql`CREATE INDEX assets_mirrored ON assets (mirrored_at) WHERE mirrored_at IS NOT NULL`.execute(db);
+      await sql`CREATE INDEX assets_by_company ON assets (company_id, id)`.execute(db);
+      await sql`CREATE INDEX assets_by_connection ON assets (connection_id, state)`.execute(db);
+      await sql`
+        CREATE TABLE syncs (
+          id text PRIMARY KEY,
+          connection_id text NOT NULL REFERENCES connections,
+          mode text NOT NULL CHECK (mode IN ('incremental', 'full')),
+          scope jsonb NOT NULL DEFAULT '{}',
+          status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
+          -- Where a run that was interrupted goes on: companies done, company and cursor in hand, newest upload date seen.
+          position jsonb NOT NULL DEFAULT '{}',
+          pages integer NOT NULL DEFAULT 0,
+          seen integer NOT NULL DEFAULT 0,
+          new integer NOT NULL DEFAULT 0,
+          changed integer NOT NULL DEFAULT 0,
+          error text,
+          requested_at timestamptz NOT NULL DEFAULT now(),
+          started_at timestamptz,
+          finished_at timestamptz
+        )`.execute(db);
+      await sql`CREATE INDEX syncs_by_connection ON syncs (connection_id, requested_at DESC)`.execute(db);
+      await sql`CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, mode, scope) WHERE status = 'waiting'`.execute(
+        db,
+      );
+      await sql`CREATE INDEX syncs_open ON syncs (connection_id) WHERE status IN ('waiting', 'running')`.execute(db);
+      await sql`
+        CREATE TABLE events (
+          id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+          at timestamptz NOT NULL DEFAULT now(),
+          kind text NOT NULL,
+          connection_id text,
+          asset_id text,
+          data jsonb NOT NULL DEFAULT '{}'
+        )`.execute(db);
+      await sql`CREATE INDEX events_by_connection ON events (connection_id, id)`.execute(db);
+      await sql`CREATE INDEX events_by_asset ON events (asset_id, id) WHERE asset_id IS NOT NULL`.execute(db);
+    },
+  },
+};
+
+/** Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once. */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+export async function migrate(db: Kysely<any>): Promise<void> {
+  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
+  const { error, results } = await migrator.migrateToLatest();
+  if (error) {
+    const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the schema';
+    throw new Error(`bring the database up to date (${failed})`, { cause: error });
+  }
+}

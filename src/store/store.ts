@@ -1,0 +1,41 @@
+import type { Log } from '../log.ts';
+import { assetRecords } from './assets.ts';
+import { connectionRecords } from './connections.ts';
+import { listen, type Notice, openDatabase } from './database.ts';
+import { syncRecords } from './syncs.ts';
+
+/** The records: the only room that knows SQL. */
+export type Store = Awaited<ReturnType<typeof openStore>>;
+
+/** Opens the database, brings its schema up to date, and listens for what other processes tell. */
+export async function openStore(options: { url: string; log: Log }) {
+  const db = await openDatabase(options);
+  const listeners = new Set<(notice: Notice) => void>();
+  const listener = listen({
+    ...options,
+    onNotice: (notice) => {
+      for (const heard of listeners) heard(notice);
+    },
+  });
+  return {
+    connections: connectionRecords(db),
+    assets: assetRecords(db),
+    syncs: syncRecords(db),
+
+    /** Calls `heard` when a connection has changed, in whichever process. Returns how to stop that. */
+    onNotice(heard: (notice: Notice) => void): () => void {
+      listeners.add(heard);
+      return () => listeners.delete(heard);
+    },
+
+    /** Whether the database answers. @throws what is wrong with it */
+    async check(): Promise<void> {
+      await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
+    },
+
+    async close(): Promise<void> {
+      await listener.close();
+      await db.destroy();
+    },
+  };
+}

@@ -1,0 +1,178 @@
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import { type Decide, type ListedAsset, recordListed } from './listing.ts';
+import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
+
+export type SyncRecords = ReturnType<typeof syncRecords>;
+
+/** A run whose lease another process has taken over must not write anything more. */
+export class TurnLost extends Error {
+  override readonly name = 'TurnLost';
+}
+
+/** Runs of a connection's listing: one running, and of each kind at most one waiting. */
+export function syncRecords(db: Database) {
+  return {
+    /** Asks for a run. One of the same kind that is already waiting is the one that is meant. */
+    async request(connectionId: string, mode: SyncMode, scope: SyncScope = {}): Promise<string> {
+      const id = randomUUID();
+      const { rows } = await sql<{ id: string }>`
+        INSERT INTO syncs (id, connection_id, mode, scope, status)
+        VALUES (${id}, ${connectionId}, ${mode}, ${JSON.stringify(scope)}, 'waiting')
+        ON CONFLICT (connection_id, mode, scope) WHERE status = 'waiting'
+        DO UPDATE SET requested_at = syncs.requested_at
+        RETURNING id`.execute(db);
+      return rows[0]!.id;
+    },
+
+    /**
+     * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
+     * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left (the lease is given back).
+     */
+    async takeNext(connectionId: string, owner: string, leaseMs: number): Promise<Sync | 'busy' | undefined> {
+      return db.transaction().execute(async (tx) => {
+        const connection = await sql<{ status: string; busy: boolean }>`
+          SELECT status, sync_until > now() AND sync_owner <> ${owner} AS busy
+          FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
+        const row = connection.rows[0];
+        if (row?.busy) return 'busy';
+        const next =
+          row?.status === 'active'
+            ? await tx
+                .selectFrom('syncs')
+                .selectAll()
+                .where('connectionId', '=', connectionId)
+                .where('status', 'in', ['running', 'waiting'])
+                .orderBy(sql`status = 'waiting'`)
+                .orderBy('requestedAt')
+                .limit(1)
+                .executeTakeFirst()
+            : undefined;
+        await sql`
+          UPDATE connections SET sync_owner = ${next ? owner : null},
+            sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
+          WHERE id = ${connectionId}`.execute(tx);
+        if (!next) return undefined;
+        return tx
+          .updateTable('syncs')
+          .set({ status: 'running', startedAt: sql`coalesce(started_at, now())` })
+          .where('id', '=', next.id)
+          .returningAll()
+          .executeTakeFirstOrThrow();
+      });
+    },
+
+    /** Keeps the lease. False when it is lost. */
+    async renew(connectionId: string, owner: string, leaseMs: number): Promise<boolean> {
+      return (await holdLease(db, connectionId, owner, leaseMs)) > 0n;
+    },
+
+    async release(connectionId: string, owner: string): Promise<void> {
+      await db
+        .updateTable('connections')
+        .set({ syncOwner: null, syncUntil: null })
+        .where('id', '=', connectionId)
+        .where('syncOwner', '=', owner)
+        .execute();
+    },
+
+    /**
+     * Takes a page of a company's listing into the records, and with it where the run goes on, in one transaction.
+     * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
+     * @throws TurnLost
+     */
+    async recordPage(page: {
+      sync: Sync;
+      owner: string;
+      leaseMs: number;
+      companyId: string;
+      assets: ListedAsset[];
+      decide: Decide;
+      position: SyncPosition;
+      mark?: number | null;
+    }): Promise<{ new: number; changed: number }> {
+      const { sync, owner, companyId } = page;
+      return db.transaction().execute(async (tx) => {
+        if ((await holdLease(tx, sync.connectionId, owner, page.leaseMs)) === 0n) {
+          throw new TurnLost(`another process has taken over the sync of connection ${sync.connectionId}`);
+        }
+        const counts = await recordListed(tx, {
+          connectionId: sync.connectionId,
+          companyId,
+          assets: page.assets,
+          decide: page.decide,
+        });
+        await tx
+          .updateTable('syncs')
+          .set({
+            position: JSON.stringify(page.position) as never,
+            pages: sql`pages + 1`,
+            seen: sql`seen + ${page.assets.length}`,
+            new: sql`new + ${counts.new}`,
+            changed: sql`changed + ${counts.changed}`,
+          })
+          .where('id', '=', sync.id)
+          .execute();
+        if (page.mark !== undefined && page.mark !== null) {
+          await tx
+            .updateTable('access')
+            .set({ mark: sql`greatest(mark, ${page.mark})` })
+            .where('connectionId', '=', sync.connectionId)
+            .where('companyId', '=', companyId)
+            .execute();
+        }
+        return counts;
+      });
+    },
+
+    async finish(sync: Sync, outcome: { status: 'done' | 'failed'; error: string | null }): Promise<void> {
+      await db.transaction().execute(async (tx) => {
+        await tx
+          .updateTable('syncs')
+          .set({ status: outcome.status, error: outcome.error, position: '{}' as never, finishedAt: sql`now()` })
+          .where('id', '=', sync.id)
+          .where('status', '=', 'running')
+          .execute();
+        await tx
+          .updateTable('connections')
+          .set({
+            ...(outcome.status === 'done' && { lastSyncAt: sql`now()` }),
+            lastError: outcome.error,
+          })
+          .where('id', '=', sync.connectionId)
+          .where('status', '<>', 'disconnected')
+          .execute();
+      });
+    },
+
+    /** Connections for which a run waits, or was interrupted, and nobody is at it. */
+    async unattended(): Promise<string[]> {
+      const { rows } = await sql<{ connectionId: string }>`
+        SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
+        WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
+          AND (c.sync_until IS NULL OR c.sync_until < now())
+          AND (c.parked_until IS NULL OR c.parked_until < now())
+          AND coalesce(s.started_at, s.requested_at) < now() - interval '5 seconds'`.execute(db);
+      return rows.map((row) => row.connectionId);
+    },
+
+    /** How many runs wait or are running. */
+    async open(): Promise<{ waiting: number; running: number }> {
+      const { rows } = await sql<{ waiting: number; running: number }>`
+        SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
+        FROM syncs WHERE status IN ('waiting', 'running')`.execute(db);
+      return rows[0]!;
+    },
+
+    async get(id: string): Promise<Sync | undefined> {
+      return db.selectFrom('syncs').selectAll().where('id', '=', id).executeTakeFirst();
+    },
+  };
+}
+
+async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
+  const { numAffectedRows } = await sql`
+    UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
+    WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`.execute(db);
+  return numAffectedRows ?? 0n;
+}
