@@ -1,0 +1,81 @@
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Sealer } from './seal.ts';
+
+/**
+ * The first half of the authorization code flow (spec, sections 4.1 and 5; RFC 6749 section 4.1, RFC 7636, RFC 9700):
+ * who may connect, and what the browser carries until it comes back.
+ */
+
+const linkPurpose = 'connect link';
+const attemptPurpose = 'connect attempt';
+
+/** A link that lets whoever holds it connect an account, or reconnect the one of `connectionId`, until it expires. */
+export interface ConnectLink {
+  connectionId?: string | undefined;
+  expiresAt: Date;
+}
+
+export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
+  return sealer.sign(linkPurpose, JSON.stringify({ c: link.connectionId, e: link.expiresAt.getTime() }));
+}
+
+/** The link, or why it is not one: `expired` when we signed it, but for an earlier time. */
+export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
+  const payload = sealer.verify(linkPurpose, signed);
+  if (payload === undefined) return 'invalid';
+  const { c, e } = JSON.parse(payload) as { c?: string; e: number };
+  return e > Date.now() ? { connectionId: c, expiresAt: new Date(e) } : 'expired';
+}
+
+/** What must survive the browser's way to the service and back. The verifier never leaves us unsealed. */
+export interface Attempt {
+  state: string;
+  verifier: string;
+  connectionId?: string | undefined;
+  expiresAt: number;
+}
+
+const attemptLifetime = 60 * 60_000;
+
+/** A new attempt, and the address of the service's consent page for it. */
+export function beginAttempt(options: {
+  appUrl: string;
+  clientId: string;
+  redirectUri: string;
+  connectionId?: string | undefined;
+}): { attempt: Attempt; url: string } {
+  const attempt: Attempt = {
+    state: randomBytes(24).toString('base64url'),
+    verifier: randomBytes(48).toString('base64url'),
+    connectionId: options.connectionId,
+    expiresAt: Date.now() + attemptLifetime,
+  };
+  const url = new URL(`${options.appUrl.replace(/\/+$/, '')}/oauth/authorize`);
+  url.search = new URLSearchParams({
+    response_type: 'code',
+    client_id: options.clientId,
+    redirect_uri: options.redirectUri,
+    state: attempt.state,
+    code_challenge: createHash('sha256').update(attempt.verifier).digest('base64url'),
+    code_challenge_method: 'S256',
+  }).toString();
+  return { attempt, url: url.href };
+}
+
+/** The attempt as a cookie's value: only the browser that began it can finish it. */
+export function sealAttempt(sealer: Sealer, attempt: Attempt): string {
+  return sealer.seal(attemptPurpose, JSON.stringify(attempt));
+}
+
+/** The attempt that this browser began with this state; undefined for any other. */
+export function openAttempt(sealer: Sealer, cookie: string, state: string): Attempt | undefined {
+  let attempt: Attempt;
+  try {
+    attempt = JSON.parse(sealer.open(attemptPurpose, cookie));
+  } catch {
+    return undefined;
+  }
+  const [given, expected] = [Buffer.from(state), Buffer.from(attempt.state)];
+  const same = given.length === expected.length && timingSafeEqual(given, expected);
+  return same && attempt.expiresAt > Date.now() ? attempt : undefined;
+}

@@ -1,0 +1,78 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto';
+
+export type Sealer = ReturnType<typeof createSealer>;
+
+/**
+ * Encryption at rest and signatures, with keys that can be replaced: the first key seals and signs, all open and verify.
+ *
+ * Envelope: `v1.{key id}.{nonce}.{ciphertext and tag}`, AES-256-GCM (NIST SP 800-38D), base64url. The key id is the start
+ * of the key's SHA-256, so an envelope says which key it needs. `purpose` is authenticated with it: what was sealed for
+ * one place cannot be opened in another.
+ */
+export function createSealer(keys: readonly Buffer[]) {
+  const ring = keys.map((key) => ({
+    id: createHash('sha256').update(key).digest('hex').slice(0, 8),
+    cipher: Buffer.from(hkdfSync('sha256', key, '', 'asset-mirror seal', 32)),
+    mac: Buffer.from(hkdfSync('sha256', key, '', 'asset-mirror sign', 32)),
+  }));
+  const first = ring[0];
+  if (!first) throw new Error('at least one encryption key is needed');
+  const signature = (mac: Buffer, purpose: string, text: string) =>
+    createHmac('sha256', mac).update(`${purpose}\0${text}`).digest();
+
+  return {
+    seal(purpose: string, plain: string): string {
+      const nonce = randomBytes(12);
+      const cipher = createCipheriv('aes-256-gcm', first.cipher, nonce).setAAD(Buffer.from(purpose));
+      const sealed = Buffer.concat([cipher.update(plain, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+      return `v1.${first.id}.${nonce.toString('base64url')}.${sealed.toString('base64url')}`;
+    },
+
+    /** @throws Error that names the key id when that key is not among ours; another when the envelope was altered */
+    open(purpose: string, envelope: string): string {
+      const [version, id, nonce, sealed] = envelope.split('.');
+      if (version !== 'v1' || !id || !nonce || !sealed) throw new Error(`open ${purpose}: not a sealed value`);
+      const key = ring.find((k) => k.id === id);
+      if (!key) {
+        throw new Error(
+          `open ${purpose}: it was sealed with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
+        );
+      }
+      const bytes = Buffer.from(sealed, 'base64url');
+      const decipher = createDecipheriv('aes-256-gcm', key.cipher, Buffer.from(nonce, 'base64url'))
+        .setAAD(Buffer.from(purpose))
+        .setAuthTag(bytes.subarray(-16));
+      try {
+        return decipher.update(bytes.subarray(0, -16), undefined, 'utf8') + decipher.final('utf8');
+      } catch (cause) {
+        throw new Error(`open ${purpose}: the sealed value was altered, or belongs elsewhere`, { cause });
+      }
+    },
+
+    /** `{payload}.{signature}`, both base64url: readable by all, made by us. */
+    sign(purpose: string, payload: string): string {
+      const body = Buffer.from(payload).toString('base64url');
+      return `${body}.${signature(first.mac, purpose, body).toString('base64url')}`;
+    },
+
+    /** The payload, or undefined when we did not sign it for this purpose. */
+    verify(purpose: string, signed: string): string | undefined {
+      const [body, given, more] = signed.split('.');
+      if (!body || !given || more !== undefined) return undefined;
+      const mac = Buffer.from(given, 'base64url');
+      const ours = ring.some((key) => {
+        const expected = signature(key.mac, purpose, body);
+        return mac.length === expected.length && timingSafeEqual(mac, expected);
+      });
+      return ours ? Buffer.from(body, 'base64url').toString('utf8') : undefined;
+    },
+  };
+}

@@ -1,0 +1,191 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { z } from 'zod';
+import { Disconnected } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Store } from '../store/store.ts';
+import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
+import type { Sealer } from './seal.ts';
+
+export type Tokens = ReturnType<typeof createTokens>;
+
+/** An access token, and which pair it belongs to. */
+export interface AccessToken {
+  value: string;
+  version: number;
+}
+
+const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
+const purposeFor = (userId: string) => `tokens of ${userId}`;
+
+/** Longer than the call's own timeout, so that a lease never ends while its refresh may still be answered. */
+const leaseMs = 45_000;
+
+/**
+ * Access tokens of connections, refreshed before they expire: one refresh at a time per connection across all processes.
+ * The new pair is saved before it is used. A refresh, once begun, is never broken off, not by a shutdown either.
+ */
+export function createTokens(options: {
+  store: Store;
+  client: OAuthClient;
+  sealer: Sealer;
+  log: Log;
+  instance: string;
+}) {
+  const { client, sealer, log } = options;
+  const { connections } = options.store;
+  const inHand = new Map<string, Promise<AccessToken>>();
+
+  async function read(connectionId: string) {
+    const connection = await connections.get(connectionId);
+    if (!connection || connection.status === 'disconnected' || !connection.tokens) {
+      throw new Disconnected(`connection ${connectionId} is disconnected`);
+    }
+    const { accessToken, refreshToken } = pair.parse(
+      JSON.parse(sealer.open(purposeFor(connection.userId), connection.tokens)),
+    );
+    return { connection, accessToken, refreshToken };
+  }
+
+  async function current(connectionId: string, stale: number | undefined): Promise<AccessToken> {
+    for (;;) {
+      const { connection, accessToken, refreshToken } = await read(connectionId);
+      const version = connection.tokenVersion;
+      const fresh = (connection.accessExpiresAt?.getTime() ?? 0) > Date.now();
+      if (fresh && version !== stale) return { value: accessToken, version };
+
+      const owner = `${options.instance} ${randomUUID()}`;
+      const lease = await connections.leaseRefresh(connectionId, version, owner, leaseMs);
+      if (!lease) {
+        // Another process is at it, or has just done it: read again.
+        await sleep(100 + Math.random() * 150);
+        continue;
+      }
+      const renewed = await refresh({
+        connectionId,
+        userId: connection.userId,
+        version,
+        refreshToken,
+        owner,
+        lostAnswer: lease.unanswered || lease.takenOver,
+        takenOver: lease.takenOver,
+      });
+      if (renewed) return renewed;
+    }
+  }
+
+  /** Undefined: the pair was replaced by another meanwhile; read again. */
+  async function refresh(at: {
+    connectionId: string;
+    userId: string;
+    version: number;
+    refreshToken: string;
+    owner: string;
+    lostAnswer: boolean;
+    takenOver: boolean;
+  }): Promise<AccessToken | undefined> {
+    const { connectionId, version } = at;
+    let grant: Grant;
+    try {
+      grant = await client.refresh(at.refreshToken);
+    } catch (error) {
+      if (error instanceof OAuthError && error.invalidGrant) {
+        if (await replaced(at)) return undefined;
+        const reason = at.lostAnswer
+          ? 'the answer to an earlier token refresh was lost, and the service no longer takes the old token; connect again'
+          : 'the user disconnected the app or lost access at the service; connect again';
+        // Only while this pair is the current one: after a reconnect the answer is about a grant of the past.
+        if (!(await connections.end(connectionId, reason, version))) return undefined;
+        log.warn({ connectionId, reason }, 'connection disconnected');
+        throw new Disconnected(reason);
+      }
+      await connections
+        .releaseRefresh(connectionId, at.owner, { unanswered: error instanceof Unanswered })
+        .catch((err) =>
+          log.warn({ connectionId, err }, 'the lease for refreshing could not be given back; it ends by itself'),
+        );
+      if (error instanceof Unanswered) log.warn({ connectionId, err: error }, 'a token refresh was not answered');
+      throw error;
+    }
+    const tokens = seal(at.userId, {
+      accessToken: grant.accessToken,
+      refreshToken: grant.refreshToken ?? at.refreshToken,
+    });
+    const saved = await untilSaved(
+      () => connections.saveRefreshed(connectionId, version, tokens, grant.accessExpiresAt),
+      connectionId,
+    );
+    if (!saved) return undefined;
+    log.debug({ connectionId }, 'access token refreshed');
+    return { value: grant.accessToken, version: version + 1 };
+  }
+
+  /**
+   * After `invalid_grant`: whether another pair is in place. One whose holder's lease ran out may still be on its way
+   * into the database, so that gets the time of a lease.
+   */
+  async function replaced(at: { connectionId: string; version: number; takenOver: boolean }): Promise<boolean> {
+    const deadline = Date.now() + (at.takenOver ? leaseMs : 0);
+    for (;;) {
+      const connection = await connections.get(at.connectionId);
+      if (!connection || connection.status === 'disconnected' || connection.tokenVersion !== at.version) return true;
+      if (Date.now() >= deadline) return false;
+      await sleep(500);
+    }
+  }
+
+  /** The service has rotated: this pair exists only here. Nothing but success ends the trying, while the process lives. */
+  async function untilSaved(save: () => Promise<boolean>, connectionId: string): Promise<boolean> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return await save();
+      } catch (err) {
+        if (tries % 20 === 0) log.error({ connectionId, err }, 'a rotated token could not be saved; trying on');
+        await sleep(Math.min(100 * 2 ** Math.min(tries, 6), 2000));
+      }
+    }
+  }
+
+  function seal(userId: string, tokens: { accessToken: string; refreshToken: string }): string {
+    return sealer.seal(purposeFor(userId), JSON.stringify(tokens));
+  }
+
+  return {
+    /**
+     * A token that works now and for a while. `stale`: the version of one that the service has just refused.
+     * @throws Disconnected when the connection has ended
+     */
+    async getAccessToken(connectionId: string, stale?: number): Promise<AccessToken> {
+      const waiting = inHand.get(connectionId);
+      if (waiting) {
+        const token = await waiting;
+        if (token.version !== stale) return token;
+      }
+      const work = current(connectionId, stale).finally(() => {
+        if (inHand.get(connectionId) === work) inHand.delete(connectionId);
+      });
+      inHand.set(connectionId, work);
+      return work;
+    },
+
+    seal,
+
+    /** Ends the connection here and at the service, which is told as well as it can be reached. */
+    async disconnect(connectionId: string): Promise<boolean> {
+      const held = await read(connectionId).catch(() => undefined);
+      const ended = await connections.end(connectionId, 'disconnected by the operator');
+      if (ended) log.warn({ connectionId, reason: 'disconnected by the operator' }, 'connection disconnected');
+      if (ended && held) {
+        await client
+          .revoke(held.refreshToken)
+          .catch((err) => log.warn({ connectionId, err }, 'the grant could not be revoked at the service'));
+      }
+      return ended;
+    },
+
+    /** Resolves when no refresh is under way. */
+    async settled(): Promise<void> {
+      await Promise.allSettled(inHand.values());
+    },
+  };
+}
