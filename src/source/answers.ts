@@ -1,0 +1,129 @@
+import { z } from 'zod';
+import { Rejected } from '../errors.ts';
+
+/**
+ * The shapes of the service's answers (spec, section 2). Only what identifies a thing is required; fields the spec
+ * names must have its type when they are there; unknown fields, states and types are carried along.
+ */
+
+const text = z.string().nullish();
+const number = z.number().nullish();
+
+/** Ids become keys, rows and addresses: bounded, and nothing a database cannot hold. */
+const id = z.string().regex(/^[^\p{Cc}]{1,400}$/u, 'expected an id of 1 to 400 printable characters');
+
+export const company = z.looseObject({ id, name: z.string() });
+
+export const meAnswer = z.looseObject({
+  user: z.looseObject({ id, name: text, email: text }),
+  companies: z.array(z.unknown()),
+});
+
+export const asset = z.looseObject({
+  id,
+  name: text,
+  mimeType: text,
+  assetType: text,
+  size: z.int().min(0).nullish(),
+  duration: number,
+  width: number,
+  height: number,
+  projectId: text,
+  projectName: text,
+  tags: z.array(z.string()).nullish(),
+  /** Epoch milliseconds. */
+  uploadDate: z.int().nullish(),
+  status: text,
+  hasTranscript: z.boolean().nullish(),
+  thumbnailUrl: text,
+});
+export type ApiAsset = z.infer<typeof asset>;
+
+export const download = z.looseObject({
+  url: text,
+  mp4Url: text,
+  filename: text,
+  /** Epoch seconds. */
+  expiresAt: number,
+});
+export type Download = z.infer<typeof download>;
+
+export const assetAnswer = z.looseObject({ asset: asset.extend({ download: download.nullish() }) });
+export type AssetDetail = z.infer<typeof assetAnswer>['asset'];
+
+export const assetsAnswer = z.looseObject({ assets: z.array(z.unknown()), nextCursor: z.string().nullish() });
+
+export const transcriptAnswer = z.union([
+  z.looseObject({ assetId: z.string(), noSpeech: z.literal(true) }),
+  z.looseObject({
+    assetId: z.string(),
+    language: text,
+    durationSec: number,
+    text: text,
+    vtt: text,
+    words: z.array(z.looseObject({ word: z.string(), start: z.number(), end: z.number() })).nullish(),
+    noSpeech: z.literal(false).nullish(),
+  }),
+]);
+
+/** @throws Rejected that names the field */
+export function parseAnswer<T extends z.ZodType>(schema: T, what: string, body: unknown): z.output<T> {
+  const result = schema.safeParse(body);
+  if (result.success) return result.data;
+  throw new Rejected(`${what}: the service's answer breaks its schema: ${problemOf(result.error)}`);
+}
+
+/** `size: Invalid input: expected number, received string` */
+export function problemOf(error: z.ZodError): string {
+  const issue = error.issues[0]!;
+  const inner = issue.code === 'invalid_union' ? issue.errors.at(-1)?.[0] : undefined;
+  const found = inner ?? issue;
+  return `${[...issue.path, ...(inner?.path ?? [])].join('.') || 'answer'}: ${found.message}`;
+}
+
+const links = new Set(['thumbnailUrl', 'url', 'mp4Url']);
+const plainText = new Set([
+  'name',
+  'projectName',
+  'tags',
+  'filename',
+  'status',
+  'assetType',
+  'mimeType',
+  'id',
+  'projectId',
+]);
+
+/**
+ * The asset as the API gave it, without signed links. A field that the spec does not name loses every web address in it:
+ * whether one is signed cannot be told from outside.
+ */
+export function withoutLinks(value: ApiAsset): Record<string, unknown> {
+  const clean = (v: unknown): unknown => {
+    if (typeof v === 'string') return /\bhttps?:\/\//i.test(v) ? undefined : v;
+    if (Array.isArray(v)) return v.map(clean).filter((item) => item !== undefined);
+    if (v !== null && typeof v === 'object') return object(v as Record<string, unknown>);
+    return v;
+  };
+  const object = (o: Record<string, unknown>): Record<string, unknown> =>
+    Object.fromEntries(
+      Object.entries(o)
+        .filter(([key]) => !links.has(key))
+        .map(([key, v]) => [key, plainText.has(key) ? v : clean(v)])
+        .filter(([, v]) => v !== undefined),
+    );
+  return object(value);
+}
+
+/** For the database, whose text holds neither NUL nor half a surrogate pair. */
+export function storable<T>(value: T): T {
+  const clean = (v: unknown): unknown => {
+    if (typeof v === 'string') return v.replaceAll('\0', '').toWellFormed();
+    if (Array.isArray(v)) return v.map(clean);
+    if (v !== null && typeof v === 'object') {
+      return Object.fromEntries(Object.entries(v).map(([key, item]) => [clean(key), clean(item)]));
+    }
+    return v;
+  };
+  return clean(value) as T;
+}

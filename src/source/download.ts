@@ -1,0 +1,192 @@
+import { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Dispatcher, request } from 'undici';
+import { reasonOf } from '../errors.ts';
+import { HttpError, throwFor } from './http.ts';
+
+/** The file behind a signed link does not exist (any more). */
+export class Missing extends Error {
+  override readonly name = 'Missing';
+}
+
+/** A signed link as it is now, and the way to a new one when it has expired. */
+export interface Link {
+  url: string;
+  renew(): Promise<string>;
+}
+
+export interface Download {
+  /** What the server declares; undefined when it does not know before the end. */
+  bytes: number | undefined;
+  contentType: string | undefined;
+  /** True when a body that is cut would go unnoticed: neither a length nor a chunked end. */
+  unbounded: boolean;
+  /** The whole file, or an error: never a part without one. */
+  body: Readable;
+}
+
+/** Gives a download up: only so many new starts in a row that bring nothing. */
+const fruitless = 4;
+
+/**
+ * Downloads go to signed links: each request carries the exact Referer and no Authorization, through redirects too
+ * (spec, section 4.7). When the line drops, stalls or the link expires in the middle, the body goes on at the next byte,
+ * with a new link if need be, as long as the server proves by its ETag that it is the same version (RFC 9110, section 13.1.5).
+ */
+export function createDownloader(options: { referer: string; dispatcher: Dispatcher; stallMs: number }) {
+  async function ask(
+    url: string,
+    signal: AbortSignal,
+    headers: Record<string, string>,
+  ): Promise<Dispatcher.ResponseData> {
+    let at = url;
+    for (let hops = 0; ; hops++) {
+      if (!URL.canParse(at) || !/^https?:$/.test(new URL(at).protocol)) {
+        throw new Error('the download link is not a web address');
+      }
+      const response = await request(at, {
+        headers: { referer: options.referer, 'accept-encoding': 'identity', ...headers },
+        dispatcher: options.dispatcher,
+        headersTimeout: options.stallMs,
+        signal,
+      });
+      const { location } = response.headers;
+      if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
+      await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+      if (hops === 10) throw new Error('the download link redirects without end');
+      const next = new URL(location, at);
+      if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
+        throw new Error('the download link redirects from https to http');
+      }
+      at = next.href;
+    }
+  }
+
+  /** A link that is refused is asked for anew, once; what a link's expiry looks like is not specified. */
+  async function askWithLink(link: Link, signal: AbortSignal, headers: Record<string, string> = {}) {
+    let response = await ask(link.url, signal, headers);
+    // 404 at first is an answer about the file; of a file that was there a moment ago it may well be about the link.
+    const about = headers.range ? [416, 429] : [404, 416, 429];
+    if (response.statusCode >= 400 && response.statusCode < 500 && !about.includes(response.statusCode)) {
+      await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+      link.url = await link.renew();
+      response = await ask(link.url, signal, headers);
+    }
+    return response;
+  }
+
+  return {
+    /** @throws Missing on 404; RetryLater; HttpError */
+    async open(link: Link, signal: AbortSignal): Promise<Download> {
+      const response = await askWithLink(link, signal);
+      const { headers, statusCode } = response;
+      if (statusCode !== 200) {
+        await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+        if (statusCode === 404 || statusCode === 410) throw new Missing(`the download link answered ${statusCode}`);
+        if (statusCode >= 200 && statusCode < 300) throw new HttpError('download', statusCode);
+        throwFor('download', statusCode, headers);
+      }
+      const encoding = headers['content-encoding'];
+      if (encoding !== undefined && encoding !== 'identity') {
+        response.body.on('error', () => {}).destroy();
+        throw new Error(`the download came encoded (${encoding}), although it was asked for as it is`);
+      }
+      const length = headers['content-length'];
+      const bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : undefined;
+      const etag = typeof headers.etag === 'string' && headers.etag.startsWith('"') ? headers.etag : undefined;
+      const body = Readable.from(wholeBody({ link, first: response, bytes, etag, signal }), {
+        objectMode: false,
+        highWaterMark: 1 << 16,
+      });
+      // A body that is given up before its first byte was asked for has not started to clean up behind itself.
+      body.once('close', () => response.body.on('error', () => {}).destroy());
+      return {
+        bytes,
+        contentType: typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined,
+        unbounded: bytes === undefined && !String(headers['transfer-encoding'] ?? '').includes('chunked'),
+        body,
+      };
+    },
+  };
+
+  async function* wholeBody(from: {
+    link: Link;
+    first: Dispatcher.ResponseData;
+    bytes: number | undefined;
+    etag: string | undefined;
+    signal: AbortSignal;
+  }): AsyncGenerator<Buffer> {
+    const { link, bytes, etag, signal } = from;
+    let offset = 0;
+    let response: Dispatcher.ResponseData | undefined = from.first;
+    let starts = 0;
+    try {
+      for (;;) {
+        let broken: unknown;
+        try {
+          response ??= await goOn({ link, bytes: bytes!, etag: etag!, offset, signal });
+          for await (const chunk of watched(response.body, options.stallMs)) {
+            offset += chunk.length;
+            starts = 0;
+            yield chunk;
+          }
+          if (bytes === undefined || offset === bytes) return;
+          broken = new Error(`the download ended at byte ${offset} of ${bytes}`);
+        } catch (error) {
+          broken = error;
+        }
+        response = undefined;
+        const canGoOn =
+          bytes !== undefined && etag !== undefined && offset < bytes && !(broken instanceof OtherVersion);
+        if (signal.aborted || !canGoOn || ++starts >= fruitless) throw broken;
+        await sleep(starts * 250, undefined, { signal });
+      }
+    } finally {
+      response?.body.on('error', () => {}).destroy();
+    }
+  }
+
+  /** The rest of the same version, from `offset`. */
+  async function goOn(at: { link: Link; bytes: number; etag: string; offset: number; signal: AbortSignal }) {
+    const response = await askWithLink(at.link, at.signal, { range: `bytes=${at.offset}-`, 'if-range': at.etag });
+    const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(String(response.headers['content-range'] ?? ''));
+    const same =
+      response.statusCode === 206 &&
+      range !== null &&
+      Number(range[1]) === at.offset &&
+      Number(range[2]) === at.bytes - 1 &&
+      Number(range[3]) === at.bytes &&
+      response.headers.etag === at.etag;
+    if (same) return response;
+    response.body.on('error', () => {}).destroy();
+    if (response.statusCode >= 400) throwFor('download', response.statusCode, response.headers);
+    // 200 is the whole body, and so never a continuation.
+    throw new OtherVersion(`the download broke off at byte ${at.offset}, and the server cannot go on there`);
+  }
+}
+export type Downloader = ReturnType<typeof createDownloader>;
+
+class OtherVersion extends Error {
+  override readonly name = 'OtherVersion';
+}
+
+/** The body's chunks; one that does not come for `stallMs` breaks it off. Time in which nobody reads does not count. */
+async function* watched(body: Readable, stallMs: number): AsyncGenerator<Buffer> {
+  let waiting = true;
+  const timer = setTimeout(() => {
+    if (waiting) body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
+    else timer.refresh();
+  }, stallMs);
+  try {
+    for await (const chunk of body) {
+      waiting = false;
+      yield chunk;
+      waiting = true;
+      timer.refresh();
+    }
+  } catch (error) {
+    throw new Error(`the download broke off: ${reasonOf(error)}`, { cause: error });
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Agent, type Dispatcher, request } from 'undici';
+import { RetryLater } from '../errors.ts';
+
+/** An answer with a status that is not a success. */
+export class HttpError extends Error {
+  override readonly name = 'HttpError';
+  readonly status: number;
+
+  constructor(what: string, status: number) {
+    super(`${what}: the service answered ${status}`);
+    this.status = status;
+  }
+}
+
+/**
+ * One set of sockets for everything that is asked of the service, bounded per host. Bodies are watched by whoever reads
+ * them (a transfer whose bucket is slow is not a stalled one), so no timeout for them here.
+ */
+export function createAgent(options: { connections: number }): Agent {
+  return new Agent({
+    connections: options.connections,
+    connectTimeout: 10_000,
+    headersTimeout: 60_000,
+    bodyTimeout: 0,
+    keepAliveTimeout: 10_000,
+    allowH2: false,
+  });
+}
+
+/** When to come back, as far as the answer says (RFC 9110, section 10.2.3): seconds or a date, at most a day ahead. */
+export function retryAfter(headers: Dispatcher.ResponseData['headers']): Date | undefined {
+  const value = String(headers['retry-after'] ?? '').trim();
+  if (value === '') return undefined;
+  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
+  if (Number.isNaN(ms)) return undefined;
+  const wait = Math.min(Math.max(ms, 0), 86_400_000);
+  // A margin, and not all at the same instant.
+  return new Date(Date.now() + wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000));
+}
+
+/** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
+export async function refuseFailure(what: string, response: Dispatcher.ResponseData): Promise<void> {
+  if (response.statusCode >= 200 && response.statusCode < 300) return;
+  await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+  throwFor(what, response.statusCode, response.headers);
+}
+
+export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
+  const at = retryAfter(headers);
+  if (status === 429 || (status === 503 && at)) {
+    throw new RetryLater(`${what}: the service asked to wait (${status})`, at ?? new Date(Date.now() + 30_000), {
+      scope: 'connection',
+    });
+  }
+  throw new HttpError(what, status);
+}
+
+/** Runs a call that changes nothing up to three times: a passing fault costs a second, not an attempt. */
+export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await call();
+    } catch (error) {
+      if (signal.aborted || tries === 3 || !passing(error)) throw error;
+      await sleep(tries * 300 + Math.random() * 300, undefined, { signal });
+    }
+  }
+}
+
+/** A fault that the next try may not meet: no answer, or 5xx. */
+export function passing(error: unknown): boolean {
+  if (error instanceof HttpError) return error.status >= 500;
+  const code = (error as { code?: unknown } | undefined)?.code;
+  return typeof code === 'string' && (code.startsWith('E') || code.startsWith('UND_ERR'));
+}
+
+const limit = 64 * 2 ** 20;
+
+/** GETs a JSON answer of at most 64 MiB, given as text. */
+export async function getText(
+  url: string,
+  options: { what: string; headers: Record<string, string>; dispatcher: Dispatcher; signal: AbortSignal },
+): Promise<{ text: string; contentType: string; date: number | undefined }> {
+  return steadily(async () => {
+    const signal = AbortSignal.any([options.signal, AbortSignal.timeout(60_000)]);
+    const response = await request(url, { headers: options.headers, dispatcher: options.dispatcher, signal });
+    await refuseFailure(options.what, response);
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of response.body) {
+      size += chunk.length;
+      if (size > limit) {
+        response.body.destroy();
+        throw new Error(`${options.what}: the answer is larger than ${limit / 2 ** 20} MiB`);
+      }
+      chunks.push(chunk);
+    }
+    const date = Date.parse(String(response.headers.date ?? ''));
+    return {
+      text: Buffer.concat(chunks).toString('utf8'),
+      contentType: String(response.headers['content-type'] ?? ''),
+      date: Number.isNaN(date) ? undefined : date,
+    };
+  }, options.signal);
+}
