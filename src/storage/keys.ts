@@ -1,0 +1,87 @@
+import { createHash } from 'node:crypto';
+
+/** Where things lie in the bucket. Everything here is pure: the same asset always gets the same key. */
+
+export interface KeyParts {
+  companyId: string;
+  projectId: string | null | undefined;
+  assetId: string;
+  /** As `safeFilename` gave it. */
+  filename: string;
+}
+
+/** Fills KEY_TEMPLATE. */
+export function mediaKey(template: string, parts: KeyParts): string {
+  const values: Record<string, string> = {
+    companyId: idSegment(parts.companyId),
+    projectId:
+      parts.projectId === null || parts.projectId === undefined || parts.projectId === ''
+        ? '_'
+        : idSegment(parts.projectId),
+    assetId: idSegment(parts.assetId),
+    filename: parts.filename,
+  };
+  return template.replace(/\{(\w+)\}/g, (_, name: string) => values[name]!);
+}
+
+/** What lies beside the media file at `key`. */
+export const beside = {
+  record: (key: string) => `${key}.asset.json`,
+  captions: (key: string) => `${key}.vtt`,
+  text: (key: string) => `${key}.txt`,
+  transcript: (key: string) => `${key}.transcript.json`,
+  thumbnail: (key: string, extension: string) => `${key}.thumbnail.${extension}`,
+};
+
+/**
+ * An id as one path segment. Ordinary ids stay as they are; what would mean something in a path is percent-encoded, so two
+ * ids never share a segment, and none is `_` (no project), `_mirror` (ours) or hidden.
+ */
+export function idSegment(id: string): string {
+  const encoded = id
+    .toWellFormed()
+    .normalize('NFC')
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}/\\%?#]|^\.|^_(?=$|mirror$)/gu, (c) =>
+      encodeURIComponent(c).replace('.', '%2E').replace('_', '%5F'),
+    );
+  if (Buffer.byteLength(encoded) <= 200) return encoded;
+  return `${cut(encoded, 120)}~${createHash('sha256').update(id).digest('hex')}`;
+}
+
+/**
+ * `download.filename` as one path segment: NFC, no control characters, no `/` or `\`, never `.` or `..`, at most 200 bytes
+ * with the extension kept; nothing left becomes `asset`. `extension` replaces the one it has.
+ */
+export function safeFilename(name: string | null | undefined, extension?: string, maxBytes = 200): string {
+  let safe = (name ?? '')
+    .toWellFormed()
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, '')
+    .replace(/[/\\]/g, '_')
+    .normalize('NFC');
+  if (/^[\s.]*$/.test(safe)) safe = 'asset';
+  const dot = safe.lastIndexOf('.');
+  // A suffix of more than 32 bytes is no extension, and neither is all of `.profile`.
+  const has = dot > 0 && dot < safe.length - 1 && Buffer.byteLength(safe.slice(dot)) <= 32;
+  const stem = has ? safe.slice(0, dot) : safe;
+  const suffix = extension ? `.${extension}` : has ? safe.slice(dot) : '';
+  return cut(stem, maxBytes - Buffer.byteLength(suffix)) + suffix;
+}
+
+/** At most `bytes` bytes of UTF-8, never through a character. */
+function cut(text: string, bytes: number): string {
+  let out = '';
+  let used = 0;
+  for (const { segment } of new Intl.Segmenter().segment(text)) {
+    const size = Buffer.byteLength(segment);
+    if (used + size > bytes) {
+      // A single cluster may be longer than all the room: then by code points.
+      if (out === '')
+        for (const c of segment)
+          if (used + Buffer.byteLength(c) <= bytes) [out, used] = [out + c, used + Buffer.byteLength(c)];
+      break;
+    }
+    out += segment;
+    used += size;
+  }
+  return out;
+}

@@ -1,0 +1,52 @@
+import type { Readable } from 'node:stream';
+
+/** An object as the store has it. */
+export interface StoredObject {
+  key: string;
+  bytes: number;
+  etag: string | undefined;
+  modified: Date | undefined;
+}
+
+/** What was stored, and proven to be. Checksums are lower-case hex: `crc32`, and `md5` where the store can be asked for it. */
+export interface Stored {
+  key: string;
+  bytes: number;
+  etag: string | undefined;
+  checksums: Record<string, string>;
+}
+
+export interface PutOptions {
+  /** The exact length of the body; undefined when it is not known before its end. */
+  bytes?: number | undefined;
+  contentType?: string | undefined;
+  contentDisposition?: string | undefined;
+  metadata?: Record<string, string> | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * A place for objects. What every implementation guarantees, and the conformance suite holds it to:
+ *
+ * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
+ * - A body that fails, ends before `bytes`, goes on behind it, or is aborted makes `put` reject and leaves nothing behind.
+ * - When `put` returns, the object is stored, and length and checksum of what is stored were compared with what was sent.
+ * - Memory does not grow with the size of a body whose length is known.
+ * - Keys are `/`-separated text as `keys.ts` makes them. `list` gives them in the order of their UTF-8 bytes.
+ * - What keeps the whole store from working (missing, full, wrong keys) is a StorageUnavailable that says so; a body's own
+ *   error comes back as it is.
+ */
+export interface Storage {
+  /** For people: `s3://bucket/prefix`, `file:///dir`. */
+  readonly name: string;
+  put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
+  /** The whole object, or undefined when there is none. */
+  get(key: string, options?: { signal?: AbortSignal }): Promise<Readable | undefined>;
+  head(key: string, options?: { signal?: AbortSignal }): Promise<StoredObject | undefined>;
+  list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
+  /** Removing what is not there is no error. */
+  remove(key: string): Promise<void>;
+  /** Whether objects can be written now. @throws StorageUnavailable */
+  check(): Promise<void>;
+  close(): Promise<void>;
+}
