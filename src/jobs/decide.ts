@@ -1,0 +1,55 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Decision, ListedAsset } from '../store/listing.ts';
+import type { Asset } from '../store/schema.ts';
+
+/**
+ * What a listing makes of an asset. Pure. `full`: the run is a complete one, which also looks again at what failed, was
+ * unavailable or was given up; `asked`: an operator named this asset.
+ */
+export function decide(
+  before: Asset | undefined,
+  listed: ListedAsset,
+  options: { full: boolean; asked?: boolean },
+): Decision | undefined {
+  const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
+  if (listed.problem !== undefined) {
+    // What is known keeps its state: a listing that cannot be read says nothing about the file.
+    if (before) return undefined;
+    return { state: 'failed', reason: listed.problem, afresh: true, due: false };
+  }
+  if (!before || options.asked) return pending;
+
+  const changed = !isDeepStrictEqual(before.listed, listed.listed);
+  const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
+  switch (before.state) {
+    case 'mirrored': {
+      if (replaced) return pending;
+      const gavup = before.transcriptState === 'gave_up' || before.thumbnailState === 'gave_up';
+      const transcript =
+        listed.listed.hasTranscript === true &&
+        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && (changed || options.full)));
+      if (!changed && !transcript && !(options.full && gavup)) return undefined;
+      return {
+        state: 'mirrored',
+        reason: before.reason,
+        afresh: false,
+        due: true,
+        ...(transcript && { transcriptState: 'pending' as const }),
+      };
+    }
+    case 'unavailable':
+    case 'failed':
+      return changed || options.full ? pending : undefined;
+    case 'gone':
+      return before.media && !replaced ? { ...pending, state: 'mirrored' } : pending;
+    default:
+      // On its way already. A new status, such as a video that became ready, is a reason to look now.
+      if (!changed) return undefined;
+      return {
+        state: before.state,
+        reason: before.reason,
+        afresh: false,
+        due: before.listed.status !== listed.listed.status,
+      };
+  }
+}

@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../log.ts';
+import type { AssetState } from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
+import type { Gate } from './gate.ts';
+import type { AssetJobName, Queues } from './queues.ts';
+import type { Schedule } from './schedule.ts';
+
+export type Dispatcher = ReturnType<typeof startDispatcher>;
+
+/** How often the records are asked for what fell due, when nobody says so earlier. */
+const tickMs = 1000;
+/** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
+const sweepMs = 10_000;
+const alignMs = 60_000;
+const staleMs = 20_000;
+
+/**
+ * Puts due assets on the queue: a bounded number per connection, turn by turn, newest first. And makes again, from the
+ * records, what a queue may have lost: jobs of assets, runs that wait or were interrupted, schedules.
+ */
+export function startDispatcher(options: {
+  store: Store;
+  queues: Queues;
+  schedule: Schedule;
+  gate: Gate;
+  log: Log;
+  perConnection: number;
+}) {
+  const { store, queues, schedule, log } = options;
+  const stopping = new AbortController();
+  let wake = () => {};
+  let woken = false;
+  let lastSweep = 0;
+  let lastAligned = 0;
+  let failing = false;
+
+  const named = (rows: { id: string; state: AssetState }[]) =>
+    rows.map(({ id, state }) => ({ id, name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') as AssetJobName }));
+
+  async function sweep(): Promise<void> {
+    const lost = await store.assets.overdue(staleMs);
+    await queues.addAssets(named(lost));
+    for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
+  }
+
+  async function round(): Promise<void> {
+    if (options.gate.closed === undefined) {
+      await queues.addAssets(named(await store.assets.dispatch({ perConnection: options.perConnection })));
+    }
+    if (Date.now() - lastSweep > sweepMs) {
+      lastSweep = Date.now();
+      await sweep();
+    }
+    if (Date.now() - lastAligned > alignMs) {
+      lastAligned = Date.now();
+      await schedule.align();
+    }
+  }
+
+  const silence = store.onNotice(() => {
+    lastAligned = 0;
+    wakeUp();
+  });
+
+  const running = (async () => {
+    while (!stopping.signal.aborted) {
+      woken = false;
+      try {
+        await round();
+        if (failing) log.info('records and queue answer again');
+        failing = false;
+      } catch (err) {
+        if (!failing && !stopping.signal.aborted) log.error({ err }, 'records or queue do not answer; trying on');
+        failing = true;
+      }
+      if (woken && !failing) continue;
+      const pause = new AbortController();
+      wake = () => pause.abort();
+      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(() => {});
+      wake = () => {};
+    }
+  })();
+
+  function wakeUp(): void {
+    woken = true;
+    wake();
+  }
+
+  return {
+    /** Something fell due, or a place on the queue became free. */
+    wake: wakeUp,
+    async stop(): Promise<void> {
+      silence();
+      stopping.abort();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,58 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { reasonOf } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Storage } from '../storage/storage.ts';
+
+export type Gate = ReturnType<typeof createGate>;
+
+/**
+ * Closed while the bucket takes nothing: then no asset is sent on its way, and all of them wait instead of failing.
+ * Opens again when an object can be written.
+ */
+export function createGate(options: { storage: Storage; log: Log; onOpen: () => void }) {
+  const { storage, log } = options;
+  const stopping = new AbortController();
+  let reason: string | undefined;
+  let probing: Promise<void> | undefined;
+
+  async function probe(): Promise<void> {
+    for (let wait = 2000; reason !== undefined && !stopping.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
+      await sleep(wait, undefined, { signal: stopping.signal }).catch(() => {});
+      if (stopping.signal.aborted) return;
+      try {
+        await storage.check();
+        reason = undefined;
+        log.info({ storage: storage.name }, 'the bucket takes objects again');
+        options.onOpen();
+      } catch (error) {
+        reason = reasonOf(error);
+      }
+    }
+  }
+
+  return {
+    /** Why nothing is sent at present; undefined: everything is well. */
+    get closed(): string | undefined {
+      return reason;
+    },
+
+    close(error: unknown): void {
+      if (reason === undefined)
+        log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
+      reason = reasonOf(error);
+      probing ??= probe().finally(() => {
+        probing = undefined;
+      });
+    },
+
+    /** A first look, so that a wrong bucket is known before anything is fetched. */
+    async look(): Promise<void> {
+      await storage.check().catch((error) => this.close(error));
+    },
+
+    async stop(): Promise<void> {
+      stopping.abort();
+      await probing;
+    },
+  };
+}

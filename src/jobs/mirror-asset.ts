@@ -1,0 +1,165 @@
+import { Rejected } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { Downloader } from '../source/download.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Asset, Media } from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
+import type { Access } from './access.ts';
+import { artefactsAtFirst, mirrorThumbnail, nextLook } from './artefacts.ts';
+import type { Gate } from './gate.ts';
+import { type Outcome, settle } from './outcome.ts';
+import { writeRecord } from './record.ts';
+import { placeOf, transferMedia, versionOf } from './transfer.ts';
+import { type HeldAsset, Interrupted, type Turns } from './turns.ts';
+
+export interface MirrorDeps {
+  store: Store;
+  storage: Storage;
+  client: LibraryClient;
+  downloader: Downloader;
+  withToken: Access;
+  turns: Turns;
+  gate: Gate;
+  log: Log;
+  keyTemplate: string;
+  processing: { poll: number; giveUp: number };
+  transcripts: { mirror: boolean; delay: number; giveUp: number };
+  thumbnails: { mirror: boolean };
+}
+
+/** One asset, from its name to a checked copy with a record: ask, look at its status, move, verify, record, mark. */
+export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Outcome> {
+  const held = await deps.turns.take(assetId);
+  if (!held) return { outcome: 'nothing to do' };
+  const { store } = deps;
+  const { asset, turn, signal } = held;
+  try {
+    if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
+    const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
+    const detail = await read();
+
+    if (detail.status === 'processing') return await waitForProcessing(deps, held);
+    if (detail.status === 'unavailable') {
+      await store.assets.unavailable(turn, 'the service says that no file is attached');
+      deps.log.info({ assetId }, 'asset unavailable');
+      return { outcome: 'unavailable' };
+    }
+    if (detail.status !== 'ready' && !detail.download?.url && !detail.download?.mp4Url) {
+      throw new Rejected(`the service gives it the status ${JSON.stringify(detail.status ?? null)} and no file`);
+    }
+
+    const started = Date.now();
+    still(await store.assets.startTransfer(turn));
+    const stored = await alreadyStored(deps, asset, detail, signal);
+    const media =
+      stored ??
+      (await transferMedia({
+        detail,
+        companyId: asset.companyId,
+        keyTemplate: deps.keyTemplate,
+        storage: deps.storage,
+        downloader: deps.downloader,
+        renew: read,
+        signal,
+      }));
+    still(await store.assets.saveMedia(turn, media));
+
+    const artefacts = artefactsAtFirst(deps, asset, detail);
+    if (artefacts.thumbnailState === 'pending') {
+      const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
+      if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
+    }
+    const { version: _, ...facts } = media;
+    const api = withoutLinks(detail);
+    const recordKey = await writeRecord(
+      deps.storage,
+      {
+        version: 1,
+        companyId: asset.companyId,
+        asset: api,
+        media: facts,
+        transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
+        thumbnail: artefacts.thumbnail,
+        mirroredAt: new Date().toISOString(),
+      },
+      signal,
+    );
+    still(
+      await store.assets.mirrored(turn, {
+        size: asset.size,
+        uploadDate: asset.uploadDate,
+        detail: storable(api),
+        recordKey,
+        ...artefacts,
+        nextAt: nextLook(deps, artefacts, detail, 0),
+      }),
+    );
+    deps.log.info(
+      {
+        connectionId: asset.connectionId,
+        assetId,
+        key: media.key,
+        bytes: media.bytes,
+        variant: media.variant,
+        ms: Date.now() - started,
+      },
+      stored ? 'asset was in the bucket already' : 'asset mirrored',
+    );
+    return { outcome: 'mirrored' };
+  } catch (error) {
+    return await settle(deps, held, error, async (reason) => {
+      await store.assets.failed(turn, reason);
+      return { outcome: 'failed', reason };
+    });
+  } finally {
+    held.end();
+  }
+}
+
+/** Every write is refused once another worker has the turn: then what this one does counts for nothing, and it stops. */
+function still(held: boolean): void {
+  if (!held) throw new Interrupted('another worker has the asset');
+}
+
+/** The next look at a video that is still transcoding: after a half of the time it has taken so far, up to ten minutes. */
+async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
+  const { poll, giveUp } = deps.processing;
+  const now = Date.now();
+  const since = held.asset.processingSince?.getTime() ?? now;
+  const deadline = since + giveUp;
+  if (now >= deadline) {
+    const reason = `still processing ${Math.round((now - since) / 60_000)} minutes after it was first seen`;
+    await deps.store.assets.failed(held.turn, reason);
+    return { outcome: 'failed', reason };
+  }
+  const wait = Math.max(poll, Math.min((now - since) / 2, 10 * 60_000));
+  const at = new Date(Math.min(now + wait, deadline));
+  await deps.store.assets.processing(held.turn, at);
+  return { outcome: 'processing', at };
+}
+
+/** The media of this very version, if an earlier turn has stored it and it is still there. */
+async function alreadyStored(
+  deps: MirrorDeps,
+  asset: Asset,
+  detail: AssetDetail,
+  signal: AbortSignal,
+): Promise<Media | undefined> {
+  const { media } = asset;
+  if (!media || media.version !== versionOf(detail)) return undefined;
+  if (media.key !== placeOf(deps.keyTemplate, asset.companyId, detail, media.variant).key && !asset.recordKey)
+    return undefined;
+  const object = await deps.storage.head(media.key, { signal });
+  const same = object?.bytes === media.bytes && (media.etag === null || object.etag === media.etag);
+  return same ? media : undefined;
+}
+
+/** A thumbnail that cannot be had now is tried again later, and holds nothing up; being told to stop is another matter. */
+const passOn =
+  (signal: AbortSignal) =>
+  (error: unknown): undefined => {
+    if (signal.aborted) throw error;
+    return undefined;
+  };

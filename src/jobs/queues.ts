@@ -1,0 +1,125 @@
+import { createPostgresBackend, type JobsOptions, type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
+import { Redis } from 'ioredis';
+import type { Log } from '../log.ts';
+
+export type Queues = ReturnType<typeof openQueues>;
+
+/** Jobs hold ids only: they can be read in the queue dashboard, and all else is in the records. */
+export interface SyncJob {
+  connectionId: string;
+  /** On a scheduled job: the run it asks for. */
+  mode?: 'incremental' | 'full';
+}
+export interface AssetJob {
+  assetId: string;
+}
+export type AssetJobName = 'mirror-asset' | 'artefacts';
+
+export const queueNames = ['syncs', 'assets'] as const;
+export type QueueName = (typeof queueNames)[number];
+
+/** What is kept of finished jobs, for people who look at the dashboard. */
+const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
+
+/**
+ * The conveyor: BullMQ on Redis, or on PostgreSQL when there is none. Nothing here is the truth. Every job can be made
+ * again from the records, and adding one that is there already does nothing.
+ */
+export function openQueues(options: { redisUrl?: string | undefined; databaseUrl: string; log: Log }) {
+  const { log } = options;
+  const redis = options.redisUrl
+    ? new Redis(options.redisUrl, { maxRetriesPerRequest: null, enableReadyCheck: true, lazyConnect: false })
+    : undefined;
+  let told = false;
+  redis?.on('error', (err) => {
+    if (!told) log.error({ err }, 'Redis cannot be reached; jobs wait, nothing is lost');
+    told = true;
+  });
+  redis?.on('ready', () => {
+    if (told) log.info('Redis is back');
+    told = false;
+  });
+
+  // The same options for both backends; their types differ only in the connection.
+  // biome-ignore lint/suspicious/noExplicitAny: the two connections' types exclude each other
+  const base: any = redis
+    ? { connection: redis, prefix: '{asset-mirror}' }
+    : { connection: { connectionString: options.databaseUrl, migrate: true } };
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  const backend: any[] = redis ? [] : [createPostgresBackend];
+
+  const open = <T>(name: QueueName): Queue<T> => {
+    const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(
+      name,
+      { ...base, defaultJobOptions: { ...keep, attempts: 1 } },
+      ...backend,
+    );
+    queue.on('error', (err) => log.debug({ err, queue: name }, 'queue connection'));
+    return queue;
+  };
+  const queues = { syncs: open<SyncJob>('syncs'), assets: open<AssetJob>('assets') };
+
+  return {
+    ...queues,
+
+    /** Puts assets' next jobs on the queue, in this order; those that are on it already stay where they are. */
+    async addAssets(assets: { id: string; name: AssetJobName }[]): Promise<void> {
+      if (assets.length === 0) return;
+      await queues.assets.addBulk(
+        assets.map(({ id, name }) => ({ name, data: { assetId: id }, opts: once(`asset ${id}`) as never })),
+      );
+    },
+
+    /** Wakes the connection's runs, which are in the records. */
+    async addSync(connectionId: string): Promise<void> {
+      await queues.syncs.add(
+        'sync',
+        { connectionId },
+        { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
+      );
+    },
+
+    worker<T>(name: QueueName, work: Processor<T>, workerOptions: { concurrency: number }): Worker<T> {
+      const settings: Partial<WorkerOptions> = {
+        concurrency: workerOptions.concurrency,
+        // A job may be interrupted by any number of deploys: the records count attempts, not the queue.
+        maxStalledCount: 1000,
+        // How long the job of a process that was killed stays with it.
+        lockDuration: 15_000,
+        stalledInterval: 10_000,
+        autorun: false,
+      };
+      const worker: Worker<T> = new (Worker as never as new (...args: unknown[]) => Worker<T>)(
+        name,
+        work,
+        { ...base, ...settings },
+        ...backend,
+      );
+      worker.on('error', (err) => log.debug({ err, queue: name }, 'worker connection'));
+      return worker;
+    },
+
+    async counts(): Promise<Record<QueueName, Record<string, number>>> {
+      const states = ['waiting', 'active', 'delayed', 'failed', 'completed'] as const;
+      const [syncs, assets] = await Promise.all([
+        queues.syncs.getJobCounts(...states),
+        queues.assets.getJobCounts(...states),
+      ]);
+      return { syncs, assets };
+    },
+
+    async check(): Promise<void> {
+      await queues.assets.getJobCounts('active');
+    },
+
+    async close(): Promise<void> {
+      await Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
+      redis?.disconnect();
+    },
+  };
+}
+
+/** One job at a time: the id frees itself when the job ends, however it ends. */
+function once(id: string): Pick<JobsOptions, 'deduplication'> {
+  return { deduplication: { id } };
+}

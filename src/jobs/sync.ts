@@ -1,0 +1,299 @@
+import { randomUUID } from 'node:crypto';
+import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { type ApiAsset, storable, withoutLinks } from '../source/answers.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { ListedAsset } from '../store/listing.ts';
+import type { Asset, Connection, Sync, SyncPosition } from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
+import { TurnLost } from '../store/syncs.ts';
+import type { Access } from './access.ts';
+import { decide } from './decide.ts';
+
+export interface SyncDeps {
+  store: Store;
+  client: LibraryClient;
+  withToken: Access;
+  log: Log;
+  instance: string;
+  overlap: number;
+  includeTypes: string[];
+  excludeTypes: string[];
+  /** New work is in the records. */
+  onWork: () => void;
+}
+
+const leaseMs = 45_000;
+/** A listing that goes on with pages of nothing this many times in a row does not end. */
+const emptyPages = 100;
+
+/**
+ * Runs everything that waits for a connection, one after another, under the connection's lease: so there is one running
+ * sync, and while it runs whoever comes finds that out here and leaves.
+ */
+export async function runSyncs(deps: SyncDeps, connectionId: string, stop: AbortSignal): Promise<string> {
+  const { store, log } = deps;
+  const owner = `${deps.instance} ${randomUUID()}`;
+  const lost = new AbortController();
+  const signal = AbortSignal.any([stop, lost.signal]);
+  const silence = store.onNotice((notice) => {
+    if (notice.connectionId === connectionId) void renew();
+  });
+  const renew = async () => {
+    const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
+    if (!held) lost.abort(new TurnLost(`the sync of connection ${connectionId} is no longer ours`));
+  };
+  const heartbeat = setInterval(() => void renew(), leaseMs / 4);
+  let runs = 0;
+  try {
+    for (;;) {
+      const sync = await store.syncs.takeNext(connectionId, owner, leaseMs);
+      if (sync === 'busy') return 'another process is at it';
+      if (sync === undefined) return runs === 0 ? 'nothing waited' : `${runs} done`;
+      const connection = await store.connections.get(connectionId);
+      if (!connection) return 'no such connection';
+      const started = Date.now();
+      try {
+        const problems = await runSync(deps, connection, sync, owner, signal);
+        const error = problems.length ? problems.slice(0, 5).join('; ') : null;
+        // What could not be read of single assets is told, and is not a failure of the run.
+        await store.syncs.finish(sync, { status: problems.some((p) => p.fatal) ? 'failed' : 'done', error });
+        runs++;
+        const done = await store.syncs.get(sync.id);
+        log.info(
+          {
+            connectionId,
+            syncId: sync.id,
+            mode: sync.mode,
+            pages: done?.pages,
+            seen: done?.seen,
+            new: done?.new,
+            changed: done?.changed,
+            ms: Date.now() - started,
+            ...(error && { reason: error }),
+          },
+          error ? 'sync done, with problems' : 'sync done',
+        );
+      } catch (error) {
+        if (signal.aborted || error instanceof TurnLost) return 'handed back';
+        if (error instanceof Disconnected) return 'the connection is disconnected';
+        if (error instanceof RetryLater) {
+          await store.connections.park(connectionId, error.at);
+          log.warn({ connectionId, syncId: sync.id, until: error.at, reason: reasonOf(error) }, 'connection parked');
+          return 'parked';
+        }
+        await store.syncs.finish(sync, { status: 'failed', error: reasonOf(error) });
+        log.warn({ connectionId, syncId: sync.id, err: error }, 'sync failed; the next one starts from the same marks');
+        return 'failed';
+      }
+    }
+  } finally {
+    clearInterval(heartbeat);
+    silence();
+    // What is still marked as running is taken up again by whoever comes next.
+    await store.syncs.release(connectionId, owner).catch(() => {});
+  }
+}
+
+/** Something that a run could not do, while the rest went on. */
+class Problem {
+  readonly text: string;
+  readonly fatal: boolean;
+  constructor(text: string, fatal: boolean) {
+    this.text = text;
+    this.fatal = fatal;
+  }
+  toString(): string {
+    return this.text;
+  }
+}
+
+async function runSync(
+  deps: SyncDeps,
+  connection: Connection,
+  sync: Sync,
+  owner: string,
+  signal: AbortSignal,
+): Promise<Problem[]> {
+  const { store, client, withToken } = deps;
+  const me = await withToken(connection.id, (token) => client.me({ token, signal }));
+  if (me.user.id !== connection.userId) {
+    throw new Error('/me: the service answers for another user than the one who connected');
+  }
+  await store.connections.setCompanies(connection.id, me.companies, { complete: me.complete });
+  const problems: Problem[] = me.complete
+    ? []
+    : [new Problem('/me: a company without a readable id or name was left out', false)];
+
+  if (sync.scope.assetIds) {
+    problems.push(...(await lookAtAssets(deps, connection, sync, owner, signal)));
+    return problems;
+  }
+  const companies = (await store.connections.companies([connection.id])).filter(
+    (company) =>
+      !sync.position.done?.includes(company.id) &&
+      (sync.scope.companyId === undefined || sync.scope.companyId === company.id),
+  );
+  // The one that was interrupted first: its cursor is the youngest.
+  companies.sort((a, b) => Number(b.id === sync.position.companyId) - Number(a.id === sync.position.companyId));
+  let position = sync.position;
+  for (const company of companies) {
+    try {
+      const listed = await listCompany(deps, { connection, sync, owner, company, position, signal });
+      problems.push(...listed.problems);
+      position = listed.position;
+    } catch (error) {
+      if (signal.aborted || error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater)
+        throw error;
+      problems.push(new Problem(reasonOf(error), true));
+      deps.log.warn(
+        { connectionId: connection.id, syncId: sync.id, companyId: company.id, err: error },
+        'company not listed',
+      );
+      position = { ...position, companyId: company.id, cursor: null, newest: null };
+    }
+  }
+  return problems;
+}
+
+/**
+ * Lists one company into the records, page by page, newest first. The mark moves with the last page only, to the newest
+ * upload date seen, so a crash in the middle never hides the older half. An interrupted run goes on at its cursor.
+ */
+async function listCompany(
+  deps: SyncDeps,
+  at: {
+    connection: Connection;
+    sync: Sync;
+    owner: string;
+    company: { id: string; mark: number | null };
+    position: SyncPosition;
+    signal: AbortSignal;
+  },
+): Promise<{ position: SyncPosition; problems: Problem[] }> {
+  const { store, client, withToken } = deps;
+  const { connection, sync, owner, company, signal } = at;
+  const { scope } = sync;
+  const full = sync.mode === 'full';
+  const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - deps.overlap));
+  // Only a listing of everything since the mark says that everything up to its newest is known.
+  const movesMark = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
+
+  const resumed = at.position.companyId === company.id && !!at.position.cursor;
+  let cursor = resumed ? at.position.cursor! : undefined;
+  let newest = resumed ? (at.position.newest ?? null) : null;
+  const problems: Problem[] = [];
+  const cursors = new Set<string>();
+  let empty = 0;
+  for (;;) {
+    if (cursor !== undefined) cursors.add(cursor);
+    const page = await withToken(connection.id, (token) =>
+      client.listAssets({
+        token,
+        signal,
+        companyId: company.id,
+        cursor,
+        since,
+        // The two are not used together (spec, section 4.6): the project is asked for, the type is sorted out here.
+        ...(scope.projectId !== undefined ? { projectId: scope.projectId } : { assetType: scope.assetType }),
+      }),
+    );
+    const next = page.nextCursor !== undefined && !cursors.has(page.nextCursor) ? page.nextCursor : undefined;
+    empty = page.assets.length + page.broken.length === 0 ? empty + 1 : 0;
+    if (empty > emptyPages)
+      throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
+
+    const assets = page.assets.map(listedOf).filter((asset) => wanted(deps, asset, scope.assetType));
+    for (const item of page.broken) {
+      problems.push(new Problem(`asset ${item.id ?? 'without a readable id'}: ${item.problem}`, false));
+      if (item.id !== undefined) assets.push(brokenOf(item.id, item.problem));
+    }
+    for (const { uploadDate } of page.assets) {
+      // A date in the future must not hide what is uploaded until then.
+      if (typeof uploadDate === 'number' && uploadDate <= page.date && uploadDate > (newest ?? -Infinity))
+        newest = uploadDate;
+    }
+    const position: SyncPosition =
+      next === undefined
+        ? { done: [...(at.position.done ?? []), company.id] }
+        : { ...at.position, companyId: company.id, cursor: next, newest };
+    const counts = await store.syncs.recordPage({
+      sync,
+      owner,
+      leaseMs,
+      companyId: company.id,
+      assets,
+      decide: (before, listed) => decide(before, listed, { full }),
+      position,
+      ...(next === undefined && movesMark && { mark: newest }),
+    });
+    if (counts.new + counts.changed > 0) deps.onWork();
+    if (next === undefined) return { position, problems };
+    cursor = next;
+  }
+}
+
+/** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */
+async function lookAtAssets(
+  deps: SyncDeps,
+  connection: Connection,
+  sync: Sync,
+  owner: string,
+  signal: AbortSignal,
+): Promise<Problem[]> {
+  const { store, client, withToken } = deps;
+  const problems: Problem[] = [];
+  for (const assetId of sync.scope.assetIds ?? []) {
+    const known = await store.assets.get(assetId);
+    if (!known) {
+      problems.push(new Problem(`asset ${assetId}: not in the records; a full sync of its company finds it`, true));
+      continue;
+    }
+    try {
+      const detail = await withToken(connection.id, (token) => client.getAsset({ token, assetId, signal }));
+      const { download: _, ...asset } = detail;
+      await store.syncs.recordPage({
+        sync,
+        owner,
+        leaseMs,
+        companyId: known.companyId,
+        assets: [listedOf(asset)],
+        decide: (before: Asset | undefined, listed) => decide(before, listed, { full: true, asked: true }),
+        position: sync.position,
+      });
+      deps.onWork();
+    } catch (error) {
+      if (
+        !(error instanceof Rejected) &&
+        (signal.aborted || error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater)
+      )
+        throw error;
+      problems.push(new Problem(reasonOf(error), true));
+    }
+  }
+  return problems;
+}
+
+function wanted(deps: SyncDeps, asset: ListedAsset, scopeType: string | undefined): boolean {
+  const type = asset.assetType ?? '';
+  if (scopeType !== undefined && type !== scopeType) return false;
+  if (deps.includeTypes.length > 0 && !deps.includeTypes.includes(type)) return false;
+  return !deps.excludeTypes.includes(type);
+}
+
+function listedOf(asset: ApiAsset): ListedAsset {
+  const listed = storable(withoutLinks(asset));
+  return {
+    id: asset.id,
+    projectId: storable(asset.projectId ?? null),
+    assetType: storable(asset.assetType ?? null),
+    name: storable(asset.name ?? null),
+    size: asset.size ?? null,
+    uploadDate: asset.uploadDate ?? null,
+    listed,
+  };
+}
+
+function brokenOf(id: string, problem: string): ListedAsset {
+  return { id, projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {}, problem };
+}

@@ -1,0 +1,111 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../log.ts';
+import type { Turn } from '../store/assets.ts';
+import type { Asset } from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
+
+export type Turns = ReturnType<typeof createTurns>;
+
+/** An asset that this process works on. `signal` says when to stop, with the reason. */
+export interface HeldAsset {
+  asset: Asset;
+  turn: Turn;
+  signal: AbortSignal;
+  end(): void;
+}
+
+/** Why work was broken off, other than by an error of its own. */
+export class Interrupted extends Error {
+  override readonly name = 'Interrupted';
+}
+
+const leaseMs = 20_000;
+const beatMs = 5_000;
+
+/**
+ * The turns that this process holds, kept by one heartbeat. A turn that is lost (another worker has the asset, or its
+ * connection was paused or ended) stops its work: at once when a notice comes, at the next heartbeat otherwise.
+ */
+export function createTurns(options: { store: Store; log: Log }) {
+  const { store, log } = options;
+  const held = new Map<string, { turn: Turn; aborter: AbortController; until: number }>();
+  const stopping = new AbortController();
+  let beating: Promise<void> | undefined;
+
+  const drop = (id: string, reason: string) => {
+    held.get(id)?.aborter.abort(new Interrupted(reason));
+    held.delete(id);
+  };
+
+  async function beat(): Promise<void> {
+    const mine = [...held.values()];
+    if (mine.length === 0) return;
+    const now = Date.now();
+    try {
+      const kept = await store.assets.renew(
+        mine.map((entry) => entry.turn),
+        leaseMs,
+      );
+      for (const entry of mine) {
+        if (kept.has(entry.turn.assetId)) entry.until = now + leaseMs;
+        else if (held.get(entry.turn.assetId) === entry)
+          drop(entry.turn.assetId, 'the asset is no longer ours to work on');
+      }
+    } catch (err) {
+      log.warn({ err }, 'heartbeat: the database does not answer');
+      for (const entry of mine) {
+        if (entry.until < Date.now()) drop(entry.turn.assetId, 'the database was away for longer than the lease');
+      }
+    }
+  }
+  const beatNow = () => {
+    beating ??= beat().finally(() => {
+      beating = undefined;
+    });
+    return beating;
+  };
+
+  const silence = store.onNotice(() => void beatNow());
+  const running = (async () => {
+    while (!stopping.signal.aborted) {
+      await sleep(beatMs, undefined, { signal: stopping.signal }).catch(() => {});
+      await beatNow();
+    }
+  })();
+
+  return {
+    /** The turn at an asset whose job came off the queue; undefined when there is nothing to do. */
+    async take(assetId: string): Promise<HeldAsset | undefined> {
+      const now = Date.now();
+      const asset = await store.assets.take(assetId, leaseMs);
+      if (!asset) return undefined;
+      const turn = { assetId, turn: asset.turn };
+      const aborter = new AbortController();
+      const entry = { turn, aborter, until: now + leaseMs };
+      held.set(assetId, entry);
+      return {
+        asset,
+        turn,
+        signal: aborter.signal,
+        end() {
+          if (held.get(assetId) === entry) held.delete(assetId);
+        },
+      };
+    },
+
+    get size(): number {
+      return held.size;
+    },
+
+    /** Breaks all work off, to be handed back. */
+    interrupt(reason: string): void {
+      for (const { aborter } of held.values()) aborter.abort(new Interrupted(reason));
+    },
+
+    async close(): Promise<void> {
+      stopping.abort();
+      silence();
+      await running;
+    },
+  };
+}

@@ -1,0 +1,105 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { UnrecoverableError } from 'bullmq';
+import type { Log } from '../log.ts';
+import type { Tokens } from '../oauth/tokens.ts';
+import { completeArtefacts } from './artefacts.ts';
+import { startDispatcher } from './dispatch.ts';
+import { createGate } from './gate.ts';
+import { type MirrorDeps, mirrorAsset } from './mirror-asset.ts';
+import type { AssetJob, Queues, SyncJob } from './queues.ts';
+import type { Schedule } from './schedule.ts';
+import { runSyncs, type SyncDeps } from './sync.ts';
+import { createTurns } from './turns.ts';
+
+export type Workers = Awaited<ReturnType<typeof startWorkers>>;
+
+/** Syncs that run at once in one process. They mostly wait for the service. */
+const syncConcurrency = 10;
+
+/** What the last moments of a stop are for: handing back what is still in hand. */
+const handBackMs = 2000;
+
+/** Starts taking jobs off the queues, and putting on them what is due. */
+export async function startWorkers(options: {
+  mirror: Omit<MirrorDeps, 'turns' | 'gate'>;
+  sync: Omit<SyncDeps, 'onWork'>;
+  queues: Queues;
+  schedule: Schedule;
+  tokens: Tokens;
+  log: Log;
+  concurrency: number;
+  perConnection: number;
+}) {
+  const { queues, log } = options;
+  const { store, storage } = options.mirror;
+  const stopping = new AbortController();
+  const turns = createTurns({ store, log });
+  const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
+  const dispatcher = startDispatcher({
+    store,
+    queues,
+    schedule: options.schedule,
+    gate,
+    log,
+    perConnection: options.perConnection,
+  });
+  const mirror: MirrorDeps = { ...options.mirror, turns, gate };
+  const sync: SyncDeps = { ...options.sync, onWork: dispatcher.wake };
+
+  const assets = queues.worker<AssetJob>(
+    'assets',
+    async (job) => {
+      try {
+        const work = job.name === 'artefacts' ? completeArtefacts : mirrorAsset;
+        const result = await work(mirror, job.data.assetId);
+        // For the queue dashboard: the records know already.
+        if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
+        return result;
+      } finally {
+        dispatcher.wake();
+      }
+    },
+    { concurrency: options.concurrency },
+  );
+  const syncs = queues.worker<SyncJob>(
+    'syncs',
+    async (job) => {
+      const { connectionId, mode } = job.data;
+      if (mode) await store.syncs.request(connectionId, mode);
+      return runSyncs(sync, connectionId, stopping.signal);
+    },
+    { concurrency: syncConcurrency },
+  );
+  await gate.look();
+  for (const worker of [assets, syncs]) {
+    void worker.run().catch((err) => {
+      if (!stopping.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
+    });
+  }
+
+  return {
+    gate,
+    /**
+     * Takes nothing new, lets work in hand end for as long as the grace allows, and hands the rest back: no attempt is
+     * spent, and any other process can go on with it at once.
+     */
+    async stop(graceMs: number): Promise<void> {
+      const started = Date.now();
+      stopping.abort(new Error('shutting down'));
+      await dispatcher.stop();
+      const done = Promise.allSettled([assets.close(), syncs.close()]);
+      const ended = new AbortController();
+      await Promise.race([
+        done.finally(() => ended.abort()),
+        sleep(Math.max(0, graceMs - handBackMs), undefined, { signal: ended.signal }).catch(() => {}),
+      ]);
+      if (turns.size > 0) log.info({ assets: turns.size }, 'handing work back');
+      turns.interrupt('shutting down');
+      await done;
+      await options.tokens.settled();
+      await gate.stop();
+      await turns.close();
+      log.info({ ms: Date.now() - started }, 'workers stopped');
+    },
+  };
+}
