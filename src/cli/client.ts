@@ -1,0 +1,58 @@
+import { z } from 'zod';
+
+/** The service did not answer at all: exit code 3. */
+export class NotReachable extends Error {
+  override readonly name = 'NotReachable';
+}
+
+export type ApiClient = ReturnType<typeof createApiClient>;
+
+/** The operator API of a running service. */
+export function createApiClient(options: { url: string; adminToken: string | undefined }) {
+  async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
+    let response: Response;
+    try {
+      response = await fetch(`${options.url}/api${path}`, {
+        method,
+        headers: {
+          ...(options.adminToken && { authorization: `Bearer ${options.adminToken}` }),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+        },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(30_000),
+      });
+    } catch (cause) {
+      throw new NotReachable(
+        `No asset-mirror answers at ${options.url}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to where it runs.`,
+        { cause },
+      );
+    }
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text);
+    if (response.status === 401) {
+      throw new Error(`${options.url} does not accept the operators' token. Set ADMIN_TOKEN to that of the service.`);
+    }
+    let problem: unknown;
+    try {
+      problem = JSON.parse(text);
+    } catch {
+      problem = undefined;
+    }
+    const { detail } = z.object({ detail: z.string() }).safeParse(problem).data ?? {};
+    throw new Error(detail ?? `${options.url} answered ${response.status}`);
+  }
+
+  return {
+    createConnectLink: (request: { connectionId?: string | undefined }) =>
+      call<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
+    status: () => call<Status>('GET', '/status'),
+    connections: () => call<{ connections: ConnectionSummary[] }>('GET', '/connections'),
+    resync: (connectionId: string, request: ResyncRequest) =>
+      call<{ syncId: string }>('POST', `/connections/${encodeURIComponent(connectionId)}/resync`, request),
+  };
+}
+
+type Operations = import('../operations.ts').Operations;
+export type ResyncRequest = import('../operations.ts').ResyncRequest;
+export type Status = Awaited<ReturnType<Operations['status']>>;
+export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

@@ -1,0 +1,210 @@
+import { createWriteStream } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Presets, SingleBar } from 'cli-progress';
+import type { Config } from '../config.ts';
+import { type LibraryOptions, startLibrary } from '../library/index.ts';
+import { createLog, type Log } from '../log.ts';
+import type { Operations } from '../operations.ts';
+import { formatBytes, formatDuration } from '../units.ts';
+import { paint, print, printJson } from './output.ts';
+
+export interface DemoOptions {
+  once?: boolean;
+  assets: number;
+  media?: string;
+  json?: boolean;
+}
+
+/** The running mirror, as the demo sees it. */
+export interface RunningService {
+  url: string;
+  operations: Operations;
+  adminToken: string;
+  storage: string;
+  stop(): Promise<void>;
+}
+
+export interface DemoDeps {
+  /** The environment of the process, and how to read the configuration out of one. */
+  environment: Readonly<Record<string, string | undefined>>;
+  readConfig: (environment: Readonly<Record<string, string | undefined>>) => Config;
+  startService: (config: Config, log: Log) => Promise<RunningService>;
+  freePort: (wanted: number) => Promise<number>;
+  stop: AbortSignal;
+}
+
+/** Library and mirror on embedded defaults: connects, mirrors, shows progress, leaves everything up for a look. */
+export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
+  const { environment, stop } = deps;
+  const say = options.json ? () => {} : print;
+  const port = await deps.freePort(Number(environment.PORT || 8080));
+  const publicUrl = environment.PUBLIC_URL || `http://localhost:${port}`;
+  const content: LibraryOptions['content'] =
+    options.media === undefined ? { samples: options.assets } : { media: options.media };
+  const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
+
+  const library = await startLibrary({
+    ...credentials,
+    port: await deps.freePort(8090),
+    redirectUris: [`${publicUrl}/oauth/callback`],
+    autoConsent: true,
+    transcodeDelay: 5000,
+    transcriptDelay: 3000,
+    content,
+  });
+  const dataDir = environment.DATA_DIR || 'data/demo';
+  const config = deps.readConfig({
+    // A demo is watched: what takes minutes in earnest takes seconds here.
+    SYNC_INTERVAL: '15s',
+    PROCESSING_POLL: '2s',
+    TRANSCRIPT_DELAY: '2s',
+    ...environment,
+    PORT: String(port),
+    PUBLIC_URL: publicUrl,
+    DATA_DIR: dataDir,
+    LIBRARY_API_URL: library.apiUrl,
+    LIBRARY_APP_URL: library.appUrl,
+    LIBRARY_CLIENT_ID: credentials.clientId,
+    LIBRARY_CLIENT_SECRET: credentials.clientSecret,
+  });
+  await mkdir(config.dataDir, { recursive: true });
+  const logFile = join(config.dataDir, 'asset-mirror.log');
+  const logStream = createWriteStream(logFile, { flags: 'a' });
+  const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
+  const service = await deps.startService(config, log);
+  try {
+    say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);
+    say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);
+    say();
+    const started = Date.now();
+    const before = (await service.operations.status()).assets.byState.mirrored;
+    await connectLikeABrowser((await service.operations.createConnectLink({})).url);
+    say(
+      `${paint('green', '✓')} connected as ${library.users[0]!.email} (OAuth 2.0 with PKCE, consent given by the demo)`,
+    );
+    const result = await watchUntilQuiet(service.operations, options.json === true, stop);
+    await summarize({ service, result, ms: Date.now() - started, before, json: options.json === true });
+    if (!options.once && !stop.aborted) {
+      say(`
+${paint('bold', 'Have a look')}
+  the files      ${service.storage}
+  the library    ${library.appUrl}/profile   (${library.users[0]!.email}, password ${library.users[0]!.password})
+  the status     ADMIN_TOKEN=${service.adminToken} ASSET_MIRROR_URL=${service.url} npm run -s asset-mirror -- status
+  the log        ${logFile}
+
+Everything keeps running; Ctrl-C ends it.`);
+      await new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }));
+      say('\nStopping…');
+    }
+  } finally {
+    await service.stop();
+    await library.close();
+    await new Promise((resolve) => logStream.end(resolve));
+  }
+}
+
+/** Follows the redirects from the connect link to the callback, with the cookies of one browser. */
+async function connectLikeABrowser(link: string): Promise<void> {
+  const cookies = new Map<string, string>();
+  let url = link;
+  for (let hops = 0; hops < 10; hops++) {
+    const response = await fetch(url, {
+      redirect: 'manual',
+      headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') },
+    });
+    for (const line of response.headers.getSetCookie()) {
+      const [pair] = line.split(';');
+      const at = pair!.indexOf('=');
+      cookies.set(pair!.slice(0, at), pair!.slice(at + 1));
+    }
+    const next = response.headers.get('location');
+    await response.body?.cancel();
+    if (next === null) {
+      if (!response.ok) throw new Error(`connecting ended with status ${response.status} at ${new URL(url).pathname}`);
+      return;
+    }
+    url = new URL(next, url).href;
+  }
+  throw new Error('connecting went round in circles');
+}
+
+type Status = Awaited<ReturnType<Operations['status']>>;
+
+/** Shows progress until nothing moves any more: what is left waits for the service, or has a reason. */
+async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
+  const bar = new SingleBar(
+    {
+      format: ` ${paint('cyan', '{bar}')} {percentage}%  {value}/{total} assets  {bytes}  {rate}  {left}`,
+      hideCursor: true,
+      barsize: 28,
+      noTTYOutput: true,
+      notTTYSchedule: 2000,
+      linewrap: false,
+    },
+    Presets.rect,
+  );
+  const facts = (status: Status) => ({
+    bytes: formatBytes(status.bytes).padStart(9),
+    rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
+    left: status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '',
+  });
+  let status = await operations.status();
+  if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status));
+  for (;;) {
+    status = await operations.status();
+    const { byState, total } = status.assets;
+    const moving = byState.pending + byState.transferring;
+    bar.setTotal(Math.max(total, 1));
+    bar.update(total - moving, facts(status));
+    if (stop.aborted || (moving === 0 && status.syncs.waiting + status.syncs.running === 0)) break;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  if (!silent) bar.stop();
+  return status;
+}
+
+async function summarize(end: {
+  service: RunningService;
+  result: Status;
+  ms: number;
+  before: number;
+  json: boolean;
+}): Promise<void> {
+  const { result, service } = end;
+  const waiting: { count: number; why: string }[] = [];
+  const { byState, total } = result.assets;
+  if (byState.processing > 0)
+    waiting.push({
+      count: byState.processing,
+      why: 'still transcoding at the library; looked at again every few seconds',
+    });
+  if (result.outstanding.artefacts > 0)
+    waiting.push({
+      count: result.outstanding.artefacts,
+      why: 'mirrored, and waiting for a transcript that comes some time after the upload',
+    });
+  for (const state of ['unavailable', 'failed'] as const) {
+    const { assets } = await service.operations.assets({ state, limit: 500 });
+    const reasons = Map.groupBy(assets, (asset) => asset.reason ?? 'no reason given');
+    for (const [reason, list] of reasons) waiting.push({ count: list.length, why: `${state}: ${reason}` });
+  }
+  const summary = {
+    assets: total,
+    mirrored: byState.mirrored,
+    new: byState.mirrored - end.before,
+    bytes: result.bytes,
+    seconds: Math.round(end.ms / 100) / 10,
+    where: service.storage,
+    waiting,
+  };
+  if (end.json) return printJson(summary);
+  print(`
+${paint(byState.failed > 0 ? 'yellow' : 'green', paint('bold', `${summary.mirrored} of ${total} assets mirrored`))}, ${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${
+    end.before > 0 ? ` (${end.before} were there already)` : ''
+  }
+Each was compared with the library's size and the store's checksum; its .asset.json says so.
+  ${summary.where}`);
+  if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
+  for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${why}`);
+}

@@ -1,0 +1,86 @@
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { type ApiClient, NotReachable } from './client.ts';
+import { connectLink } from './connect-link.ts';
+import type { DemoOptions } from './demo.ts';
+import type { LibraryVerbOptions } from './library.ts';
+import { type ResyncOptions, resync, UsageError } from './resync.ts';
+import { status } from './status.ts';
+
+/** What the verbs that start something need, from main. */
+export interface Verbs {
+  start(role: 'all' | 'web' | 'worker'): Promise<void>;
+  demo(options: DemoOptions): Promise<void>;
+  library(options: LibraryVerbOptions): Promise<void>;
+  api(): Promise<ApiClient>;
+}
+
+/** Every verb with its words. Exit codes: 0 done, 1 failures were found, 2 usage or configuration, 3 not reachable. */
+export function program(verbs: Verbs, version: string): Command {
+  const app = new Command('asset-mirror')
+    .description("Keeps a complete, verified copy of a company's media library in object storage.")
+    .version(version)
+    .showHelpAfterError('(add --help for what is possible)')
+    .configureHelp({ sortSubcommands: false, showGlobalOptions: false });
+
+  const verb = (name: string, text: string) => app.command(name).description(text).option('--json', 'print JSON');
+
+  verb('start', 'run the service: web (connect flow, API) and workers (syncs, transfers)')
+    .addOption(new Option('--role <role>', 'what this process does').choices(['all', 'web', 'worker']).default('all'))
+    .action(({ role }) => verbs.start(role));
+
+  verb('demo', 'library and mirror together, nothing to install: connect, mirror, look')
+    .option('--once', 'exit when everything is mirrored')
+    .option('--assets <n>', 'how many sample assets', wholeNumber(1, 100_000), 300)
+    .option('--media <dir>', 'serve a folder of your own instead of samples')
+    .action((options) => verbs.demo(options));
+
+  verb('library', 'run the library alone: the whole service of the specification')
+    .option('--port <port>', 'port to listen on', wholeNumber(0, 65_535), 8090)
+    .option('--admin-port <port>', 'port of the admin API for tests and demos', wholeNumber(0, 65_535))
+    .option('--media <dir>', 'serve a folder')
+    .option('--synthetic <n>', 'serve so many made-up assets', wholeNumber(0, 10_000_000))
+    .option('--seed <n>', 'other made-up content', wholeNumber(0, 2 ** 31))
+    .option('--client-id <id>', 'of the registered app')
+    .option('--client-secret <secret>', 'of the registered app')
+    .option('--redirect-uri <url>', 'of the registered app; may be repeated', collect)
+    .option('--auto-consent', 'approve without pages')
+    .action((options) => verbs.library(options));
+
+  verb('connect-link', 'make a signed link with which a user connects an account')
+    .option('--connection <id>', 'reconnect this connection')
+    .action(async (options) => connectLink(await verbs.api(), options));
+
+  verb('status', 'what is connected, how far each one is, rate and time left')
+    .option('--watch', 'until interrupted')
+    .action(async (options) => status(await verbs.api(), options));
+
+  verb('resync', 'sync a connection now')
+    .argument('<connection>')
+    .option('--full', 'list everything, and look again at what failed or was unavailable')
+    .option('--since <time>', 'uploads after this date')
+    .option('--company <id>', 'one company only')
+    .option('--project <id>', 'one project only')
+    .option('--type <type>', 'one asset type only')
+    .option('--asset <id>', 'this asset; may be repeated', collect)
+    .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
+
+  return app;
+}
+
+/** What an error says on the terminal, and with which code the process ends. */
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof NotReachable) return 3;
+  if (error instanceof UsageError) return 2;
+  return 1;
+}
+
+const collect = (value: string, before: string[] = []) => [...before, value];
+
+function wholeNumber(least: number, most: number) {
+  return (text: string): number => {
+    const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= least && value <= most))
+      throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
+    return value;
+  };
+}

@@ -1,0 +1,58 @@
+import { formatBytes, formatDuration } from '../units.ts';
+import type { ApiClient, ConnectionSummary, Status } from './client.ts';
+import { ago, paint, print, printJson, table } from './output.ts';
+
+/** What is connected, how far each is, rate and time left; with `watch` until interrupted. */
+export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
+  for (;;) {
+    const [totals, { connections }] = await Promise.all([api.status(), api.connections()]);
+    if (options.json) printJson({ ...totals, connectionList: connections });
+    else {
+      if (options.watch && process.stdout.isTTY) process.stdout.write('\u001b[2J\u001b[H');
+      print(describe(totals, connections));
+    }
+    if (!options.watch) return;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+const colour = { active: 'green', paused: 'yellow', disconnected: 'red' } as const;
+
+function describe(totals: Status, connections: ConnectionSummary[]): string {
+  const { byState, total } = totals.assets;
+  const lines = [
+    `${paint('bold', `${byState.mirrored} of ${total}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
+    ['pending', 'transferring', 'processing', 'unavailable', 'failed', 'gone']
+      .map((state) => ({ state, count: byState[state as keyof typeof byState] }))
+      .filter(({ count }) => count > 0)
+      .map(({ state, count }) => (state === 'failed' ? paint('red', `${count} failed`) : `${count} ${state}`))
+      .join(', '),
+    totals.outstanding.assets > 0
+      ? `${formatBytes(totals.outstanding.bytes)} to go, ${formatBytes(totals.rate.bytesPerSecond)}/s, ${
+          totals.timeLeft === null ? 'nothing moves at present' : `${formatDuration(totals.timeLeft * 1000)} left`
+        }`
+      : '',
+    totals.queues === null ? paint('red', 'the queue does not answer') : '',
+  ].filter(Boolean);
+  if (connections.length === 0) {
+    lines.push('', 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.');
+    return lines.join('\n');
+  }
+  const rows = connections.map((connection) => {
+    const counts = connection.counts.byState;
+    const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
+    return [
+      connection.id,
+      connection.user.email || connection.user.name,
+      paint(colour[connection.status], connection.status),
+      `${counts.mirrored}/${all}`,
+      formatBytes(connection.bytes),
+      String(counts.failed),
+      ago(connection.lastSyncAt),
+      connection.nextSyncAt === null ? '–' : ago(connection.nextSyncAt),
+    ];
+  });
+  lines.push('', table(['CONNECTION', 'USER', 'STATUS', 'MIRRORED', 'BYTES', 'FAILED', 'LAST SYNC', 'NEXT'], rows));
+  for (const { id, lastError } of connections) if (lastError) lines.push(`${paint('yellow', '!')} ${id}: ${lastError}`);
+  return lines.join('\n');
+}

@@ -1,0 +1,114 @@
+import { join } from 'node:path';
+import type { Config } from './config.ts';
+import { createAccess } from './jobs/access.ts';
+import { openQueues } from './jobs/queues.ts';
+import { createSchedule } from './jobs/schedule.ts';
+import { startWorkers, type Workers } from './jobs/worker.ts';
+import type { Log } from './log.ts';
+import { createOAuthClient } from './oauth/client.ts';
+import { createSealer } from './oauth/seal.ts';
+import { createTokens } from './oauth/tokens.ts';
+import { createOperations } from './operations.ts';
+import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
+import { createLibraryClient } from './source/client.ts';
+import { createDownloader } from './source/download.ts';
+import { createAgent } from './source/http.ts';
+import { openDirectory } from './storage/directory.ts';
+import { openS3 } from './storage/s3.ts';
+import { startEmbeddedPostgres } from './store/embedded.ts';
+import { openStore } from './store/store.ts';
+
+export type Context = Awaited<ReturnType<typeof openContext>>;
+
+/** The composition root: opens everything in order; `close` closes it in reverse. */
+export async function openContext(config: Config, log: Log) {
+  await using opening = new AsyncDisposableStack();
+
+  const keys = config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
+  const sealer = createSealer(keys);
+  const admin = config.adminToken ? { value: config.adminToken, made: false } : await adminTokenIn(config.dataDir);
+
+  let databaseUrl = config.databaseUrl;
+  if (databaseUrl === undefined) {
+    const embedded = await startEmbeddedPostgres({ directory: config.dataDir, log });
+    opening.defer(() => embedded.stop());
+    databaseUrl = embedded.url;
+  }
+  const store = await openStore({ url: databaseUrl, log });
+  opening.defer(() => store.close());
+
+  const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, log });
+  opening.defer(() => queues.close());
+
+  const { target, s3 } = config.storage;
+  const storage =
+    target.kind === 'directory'
+      ? await openDirectory(target)
+      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 2 + 8 });
+  opening.defer(() => storage.close());
+
+  // Room for a transfer, its detail and its thumbnail each, beside the syncs.
+  const agent = createAgent({ connections: config.transfer.concurrency * 3 + 20 });
+  opening.defer(() => agent.destroy());
+  const { apiUrl, appUrl, clientId, clientSecret } = config.library;
+  const client = createLibraryClient({ apiUrl, dispatcher: agent });
+  const downloader = createDownloader({ referer: appUrl, dispatcher: agent, stallMs: config.transfer.stallTimeout });
+  const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher: agent });
+  const tokens = createTokens({ store, client: oauth, sealer, log, instance: config.instance });
+  opening.defer(() => tokens.settled());
+
+  const schedule = createSchedule({
+    store,
+    queues,
+    log,
+    interval: config.sync.interval,
+    reconcileInterval: config.sync.reconcileInterval,
+  });
+  const operations = createOperations({ store, queues, schedule, sealer, publicUrl: config.publicUrl });
+
+  const stack = opening.move();
+  return {
+    config,
+    log,
+    store,
+    queues,
+    storage,
+    sealer,
+    client,
+    oauth,
+    tokens,
+    schedule,
+    operations,
+    adminToken: admin.value,
+    /** Made just now: to be shown once. */
+    adminTokenIsNew: admin.made,
+    adminTokenFile: join(config.dataDir, 'admin-token'),
+
+    startWorkers(): Promise<Workers> {
+      const withToken = createAccess(tokens);
+      return startWorkers({
+        mirror: {
+          store,
+          storage,
+          client,
+          downloader,
+          withToken,
+          log,
+          keyTemplate: config.storage.keyTemplate,
+          processing: config.processing,
+          transcripts: config.transcripts,
+          thumbnails: config.thumbnails,
+        },
+        sync: { store, client, withToken, log, instance: config.instance, ...config.sync },
+        queues,
+        schedule,
+        tokens,
+        log,
+        concurrency: config.transfer.concurrency,
+        perConnection: config.transfer.perConnection,
+      });
+    },
+
+    close: () => stack.disposeAsync(),
+  };
+}

@@ -1,0 +1,37 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { FastifyInstance } from 'fastify';
+import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import { z } from 'zod';
+import { assetQuery, type Operations, resyncRequest } from '../operations.ts';
+import { Problem } from './problems.ts';
+
+/** Lets in who holds the operators' token (RFC 6750). Compared in constant time. */
+export function operatorOnly(app: FastifyInstance, adminToken: string): void {
+  const expected = Buffer.from(adminToken);
+  app.addHook('onRequest', async (request, reply) => {
+    const given = Buffer.from(/^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1]?.trim() ?? '');
+    if (given.length === expected.length && timingSafeEqual(given, expected)) return;
+    reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
+    throw new Problem(401, 'unauthorized', "Send the operators' token: Authorization: Bearer {ADMIN_TOKEN}.");
+  });
+}
+
+const id = z.object({ id: z.string().min(1) });
+
+/** The operator API: each route is one call of an operation. */
+export function apiRoutes(plain: FastifyInstance, operations: Operations): void {
+  const app = plain.withTypeProvider<ZodTypeProvider>();
+
+  app.post(
+    '/connect-links',
+    { schema: { body: z.strictObject({ connectionId: z.string().min(1).optional() }).nullish() } },
+    async (request, reply) => reply.code(201).send(await operations.createConnectLink(request.body ?? {})),
+  );
+  app.get('/status', async () => operations.status());
+  app.get('/connections', async () => operations.connections());
+  app.get('/connections/:id', { schema: { params: id } }, async (request) => operations.connection(request.params.id));
+  app.post('/connections/:id/resync', { schema: { params: id, body: resyncRequest } }, async (request, reply) =>
+    reply.code(202).send(await operations.resync(request.params.id, request.body)),
+  );
+  app.get('/assets', { schema: { querystring: assetQuery } }, async (request) => operations.assets(request.query));
+}

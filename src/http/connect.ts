@@ -1,0 +1,203 @@
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import { reasonOf } from '../errors.ts';
+import type { Queues } from '../jobs/queues.ts';
+import type { Schedule } from '../jobs/schedule.ts';
+import type { Log } from '../log.ts';
+import { beginAttempt, openAttempt, readConnectLink, sealAttempt, signConnectLink } from '../oauth/authorize.ts';
+import { type OAuthClient, OAuthError } from '../oauth/client.ts';
+import type { Sealer } from '../oauth/seal.ts';
+import type { Tokens } from '../oauth/tokens.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { Store } from '../store/store.ts';
+import { page, pageHeaders } from './pages.ts';
+
+export interface ConnectDeps {
+  store: Store;
+  sealer: Sealer;
+  oauth: OAuthClient;
+  client: LibraryClient;
+  tokens: Tokens;
+  queues: Queues;
+  schedule: Schedule;
+  log: Log;
+  publicUrl: string;
+  appUrl: string;
+  clientId: string;
+}
+
+const cookieName = 'asset_mirror_connect';
+/** A new link for who cancelled or came too late lives this long. */
+const retryLifetimeMs = 60 * 60_000;
+
+/**
+ * The connect flow (spec, section 5): a signed link → the consent page with PKCE and state → back with a code → tokens and
+ * `/me` → a connection. State and verifier travel in a sealed cookie, so only the browser that began can finish.
+ */
+export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
+  const redirectUri = `${deps.publicUrl}/oauth/callback`;
+  const cookiePath = `${new URL(deps.publicUrl).pathname.replace(/\/$/, '')}/oauth/callback`;
+  const cookie = {
+    path: cookiePath,
+    httpOnly: true,
+    // The service sends the browser back by a top-level GET, which Lax lets through.
+    sameSite: 'lax' as const,
+    secure: deps.publicUrl.startsWith('https:'),
+  };
+  const show = (reply: FastifyReply, status: number, content: Parameters<typeof page>[0]) =>
+    reply.code(status).headers(pageHeaders).send(page(content));
+  const tryAgain = (connectionId: string | undefined, label = 'Try again') => {
+    const link = signConnectLink(deps.sealer, { connectionId, expiresAt: new Date(Date.now() + retryLifetimeMs) });
+    return { href: `${deps.publicUrl}/connect?link=${link}`, label };
+  };
+
+  app.get('/connect', { schema: { hide: true } as never }, async (request, reply) => {
+    const { link } = request.query as { link?: unknown };
+    const read = typeof link === 'string' ? readConnectLink(deps.sealer, link) : 'invalid';
+    if (read === 'invalid' || read === 'expired') {
+      return show(reply, read === 'expired' ? 410 : 400, {
+        tone: 'bad',
+        title: read === 'expired' ? 'This link has expired' : 'This link does not work',
+        paragraphs: [
+          read === 'expired'
+            ? 'Connect links are valid for some days only. Ask whoever sent it to you for a new one.'
+            : 'It is incomplete, or was not made by this service. Copy the whole address, or ask for a new link.',
+        ],
+      });
+    }
+    const { attempt, url } = beginAttempt({
+      appUrl: deps.appUrl,
+      clientId: deps.clientId,
+      redirectUri,
+      connectionId: read.connectionId,
+    });
+    return reply
+      .setCookie(cookieName, sealAttempt(deps.sealer, attempt), { ...cookie, maxAge: 3600 })
+      .header('referrer-policy', 'no-referrer')
+      .header('cache-control', 'no-store')
+      .redirect(url, 302);
+  });
+
+  app.get('/oauth/callback', { schema: { hide: true } as never }, async (request, reply) => {
+    const query = request.query as Record<string, unknown>;
+    const sealed = request.cookies[cookieName];
+    const attempt =
+      sealed !== undefined && typeof query.state === 'string'
+        ? openAttempt(deps.sealer, sealed, query.state)
+        : undefined;
+    if (!attempt) {
+      return show(reply, 400, {
+        tone: 'bad',
+        title: 'This sign-in did not start here',
+        paragraphs: [
+          'It was begun in another browser, has been finished already, or took more than an hour. Nothing was connected.',
+          'Open the link that you were sent once more, in the browser in which you want to sign in.',
+        ],
+      });
+    }
+    reply.clearCookie(cookieName, cookie);
+    const { connectionId } = attempt;
+
+    if (typeof query.error === 'string' || typeof query.code !== 'string') {
+      const denied = query.error === 'access_denied';
+      if (!denied) deps.log.warn({ reason: String(query.error ?? 'no code').slice(0, 100) }, 'consent failed');
+      return show(reply, denied ? 200 : 400, {
+        tone: 'plain',
+        title: denied ? 'Access was not allowed' : 'The library service reported a problem',
+        paragraphs: denied
+          ? [
+              'You cancelled, so nothing was connected and nothing is copied.',
+              'If that was not what you wanted, try again.',
+            ]
+          : ['Nothing was connected. Trying again often helps; if it does not, tell whoever runs this service.'],
+        action: tryAgain(connectionId),
+      });
+    }
+
+    try {
+      const outcome = await finish(deps, { code: query.code, verifier: attempt.verifier, redirectUri, connectionId });
+      if (outcome.kind === 'another user') {
+        return show(reply, 409, {
+          tone: 'bad',
+          title: 'That is another account',
+          paragraphs: [
+            `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
+            'Sign out of the library service, then try again with the right account.',
+          ],
+          action: tryAgain(connectionId),
+        });
+      }
+      return show(reply, 200, {
+        tone: 'good',
+        title: outcome.created ? 'You are connected' : 'You are connected again',
+        paragraphs: [
+          `Everything in ${outcome.companies.length > 0 ? outcome.companies.join(', ') : 'your library'} is being copied from now on.`,
+          'You can close this page.',
+        ],
+      });
+    } catch (err) {
+      const refused = err instanceof OAuthError && err.status < 500;
+      deps.log.error({ err }, 'connecting failed');
+      return show(reply, refused ? 400 : 502, {
+        tone: 'bad',
+        title: 'Connecting did not work',
+        paragraphs: [
+          refused
+            ? 'The library service did not accept the sign-in. It may have taken too long.'
+            : 'The library service could not be asked, or gave an answer that makes no sense.',
+          'Nothing was connected. Try again; if it keeps failing, tell whoever runs this service.',
+        ],
+        action: tryAgain(connectionId),
+      });
+    }
+  });
+}
+
+type Finished =
+  | { kind: 'connected'; created: boolean; companies: string[] }
+  | { kind: 'another user'; expected: string; actual: string };
+
+/** Code → tokens → who it is → the connection, saved with its companies, first sync and schedule. */
+async function finish(
+  deps: ConnectDeps,
+  grant: { code: string; verifier: string; redirectUri: string; connectionId: string | undefined },
+): Promise<Finished> {
+  const { store, log } = deps;
+  const pair = await deps.oauth.exchangeCode(grant);
+  if (pair.refreshToken === undefined) throw new Error('the service gave no refresh token');
+  const me = await deps.client.me({ token: pair.accessToken, signal: AbortSignal.timeout(30_000) });
+
+  const save = () =>
+    store.connections.saveGrant({
+      user: me.user,
+      tokens: deps.tokens.seal(me.user.id, { accessToken: pair.accessToken, refreshToken: pair.refreshToken! }),
+      accessExpiresAt: pair.accessExpiresAt,
+    });
+  const expected = grant.connectionId === undefined ? undefined : await store.connections.get(grant.connectionId);
+  if (expected && expected.userId !== me.user.id) {
+    // Revoking might end a connection that this other user has; so a known one gets the fresh tokens instead.
+    if (await store.connections.ofUser(me.user.id)) await save();
+    else
+      await deps.oauth.revoke(pair.refreshToken).catch((err) => log.warn({ err }, 'an unwanted grant was not revoked'));
+    return {
+      kind: 'another user',
+      expected: expected.userEmail || expected.userName,
+      actual: me.user.email || me.user.name,
+    };
+  }
+
+  const { id, created, recovered } = await save();
+  await store.connections.setCompanies(id, me.companies, { complete: me.complete });
+  await store.syncs.request(id, 'incremental');
+  log.info(
+    { connectionId: id, companies: me.companies.length, created, recovered },
+    created ? 'connected' : 'connected again',
+  );
+  // The dispatcher does the same from the records when the queue is away, or this process dies here.
+  await deps.schedule
+    .add(id)
+    .catch((err) => log.warn({ connectionId: id, err: reasonOf(err) }, 'schedule not set yet'));
+  await deps.queues
+    .addSync(id)
+    .catch((err) => log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued yet'));
+  return { kind: 'connected', created, companies: me.companies.map((company) => company.name) };
+}

@@ -1,0 +1,47 @@
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
+import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import type { Log } from '../log.ts';
+import { Refused } from '../operations.ts';
+
+/** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
+export class Problem extends Refused {}
+
+const titles: Record<number, string> = {
+  400: 'Bad request',
+  401: 'Not signed in',
+  404: 'Not found',
+  409: 'Conflict',
+  413: 'Too large',
+  415: 'Unsupported media type',
+  500: 'Internal error',
+  503: 'Not available',
+};
+
+function send(reply: FastifyReply, status: number, code: string, detail: string): FastifyReply {
+  return reply
+    .code(status)
+    .type('application/problem+json')
+    .send(JSON.stringify({ type: 'about:blank', title: titles[status] ?? 'Error', status, code, detail }));
+}
+
+/** Turns whatever a route threw into a problem. What nobody expected is logged, and told without its details. */
+export function problemHandler(log: Log) {
+  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
+    if (error instanceof Refused) return send(reply, error.status, error.code, error.message);
+    if (hasZodFastifySchemaValidationErrors(error)) {
+      const details = error.validation.map((issue) => {
+        const field = issue.instancePath.replace(/^\//, '').replaceAll('/', '.');
+        return field ? `${field}: ${issue.message}` : issue.message;
+      });
+      return send(reply, 400, 'invalid_request', `${details.join('; ')}.`);
+    }
+    const status = error.statusCode ?? 500;
+    if (status < 500) return send(reply, status, error.code?.toLowerCase() ?? 'bad_request', error.message);
+    log.error({ err: error, method: request.method, route: request.routeOptions.url }, 'request failed');
+    return send(reply, 500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
+  };
+}
+
+export function notFound(_request: FastifyRequest, reply: FastifyReply) {
+  return send(reply, 404, 'not_found', 'There is nothing at this address.');
+}

@@ -1,0 +1,140 @@
+#!/usr/bin/env node
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { CommanderError } from 'commander';
+import { createApiClient } from './cli/client.ts';
+import { demo, type RunningService } from './cli/demo.ts';
+import { library } from './cli/library.ts';
+import { exitCodeOf, program } from './cli/program.ts';
+import { type Config, readClientConfig, readConfig } from './config.ts';
+import { openContext } from './context.ts';
+import { ConfigurationError, reasonOf } from './errors.ts';
+import { startServer } from './http/server.ts';
+import { createLog, type Log } from './log.ts';
+import { findAdminToken } from './secrets.ts';
+
+type Role = 'all' | 'web' | 'worker';
+
+/** Opens the context and starts the roles; `stop` ends them in order, within the grace. */
+async function startService(config: Config, log: Log, role: Role = 'all'): Promise<RunningService> {
+  const context = await openContext(config, log);
+  try {
+    const { store, queues, storage, operations, adminToken } = context;
+    const workers = role === 'web' ? undefined : await context.startWorkers();
+    const server =
+      role === 'worker'
+        ? undefined
+        : await startServer(
+            {
+              ...context,
+              publicUrl: config.publicUrl,
+              appUrl: config.library.appUrl,
+              clientId: config.library.clientId,
+              checks: { database: store.check, queue: queues.check, bucket: storage.check },
+            },
+            config,
+          );
+    if (context.adminTokenIsNew && role !== 'worker') {
+      process.stderr.write(
+        `The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`,
+      );
+    }
+    log.info(
+      { role, ...(server && { port: server.port }), storage: storage.name, publicUrl: config.publicUrl },
+      'started',
+    );
+    return {
+      url: config.publicUrl,
+      operations,
+      adminToken,
+      storage: storage.name,
+      async stop() {
+        const started = Date.now();
+        await server?.close();
+        await workers?.stop(Math.max(0, config.shutdownGrace - (Date.now() - started)));
+        await context.close();
+        log.info({ ms: Date.now() - started }, 'stopped');
+      },
+    };
+  } catch (error) {
+    await context.close();
+    throw error;
+  }
+}
+
+/** The first signal asks for an orderly stop, the second ends at once. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (stop.signal.aborted) process.exit(signal === 'SIGINT' ? 130 : 143);
+      stop.abort();
+    });
+  }
+  return stop.signal;
+}
+
+const aborted = (signal: AbortSignal) =>
+  signal.aborted ? undefined : new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+
+/** The port itself if it is free, else any that is. */
+async function freePort(wanted: number): Promise<number> {
+  for (const port of [wanted, 0]) {
+    const server = createServer();
+    const found = await new Promise<number | undefined>((resolve) => {
+      server.once('error', () => resolve(undefined));
+      server.listen(port, '127.0.0.1', () => resolve((server.address() as { port: number }).port));
+    });
+    if (found !== undefined) {
+      await new Promise((resolve) => server.close(resolve));
+      return found;
+    }
+  }
+  throw new Error('no free port');
+}
+
+if (existsSync('.env')) process.loadEnvFile('.env');
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
+
+const app = program(
+  {
+    async start(role) {
+      const config = readConfig(process.env);
+      const log = createLog(config.log);
+      const stop = stopSignal();
+      const service = await startService(config, log, role);
+      await aborted(stop);
+      await service.stop();
+    },
+    async demo(options) {
+      await demo(options, { environment: process.env, readConfig, startService, freePort, stop: stopSignal() });
+    },
+    async library(options) {
+      await library(options, stopSignal());
+    },
+    async api() {
+      const config = readClientConfig(process.env);
+      return createApiClient({
+        url: config.url,
+        adminToken: config.adminToken ?? (await findAdminToken(config.dataDir)),
+      });
+    },
+  },
+  version,
+).exitOverride();
+
+try {
+  await app.parseAsync();
+  // Whatever still holds a socket open has been told to close: the work is done.
+  process.exit(process.exitCode ?? 0);
+} catch (error) {
+  if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+  if (error instanceof ConfigurationError) {
+    process.stderr.write(`asset-mirror cannot start:\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`);
+    process.exit(2);
+  }
+  process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);
+  process.exit(exitCodeOf(error));
+}

@@ -1,0 +1,234 @@
+import { z } from 'zod';
+import type { Queues } from './jobs/queues.ts';
+import type { Schedule } from './jobs/schedule.ts';
+import { signConnectLink } from './oauth/authorize.ts';
+import type { Sealer } from './oauth/seal.ts';
+import type { Asset, AssetState, Connection } from './store/schema.ts';
+import type { Store } from './store/store.ts';
+
+export type Operations = ReturnType<typeof createOperations>;
+
+/** What an operator asked for does not exist, or cannot be done as things are. `code` is stable. */
+export class Refused extends Error {
+  override readonly name = 'Refused';
+  readonly status: number;
+  readonly code: string;
+
+  constructor(status: number, code: string, message: string) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+const linkLifetimeMs = 7 * 86_400_000;
+
+export const assetStates = [
+  'pending',
+  'processing',
+  'transferring',
+  'mirrored',
+  'unavailable',
+  'failed',
+  'gone',
+] as const;
+
+export const resyncRequest = z
+  .strictObject({
+    mode: z.enum(['incremental', 'full']),
+    /** Epoch milliseconds. */
+    since: z.int().min(0).optional(),
+    companyId: z.string().min(1).optional(),
+    projectId: z.string().min(1).optional(),
+    assetType: z.string().min(1).optional(),
+    assetIds: z.array(z.string().min(1)).min(1).max(1000).optional(),
+  })
+  .meta({ id: 'ResyncRequest' });
+export type ResyncRequest = z.infer<typeof resyncRequest>;
+
+export const assetQuery = z.object({
+  connectionId: z.string().optional(),
+  companyId: z.string().optional(),
+  projectId: z.string().optional(),
+  state: z.enum(assetStates).optional(),
+  type: z.string().optional(),
+  q: z.string().min(1).max(200).optional(),
+  cursor: z.string().optional(),
+  limit: z.coerce.number().int().min(1).max(500).default(50),
+});
+export type AssetQuery = z.input<typeof assetQuery>;
+
+/** The operator's verbs, once. HTTP, CLI and demo are thin shells over them. */
+export function createOperations(options: {
+  store: Store;
+  queues: Queues;
+  schedule: Schedule;
+  sealer: Sealer;
+  publicUrl: string;
+}) {
+  const { store, queues, schedule } = options;
+
+  async function existing(id: string): Promise<Connection> {
+    const connection = await store.connections.get(id);
+    if (!connection) {
+      throw new Refused(404, 'connection_not_found', `There is no connection ${id}. GET /api/connections lists them.`);
+    }
+    return connection;
+  }
+
+  async function describe(connections: Connection[]) {
+    const [companies, counts] = await Promise.all([
+      store.connections.companies(connections.map((c) => c.id)),
+      store.assets.counts(connections.map((c) => c.id)),
+    ]);
+    return connections.map((connection) => {
+      const own = counts.filter((row) => row.connectionId === connection.id);
+      return {
+        id: connection.id,
+        status: connection.status,
+        user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
+        companies: companies
+          .filter((company) => company.connectionId === connection.id)
+          .map(({ id, name, mark }) => ({ id, name, mark })),
+        connectedAt: connection.connectedAt.toISOString(),
+        lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
+        nextSyncAt:
+          connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
+        counts: { byState: byState(own) },
+        bytes: own.reduce((sum, row) => sum + row.bytes, 0),
+        lastError: connection.lastError,
+      };
+    });
+  }
+
+  return {
+    /** A signed link for a user to connect, or to reconnect one connection. */
+    async createConnectLink(request: {
+      connectionId?: string | undefined;
+    }): Promise<{ url: string; expiresAt: string }> {
+      if (request.connectionId !== undefined) await existing(request.connectionId);
+      const expiresAt = new Date(Date.now() + linkLifetimeMs);
+      const link = signConnectLink(options.sealer, { connectionId: request.connectionId, expiresAt });
+      return { url: `${options.publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
+    },
+
+    async connections() {
+      return { connections: await describe(await store.connections.list()) };
+    },
+
+    async connection(id: string) {
+      return (await describe([await existing(id)]))[0]!;
+    },
+
+    /** Totals, rates of the last minute, queue depths, time left at that rate. */
+    async status() {
+      const [connections, counts, outstanding, recent, queued] = await Promise.all([
+        store.connections.list(),
+        store.assets.counts(),
+        store.assets.outstanding(),
+        store.assets.recent(60_000),
+        within(5000, queues.counts()),
+      ]);
+      const total = counts.reduce((sum, row) => sum + row.count, 0);
+      const statuses = { active: 0, paused: 0, disconnected: 0 };
+      for (const { status } of connections) statuses[status]++;
+      const bytesPerSecond = recent.bytes / recent.seconds;
+      const assetsPerSecond = recent.count / recent.seconds;
+      const byBytes = bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
+      const byCount = assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
+      return {
+        connections: statuses,
+        assets: { total, byState: byState(counts) },
+        bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
+        outstanding: { assets: outstanding.count, bytes: outstanding.bytes, artefacts: outstanding.artefacts },
+        rate: { assetsPerSecond, bytesPerSecond },
+        /** Seconds; 0 when nothing is left, null when nothing moves. */
+        timeLeft:
+          outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
+        syncs: await store.syncs.open(),
+        queues: queued ?? null,
+      };
+    },
+
+    /** A page of assets, by id. */
+    async assets(query: AssetQuery) {
+      const { cursor, limit, ...filter } = assetQuery.parse(query);
+      const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString();
+      const rows = await store.assets.search({ ...filter, after, limit: limit + 1 });
+      const last = rows.length > limit ? rows[limit - 1] : undefined;
+      return {
+        assets: rows.slice(0, limit).map(describeAsset),
+        nextCursor: last ? Buffer.from(last.id).toString('base64url') : null,
+      };
+    },
+
+    /** Asks for a run. The run is in the records when this returns, whatever becomes of the queue. */
+    async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
+      const connection = await existing(connectionId);
+      if (connection.status !== 'active') {
+        throw new Refused(409, `connection_${connection.status}`, stoppedText(connection));
+      }
+      const { mode, ...scope } = resyncRequest.parse(request);
+      const syncId = await store.syncs.request(connectionId, mode, scope);
+      // When the queue is away, the dispatcher finds the run in the records.
+      await within(2000, queues.addSync(connectionId)).catch(() => {});
+      return { syncId };
+    },
+
+    async sync(id: string) {
+      return store.syncs.get(id);
+    },
+  };
+}
+
+function byState(rows: { state: AssetState; count: number }[]): Record<AssetState, number> {
+  const counts = Object.fromEntries(assetStates.map((state) => [state, 0])) as Record<AssetState, number>;
+  for (const { state, count } of rows) counts[state] += count;
+  return counts;
+}
+
+function describeAsset(asset: Asset) {
+  return {
+    id: asset.id,
+    name: asset.name,
+    connectionId: asset.connectionId,
+    companyId: asset.companyId,
+    projectId: asset.projectId,
+    type: asset.assetType,
+    size: asset.size,
+    uploadDate: asset.uploadDate,
+    state: asset.state,
+    reason: asset.reason,
+    attempts: asset.attempts,
+    nextAt: asset.nextAt?.toISOString() ?? null,
+    key: asset.media?.key ?? null,
+    bytes: asset.bytes,
+    variant: asset.media?.variant ?? null,
+    checksums: asset.media?.checksums ?? null,
+    mirroredAt: asset.mirroredAt?.toISOString() ?? null,
+    transcript: asset.transcriptState,
+    thumbnail: asset.thumbnailState,
+  };
+}
+
+function stoppedText(connection: Connection): string {
+  return connection.status === 'paused'
+    ? 'The connection is paused. Resume it first.'
+    : 'The connection is disconnected. Its user has to connect again: POST /api/connect-links makes the link.';
+}
+
+/** What comes in time, or undefined. */
+async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  work.catch(() => {});
+  try {
+    return await Promise.race([
+      work,
+      new Promise<undefined>((resolve) => {
+        timer = setTimeout(() => resolve(undefined), ms);
+      }),
+    ]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
