@@ -78,7 +78,8 @@ export function registerApi(server: FastifyInstance, service: Service): void {
 async function sendTranscript(service: Service, request: AssetRequest, reply: FastifyReply): Promise<unknown> {
   const asset = await readableAsset(service, request);
   const { format } = parse(TranscriptQuery, request);
-  const transcript = isTimed(asset) ? transcriptAt(asset, service.clock.now()) : null;
+  const isAvailable = isTimed(asset) && asset.hasTranscript !== false;
+  const transcript = isAvailable ? transcriptAt(asset, service.clock.now()) : null;
   if (!transcript) throw new Refusal(404, 'not_found', 'There is no transcript of this asset, or not yet.');
   if ('noSpeech' in transcript) return { assetId: asset.id, noSpeech: true };
   if (format === 'json') return { assetId: asset.id, ...transcript };

@@ -28,8 +28,9 @@ export const Rule = z.strictObject({
   shortBy: Count.optional(),
   longBy: Count.optional(),
   ignoreRange: z.boolean().optional(),
+  /** A signed link answers as one that has expired. */
   expireLinks: z.boolean().optional(),
-  /** So many redirects before the answer. */
+  /** So many redirects before the answer to a signed link. */
   redirect: Count.optional(),
   /** Without Content-Length. */
   chunked: z.boolean().optional(),

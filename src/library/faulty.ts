@@ -22,8 +22,9 @@ export async function sendFault(
   fault: Fault,
 ): Promise<void> {
   if (fault.latency) await pause(fault.latency, undefined, { ref: false });
-  if (fault.expireLinks) throw expiredLink();
-  if (fault.redirect) {
+  const isLink = request.url.startsWith('/media/');
+  if (isLink && fault.expireLinks) throw expiredLink();
+  if (isLink && fault.redirect) {
     reply.redirect(
       `${service.addresses.api}/hop/${service.faults.hold(fault)}/${fault.redirect - 1}${request.url}`,
       302,

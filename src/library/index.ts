@@ -58,19 +58,28 @@ export type Library = {
 /** Starts the whole service of the spec, with one registered app. */
 export async function startLibrary(options: LibraryOptions): Promise<Library> {
   const { host = '127.0.0.1', port = 0, adminPort } = options;
+  const registration = registrationOf(options);
   const clock = createClock();
   const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
   const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
   const content = await loadContent(options.content, clock.now, delays);
   const service = createService(options, clock, createCatalogue(content.sources));
 
-  const { clientId, clientSecret } = await registerApp(service, registrationOf(options), options);
+  const { clientId, clientSecret } = await registerApp(service, registration, options);
   const users = await fill(service, content);
 
   const server = createLibraryServer(service);
   const admin = adminPort === undefined ? undefined : createAdmin(service);
-  await server.listen({ host, port });
-  await admin?.listen({ host: '127.0.0.1', port: adminPort! });
+  const close = async () => {
+    await Promise.all([server.close(), admin?.close(), content.close?.()]);
+  };
+  try {
+    await server.listen({ host, port });
+    await admin?.listen({ host: '127.0.0.1', port: adminPort! });
+  } catch (error) {
+    await close();
+    throw error;
+  }
   const publicUrl = (options.publicUrl ?? addressOf(server)).replace(/\/+$/, '');
   service.addresses = { api: publicUrl, app: publicUrl };
 
@@ -81,9 +90,7 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
     clientId,
     clientSecret,
     users,
-    async close() {
-      await Promise.all([server.close(), admin?.close(), content.close?.()]);
-    },
+    close,
   };
 }
 

@@ -97,7 +97,8 @@ async function refresh(service: Service, clientId: string, grant: Grant<'refresh
 async function authenticateClient(service: Service, request: FastifyRequest): Promise<string> {
   const basic = readBasic(request.headers.authorization);
   const body = Credentials.safeParse(request.body ?? {}).data ?? {};
-  if (basic && body.client_secret !== undefined) {
+  const isOther = body.client_id !== undefined && basic?.every(({ id }) => id !== body.client_id);
+  if (basic && (body.client_secret !== undefined || isOther)) {
     throw new Refusal(400, 'invalid_request', 'Send the client credentials in one place only.');
   }
   for (const { id, secret } of basic ?? [{ id: body.client_id, secret: body.client_secret }]) {

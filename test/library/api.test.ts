@@ -274,6 +274,13 @@ describe('transcripts (4.8)', () => {
     expect(await json(`/assets/${id}/transcript?format=${format}`)).toEqual({ assetId: id, noSpeech: true });
   });
 
+  it('is not there for an asset whose hasTranscript is false', async () => {
+    const { id } = await admin.addAsset({ companyId, name: 'x.mp4', ...video, transcript, hasTranscript: false });
+    expect((await get(`/assets/${id}/transcript`)).status).toBe(404);
+    await admin.changeAsset(id, { hasTranscript: true });
+    expect((await get(`/assets/${id}/transcript`)).status).toBe(200);
+  });
+
   it('is of videos and audio only', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.pdf', ...document, transcript, hasTranscript: true });
     expect((await get(`/assets/${id}/transcript`)).status).toBe(404);

@@ -165,6 +165,16 @@ describe('token (4.2)', () => {
     expect(await error(response)).toEqual({ status: 401, error: 'invalid_client' });
   });
 
+  it('refuses credentials of two apps, or in two places', async () => {
+    for (const more of [
+      { client_id: 'app_other' },
+      { client_id: library.clientId, client_secret: library.clientSecret },
+    ]) {
+      const response = await postToken(library, { grant_type: 'refresh_token', refresh_token: 'x', ...more });
+      expect(await error(response)).toEqual({ status: 400, error: 'invalid_request' });
+    }
+  });
+
   it('refuses other grant types and bodies it cannot read', async () => {
     expect(await error(await postToken(library, { grant_type: 'password' }))).toEqual({
       status: 400,

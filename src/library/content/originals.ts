@@ -97,14 +97,13 @@ export const drawing: Maker = (name, random) => {
   };
 };
 
-export const tone: Maker = (_name, random) => {
+export const tone: Maker = (name, random) => {
   const seconds = random.between(2, 48) / 2;
   const rate = random.pick([22_050, 44_100]);
   const channels = random.pick([1, 2] as const);
-  const hertz = Math.round((110 + random.next() * 770) * 1e6) / 1e6;
   return {
     extension: 'wav',
-    body: bodyOf('audio/wav', wav({ seconds, rate, channels, hertz })),
+    body: bodyOf('audio/wav', wav({ title: name, seconds, rate, channels, hertz: random.between(110, 880) })),
     duration: seconds,
   };
 };

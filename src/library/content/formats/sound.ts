@@ -1,45 +1,58 @@
 import type { Part } from '../body.ts';
 
-export type Tone = { seconds: number; rate: number; channels: 1 | 2; hertz: number };
+export type Tone = { title: string; seconds: number; rate: number; channels: 1 | 2; hertz: number };
 
-/** A WAV file of a tone that swells and fades. No sample is made before it is read. */
+/** A WAV file of a tone that swells and fades, with its title. No sample is made before it is read. */
 export function wav(tone: Tone): Part[] {
   const frame = tone.channels * 2;
   const size = Math.round(tone.seconds * tone.rate) * frame;
-  const header = Buffer.alloc(44);
-  header.write('RIFF', 0);
-  header.writeUInt32LE(36 + size, 4);
-  header.write('WAVEfmt ', 8);
-  header.writeUInt32LE(16, 16);
-  header.writeUInt16LE(1, 20);
-  header.writeUInt16LE(tone.channels, 22);
-  header.writeUInt32LE(tone.rate, 24);
-  header.writeUInt32LE(tone.rate * frame, 28);
-  header.writeUInt16LE(frame, 32);
-  header.writeUInt16LE(16, 34);
-  header.write('data', 36);
-  header.writeUInt32LE(size, 40);
+  const title = Buffer.from(`${tone.title}\0`);
+  const info = riffChunk('LIST', Buffer.concat([Buffer.from('INFO'), riffChunk('INAM', title)]));
+  const format = Buffer.alloc(16);
+  format.writeUInt16LE(1, 0);
+  format.writeUInt16LE(tone.channels, 2);
+  format.writeUInt32LE(tone.rate, 4);
+  format.writeUInt32LE(tone.rate * frame, 8);
+  format.writeUInt16LE(frame, 12);
+  format.writeUInt16LE(16, 14);
+  const header = Buffer.concat([
+    Buffer.from('RIFF\0\0\0\0WAVE'),
+    riffChunk('fmt ', format),
+    info,
+    riffChunk('data', Buffer.alloc(0), size),
+  ]);
+  header.writeUInt32LE(header.length - 8 + size, 4);
   const name = `tone ${tone.seconds} ${tone.rate} ${tone.channels} ${tone.hertz}`;
   return [header, { size, name, chunks: (start, end) => samples(tone, start, end) }];
 }
 
-const FRAMES_PER_CHUNK = 16 * 1024;
+function riffChunk(type: string, content: Buffer, size = content.length): Buffer {
+  const head = Buffer.alloc(8);
+  head.write(type);
+  head.writeUInt32LE(size, 4);
+  return Buffer.concat([head, content, Buffer.alloc(content.length % 2)]);
+}
 
-function* samples({ rate, channels, hertz }: Tone, start: number, end: number): Generator<Buffer> {
-  const frame = channels * 2;
-  for (let first = Math.floor(start / frame); first * frame < end; first += FRAMES_PER_CHUNK) {
-    const last = Math.min(first + FRAMES_PER_CHUNK, Math.ceil(end / frame));
-    const chunk = Buffer.alloc((last - first) * frame);
-    for (let i = first; i < last; i++) {
-      const seconds = i / rate;
-      const swell = 0.2 + 0.15 * Math.sin(2 * Math.PI * 0.5 * seconds);
-      const value = Math.round(swell * 32767 * Math.sin(2 * Math.PI * hertz * seconds));
-      for (let channel = 0; channel < channels; channel++) {
-        chunk.writeInt16LE(value, (i - first) * frame + channel * 2);
-      }
-    }
-    yield chunk.subarray(Math.max(0, start - first * frame), Math.min(chunk.length, end - first * frame));
+function* samples(tone: Tone, start: number, end: number): Generator<Buffer> {
+  const period = twoSecondsOf(tone);
+  for (let at = start; at < end; ) {
+    const from = at % period.length;
+    const piece = period.subarray(from, from + end - at);
+    yield piece;
+    at += piece.length;
   }
+}
+
+/** A whole number of waves and one swell, after which it begins again. */
+function twoSecondsOf({ rate, channels, hertz }: Tone): Buffer {
+  const samples = Buffer.alloc(2 * rate * channels * 2);
+  for (let i = 0, at = 0; i < 2 * rate; i++) {
+    const seconds = i / rate;
+    const swell = 0.2 + 0.15 * Math.sin(Math.PI * seconds);
+    const value = Math.round(swell * 32767 * Math.sin(2 * Math.PI * hertz * seconds));
+    for (let channel = 0; channel < channels; channel++) at = samples.writeInt16LE(value, at);
+  }
+  return samples;
 }
 
 /** An MP3 with an ID3v2.3 tag in front that says its title. */
