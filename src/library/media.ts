@@ -54,8 +54,10 @@ function bodyFor(asset: Asset, kind: Kind, now: number): Body | undefined {
   return kind === 'original' && asset.originalGone ? undefined : asset[kind]?.();
 }
 
+/** A header has room for a name, not for a novel, and none for half a character. */
 function filename(asset: Asset, kind: Kind): string {
-  return kind === 'mp4' && isVideo(asset.mimeType) ? asset.filename.replace(/(\.\w+)?$/, '.mp4') : asset.filename;
+  const name = [...asset.filename.toWellFormed()].slice(0, 255).join('');
+  return kind === 'mp4' && isVideo(asset.mimeType) ? name.replace(/(\.\w+)?$/, '.mp4') : name;
 }
 
 function resize(body: Body, request: FastifyRequest): Body {

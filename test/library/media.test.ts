@@ -64,6 +64,17 @@ describe('signed links (4.7, 8)', () => {
     expect(size).toBe(10);
   });
 
+  it.each(['\u0000\n\u202e.mp4', 'half \ud800', '', '../../x', 'a"b\\c', 'x'.repeat(5000), '🎬'.repeat(300)])(
+    'serve a file named %j',
+    async (name) => {
+      const { download: link } = await upload({ ...letters, name, filename: name });
+      expect(link.filename).toBe(name);
+      const response = await download(link.url);
+      expect(await text(response)).toEqual({ status: 200, text: 'abcdefghij' });
+      expect(response.headers.get('content-disposition')).toMatch(/^attachment/);
+    },
+  );
+
   it('work only with the address of the app as Referer, with or without a slash', async () => {
     const { download: link, thumbnailUrl } = await upload(letters);
     for (const url of [link.url, link.mp4Url!, thumbnailUrl!]) {
