@@ -3,64 +3,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { CommanderError } from 'commander';
 import { createApiClient } from './cli/client.ts';
-import { demo, type RunningService } from './cli/demo.ts';
+import { demo } from './cli/demo.ts';
 import { library } from './cli/library.ts';
 import { exitCodeOf, program } from './cli/program.ts';
-import { type Config, readClientConfig, readConfig } from './config.ts';
-import { openContext } from './context.ts';
+import { readClientConfig, readConfig } from './config.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
-import { startServer } from './http/server.ts';
-import { createLog, type Log } from './log.ts';
+import { createLog } from './log.ts';
 import { findAdminToken } from './secrets.ts';
-
-type Role = 'all' | 'web' | 'worker';
-
-/** Opens the context and starts the roles; `stop` ends them in order, within the grace. */
-async function startService(config: Config, log: Log, role: Role = 'all'): Promise<RunningService> {
-  const context = await openContext(config, log);
-  try {
-    const { store, queues, storage, operations, adminToken } = context;
-    const workers = role === 'web' ? undefined : await context.startWorkers();
-    const server =
-      role === 'worker'
-        ? undefined
-        : await startServer(
-            {
-              ...context,
-              publicUrl: config.publicUrl,
-              appUrl: config.library.appUrl,
-              clientId: config.library.clientId,
-              checks: { database: store.check, queue: queues.check, bucket: storage.check },
-            },
-            config,
-          );
-    if (context.adminTokenIsNew && role !== 'worker') {
-      process.stderr.write(
-        `The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`,
-      );
-    }
-    log.info(
-      { role, ...(server && { port: server.port }), storage: storage.name, publicUrl: config.publicUrl },
-      'started',
-    );
-    return {
-      url: config.publicUrl,
-      operations,
-      adminToken,
-      storage: storage.name,
-      async stop() {
-        const started = Date.now();
-        await server?.close();
-        await workers?.stop(Math.max(0, config.shutdownGrace - (Date.now() - started)));
-        await context.close();
-        log.info({ ms: Date.now() - started }, 'stopped');
-      },
-    };
-  } catch (error) {
-    await context.close();
-    throw error;
-  }
-}
+import { startService } from './service.ts';
 
 /** The first signal asks for an orderly stop, the second ends at once. */
 function stopSignal(): AbortSignal {

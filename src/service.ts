@@ -1,0 +1,48 @@
+import type { Config } from './config.ts';
+import { openContext } from './context.ts';
+import { startServer } from './http/server.ts';
+import type { Log } from './log.ts';
+
+export type Role = 'all' | 'web' | 'worker';
+
+export type Service = Awaited<ReturnType<typeof startService>>;
+
+/** Opens the context and starts the roles; `stop` ends them in order, within the grace. */
+export async function startService(config: Config, log: Log, role: Role = 'all') {
+  await using starting = new AsyncDisposableStack();
+  const context = await openContext(config, log);
+  starting.defer(() => context.close());
+  const { store, queues, storage, operations, adminToken } = context;
+
+  let stopBy = Number.POSITIVE_INFINITY;
+  // The port first: who finds it taken has started nothing yet.
+  if (role !== 'worker') {
+    const checks = { database: store.check, queue: queues.check, bucket: storage.check };
+    const { appUrl, clientId } = config.library;
+    const server = await startServer({ ...context, publicUrl: config.publicUrl, appUrl, clientId, checks }, config);
+    starting.defer(() => server.close());
+    if (context.adminTokenIsNew) {
+      process.stderr.write(`The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`);
+    }
+  }
+  if (role !== 'web') {
+    const workers = await context.startWorkers();
+    starting.defer(() => workers.stop(Math.max(0, stopBy - Date.now())));
+  }
+  log.info({ role, port: config.port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
+
+  const running = starting.move();
+  return {
+    url: config.publicUrl,
+    context,
+    operations,
+    adminToken,
+    storage: storage.name,
+    async stop(): Promise<void> {
+      const started = Date.now();
+      stopBy = started + config.shutdownGrace;
+      await running.disposeAsync();
+      log.info({ ms: Date.now() - started }, 'stopped');
+    },
+  };
+}

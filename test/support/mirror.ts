@@ -1,0 +1,255 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { Redis } from 'ioredis';
+import { inject } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import type { Library } from '../../src/library/index.ts';
+import { createLog } from '../../src/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { openDirectory } from '../../src/storage/directory.ts';
+import { openS3 } from '../../src/storage/s3.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { newBrowser } from './browser.ts';
+import { newDatabase } from './database.ts';
+import type { S3Server } from './services.ts';
+import { until } from './until.ts';
+
+/** Where a mirror under test keeps things; several processes may share one. */
+export interface Ground {
+  environment: Record<string, string>;
+  storage: Storage;
+  port: number;
+  publicUrl: string;
+  clear(): Promise<void>;
+}
+
+/** A new database, a new bucket or directory, and the environment that says so. Intervals are short. */
+export async function newGround(options: {
+  /** A function of the port, for the library wants to know the redirect URI. */
+  port: number;
+  redis?: string | undefined;
+  s3?: S3Server | undefined;
+  environment?: Record<string, string>;
+}): Promise<Ground> {
+  const database = await newDatabase();
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-ground-'));
+  const publicUrl = `http://127.0.0.1:${options.port}`;
+  const { storage, environment } = options.s3
+    ? await newBucket(options.s3)
+    : {
+        storage: await openDirectory({ path: join(directory, 'mirror') }),
+        environment: { STORAGE_URL: `file://${directory}/mirror` },
+      };
+  return {
+    storage,
+    port: options.port,
+    publicUrl,
+    environment: {
+      ...environment,
+      ...(options.redis && { REDIS_URL: await newRedis(options.redis) }),
+      DATABASE_URL: database.url,
+      DATA_DIR: directory,
+      PUBLIC_URL: publicUrl,
+      PORT: String(options.port),
+      ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
+      ADMIN_TOKEN: 'the-operators-token',
+      SYNC_INTERVAL: '1h',
+      PROCESSING_POLL: '200ms',
+      TRANSCRIPT_DELAY: '0s',
+      TRANSFER_STALL_TIMEOUT: '1s',
+      SHUTDOWN_GRACE: '5s',
+      LOG_LEVEL: 'debug',
+      LOG_PRETTY: 'false',
+      ...options.environment,
+    },
+    async clear() {
+      await storage.close();
+      await database.drop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+let redisDatabase = Number(process.env.VITEST_POOL_ID ?? 1) - 1;
+/** Each ground an empty Redis database of its own; the workers of the test runner take every fourth. */
+async function newRedis(server: string): Promise<string> {
+  redisDatabase = (redisDatabase + 4) % 16;
+  const url = `${server}/${redisDatabase}`;
+  const redis = new Redis(url);
+  await redis.flushdb();
+  redis.disconnect();
+  return url;
+}
+
+async function newBucket(server: S3Server) {
+  const bucket = `test-${randomBytes(6).toString('hex')}`;
+  process.env.AWS_ACCESS_KEY_ID = server.accessKey;
+  process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
+  const client = new S3Client({ endpoint: server.endpoint, region: server.region, forcePathStyle: true });
+  await client.send(new CreateBucketCommand({ Bucket: bucket }));
+  client.destroy();
+  const storage = await openS3({
+    bucket,
+    prefix: 'copy',
+    endpoint: server.endpoint,
+    region: server.region,
+    forcePathStyle: true,
+    checksums: 'auto',
+    connections: 16,
+  });
+  return {
+    storage,
+    environment: {
+      STORAGE_URL: `s3://${bucket}/copy`,
+      S3_ENDPOINT: server.endpoint,
+      S3_REGION: server.region,
+      S3_FORCE_PATH_STYLE: 'true',
+      AWS_ACCESS_KEY_ID: server.accessKey,
+      AWS_SECRET_ACCESS_KEY: server.secretKey,
+    },
+  };
+}
+
+const libraryEnvironment = (library: Library) => ({
+  LIBRARY_API_URL: library.apiUrl,
+  LIBRARY_APP_URL: library.appUrl,
+  LIBRARY_CLIENT_ID: library.clientId,
+  LIBRARY_CLIENT_SECRET: library.clientSecret,
+});
+
+/** A mirror in this process, over real HTTP. `lines` is its log. */
+export async function startMirror(ground: Ground, library: Library, role: 'all' | 'web' | 'worker' = 'all') {
+  const lines: Record<string, unknown>[] = [];
+  const config = readConfig({ ...ground.environment, ...libraryEnvironment(library) });
+  const log = createLog({
+    level: 'debug',
+    pretty: false,
+    destination: { write: (line: string) => lines.push(JSON.parse(line)) } as never,
+  });
+  const service: Service = await startService(config, log, role);
+  return { ...operatorOf(ground), service, store: service.context.store, lines, stop: () => service.stop() };
+}
+
+/** A mirror as a process of its own. */
+export async function spawnMirror(ground: Ground, library: Library, role: 'all' | 'web' | 'worker' = 'all') {
+  const child = spawn(process.execPath, ['src/main.ts', 'start', '--role', role], {
+    env: { PATH: process.env.PATH, ...ground.environment, ...libraryEnvironment(library) },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  child.stdout.on('data', (chunk) => {
+    output += chunk;
+  });
+  child.stderr.on('data', (chunk) => {
+    output += chunk;
+  });
+  const ended = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  await until(`the mirror (${role}) to start:\n${output}`, () => {
+    if (child.exitCode !== null) throw new Error(`the mirror ended with ${child.exitCode}:\n${output}`);
+    return output.includes('"started"');
+  });
+  return {
+    ...operatorOf(ground),
+    child,
+    output: () => output,
+    ended,
+    async kill(signal: NodeJS.Signals): Promise<number | null> {
+      child.kill(signal);
+      return ended;
+    },
+  };
+}
+
+/** The operator API, and a browser that connects. */
+export function operatorOf(ground: Ground) {
+  // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
+  async function api<T = any>(method: string, path: string, body?: unknown): Promise<T> {
+    const response = await fetch(`${ground.publicUrl}/api${path}`, {
+      method,
+      headers: {
+        authorization: 'Bearer the-operators-token',
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return JSON.parse(text);
+  }
+  return {
+    api,
+    /** Connects as the library's first user; returns the connection's id. */
+    async connect(): Promise<string> {
+      const { url } = await api('POST', '/connect-links', {});
+      const page = await newBrowser().visit(url);
+      if (page.status !== 200) throw new Error(`connecting: ${page.status} ${page.text}`);
+      return (await api('GET', '/connections')).connections.at(-1).id;
+    },
+    async asset(id: string) {
+      const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
+      return assets.find((asset: { id: string }) => asset.id === id);
+    },
+    /** Waits until an asset is in a state. */
+    async assetIn(id: string, state: string, timeoutMs?: number) {
+      let last: unknown;
+      return until(
+        `asset ${id} to be ${state}`,
+        async () => {
+          const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
+          last = assets[0];
+          return assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
+        },
+        timeoutMs,
+      ).catch((error) => {
+        throw new Error(`${error.message}\nlast seen: ${JSON.stringify(last)}`);
+      });
+    },
+    /** Waits until nothing moves any more. */
+    async quiet(timeoutMs = 60_000) {
+      let last: unknown;
+      return until(
+        'everything to be mirrored',
+        async () => {
+          const status = await api('GET', '/status');
+          last = status;
+          const { pending, transferring, processing } = status.assets.byState;
+          const moving = pending + transferring + processing + status.syncs.waiting + status.syncs.running;
+          return moving === 0 && status.outstanding.artefacts === 0 && status;
+        },
+        timeoutMs,
+      ).catch((error) => {
+        throw new Error(`${error.message}\nlast: ${JSON.stringify(last)}`);
+      });
+    },
+  };
+}
+
+/** The whole object as bytes; undefined when there is none. */
+export async function contentOf(storage: Storage, key: string): Promise<Buffer | undefined> {
+  const body = await storage.get(key);
+  if (!body) return undefined;
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+export async function keysOf(storage: Storage): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const object of storage.list('')) keys.push(object.key);
+  return keys;
+}
+
+/** What this run can use: Redis and S3 when they are there. */
+export const grounds = () => {
+  const [redis, s3] = [inject('redis'), inject('s3')];
+  return [
+    { name: 'queues in PostgreSQL, objects in a directory', redis: undefined, s3: undefined },
+    ...(redis && s3 ? [{ name: `queues in Redis, objects in ${s3.name}`, redis, s3 }] : []),
+    ...(redis && !s3 ? [{ name: 'queues in Redis, objects in a directory', redis, s3: undefined }] : []),
+    ...(!redis && s3 ? [{ name: `queues in PostgreSQL, objects in ${s3.name}`, redis: undefined, s3 }] : []),
+  ];
+};
