@@ -34,7 +34,7 @@ export type LibraryOptions = Partial<Settings> & {
   port?: number;
   /** Without it there is no admin API; 0 is any free port. */
   adminPort?: number;
-  /** The address people and apps know, when it is not the one the server listens on. */
+  /** The origin people and apps know, when it is not the one the server listens on. */
   publicUrl?: string;
   clientId?: string;
   clientSecret?: string;
@@ -80,7 +80,7 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
     await close();
     throw error;
   }
-  const publicUrl = (options.publicUrl ?? addressOf(server)).replace(/\/+$/, '');
+  const publicUrl = new URL(options.publicUrl ?? addressOf(server)).origin;
   service.addresses = { api: publicUrl, app: publicUrl };
 
   return {

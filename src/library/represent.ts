@@ -7,19 +7,20 @@ type Json = Record<string, unknown>;
 /** Section 2.6. A field that has no value for an asset (a document's duration) is left out. */
 export function listed(service: Service, asset: Asset): Json {
   const now = service.clock.now();
+  const status = statusAt(asset, now);
   const truth: Json = {
     id: asset.id,
     name: asset.name,
     mimeType: asset.mimeType,
     assetType: asset.assetType,
-    size: asset.size,
+    size: status === 'unavailable' ? 0 : asset.size,
     ...(asset.duration !== null && { duration: asset.duration }),
     ...(asset.width !== null && { width: asset.width }),
     ...(asset.height !== null && { height: asset.height }),
     ...(asset.project && { projectId: asset.project.id, projectName: asset.project.name }),
     tags: asset.tags,
     uploadDate: asset.uploadDate,
-    status: statusAt(asset, now),
+    status,
     hasTranscript: asset.hasTranscript ?? transcriptAt(asset, now) !== null,
     ...(asset.thumbnail && { thumbnailUrl: thumbnailLink(service, asset.id) }),
   };

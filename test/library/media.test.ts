@@ -140,9 +140,30 @@ describe('signed links (4.7, 8)', () => {
   });
 
   it('of an asset without a file answer 404', async () => {
-    const { download: link, status } = await upload({ status: 'unavailable' });
-    expect(status).toBe('unavailable');
-    expect((await download(link.url)).status).toBe(404);
+    for (const { id } of [await upload({ status: 'unavailable' }), await upload(letters)]) {
+      await admin.changeAsset(id, { status: 'unavailable' });
+      const { download: link, status, size } = await detail(id);
+      expect([status, size]).toEqual(['unavailable', 0]);
+      expect((await download(link.url)).status).toBe(404);
+    }
+  });
+
+  it('lead to the public address, and ask for it as Referer', async () => {
+    const publicUrl = 'https://library.example';
+    const { library, admin } = await startTestLibrary({ publicUrl: `${publicUrl}/` });
+    try {
+      expect([library.apiUrl, library.appUrl]).toEqual([publicUrl, publicUrl]);
+      const company = await admin.addCompany({ name: 'C', userIds: ['usr_ada'] });
+      const { thumbnailUrl } = await admin.addAsset({
+        companyId: company.id,
+        name: 'x',
+        mimeType: 'image/png',
+        assetType: 'graphics',
+      });
+      expect(thumbnailUrl).toMatch(`${publicUrl}/media/`);
+    } finally {
+      await library.close();
+    }
   });
 });
 
