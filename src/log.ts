@@ -8,9 +8,13 @@ import { scrub } from './errors.ts';
  */
 export type Log = Logger;
 
-const secretKeys = ['authorization', 'accessToken', 'refreshToken', 'clientSecret', 'token', 'code', 'url', 'mp4Url'];
+/** Fields whose value is a secret by their name, at whatever depth. */
+const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
 
-/** JSON lines to stdout, or readable ones when `pretty`; errors lose tokens and the queries of links on the way. */
+/**
+ * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are left out of messages,
+ * fields, errors and their causes.
+ */
 export function createLog(options: { level: string; pretty: boolean; destination?: NodeJS.WritableStream }): Log {
   const destination = options.pretty
     ? pretty({
@@ -25,27 +29,30 @@ export function createLog(options: { level: string; pretty: boolean; destination
       level: options.level,
       base: { pid: process.pid },
       timestamp: stdTimeFunctions.isoTime,
-      formatters: { level: (level) => ({ level }) },
-      redact: { paths: secretKeys.flatMap((key) => [key, `*.${key}`]), censor: '…' },
-      serializers: { err: (err) => scrubDeep(stdSerializers.errWithCause(err)) },
-      hooks: {
-        logMethod(args, method) {
-          method.apply(this, args.map((arg) => (typeof arg === 'string' ? scrub(arg) : arg)) as typeof args);
-        },
+      formatters: {
+        level: (level) => ({ level }),
+        log: (fields) => clean(fields) as Record<string, unknown>,
       },
+      // An error that gets here is a plain object already.
+      serializers: { err: (err) => err, msg: (msg) => (typeof msg === 'string' ? scrub(msg) : msg) },
     },
     // biome-ignore lint/suspicious/noExplicitAny: pino's stream type is narrower than what it accepts
     ...((destination ? [destination] : []) as [any?]),
   );
 }
 
-function scrubDeep(value: unknown, depth = 0): unknown {
+function clean(value: unknown, depth = 0): unknown {
   if (typeof value === 'string') return scrub(value);
-  if (value === null || typeof value !== 'object' || depth > 4) return value;
+  if (value === null || typeof value !== 'object' || value instanceof Date) return value;
+  if (depth > 6) return '…';
+  if (Array.isArray(value)) return value.map((item) => clean(item, depth + 1));
+  if (value instanceof URL || ArrayBuffer.isView(value)) return scrub(String(value instanceof URL ? value : '…'));
   const out: Record<string, unknown> = {};
-  for (const [key, v] of Object.entries(value)) {
+  const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
+  for (const [key, v] of Object.entries(fields)) {
     // Errors of HTTP and S3 clients carry whole requests and answers: their words are enough.
-    if (key !== 'raw' && !key.startsWith('$')) out[key] = scrubDeep(v, depth + 1);
+    if (key === 'raw' || key.startsWith('$')) continue;
+    out[key] = secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, depth + 1);
   }
   return out;
 }
