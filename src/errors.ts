@@ -18,6 +18,17 @@ export class RetryLater extends Error {
   }
 }
 
+/** When to come back, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds or a date, at most a day ahead. */
+export function retryAfter(header: unknown): Date | undefined {
+  const value = String(header ?? '').trim();
+  if (value === '') return undefined;
+  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
+  if (Number.isNaN(ms)) return undefined;
+  const wait = Math.min(Math.max(ms, 0), 86_400_000);
+  // A margin, and not all at the same instant.
+  return new Date(Date.now() + wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000));
+}
+
 /** The user ended the grant: the service answered `invalid_grant` to the connection's current refresh token (spec, section 7). */
 export class Disconnected extends Error {
   override readonly name = 'Disconnected';
@@ -67,8 +78,8 @@ function messageOf(e: unknown): string {
 /** Leaves out what must never be written anywhere: tokens, credentials in addresses, and the query of any link. */
 export function scrub(text: string): string {
   return text
-    .replace(/\bsvc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
+    .replace(/svc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
     .replace(/\b(Bearer|Basic) +[\w.~+/=-]+/gi, '$1 …')
-    .replace(/\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#@]+@/gi, '$1…@')
-    .replace(/\b(https?:\/\/[^\s?#"'<>]*)[?#][^\s"'<>]*/gi, '$1?…');
+    .replace(/\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#]+@/gi, '$1…@')
+    .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s?#"'<>]*)[?#][^\s"'<>]*/gi, '$1?…');
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, request } from 'undici';
-import { RetryLater } from '../errors.ts';
+import { RetryLater, retryAfter } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -28,17 +28,6 @@ export function createAgent(options: { connections: number }): Agent {
   });
 }
 
-/** When to come back, as far as the answer says (RFC 9110, section 10.2.3): seconds or a date, at most a day ahead. */
-export function retryAfter(headers: Dispatcher.ResponseData['headers']): Date | undefined {
-  const value = String(headers['retry-after'] ?? '').trim();
-  if (value === '') return undefined;
-  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
-  if (Number.isNaN(ms)) return undefined;
-  const wait = Math.min(Math.max(ms, 0), 86_400_000);
-  // A margin, and not all at the same instant.
-  return new Date(Date.now() + wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000));
-}
-
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
 export async function refuseFailure(what: string, response: Dispatcher.ResponseData): Promise<void> {
   if (response.statusCode >= 200 && response.statusCode < 300) return;
@@ -47,7 +36,7 @@ export async function refuseFailure(what: string, response: Dispatcher.ResponseD
 }
 
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
-  const at = retryAfter(headers);
+  const at = retryAfter(headers['retry-after']);
   if (status === 429 || (status === 503 && at)) {
     throw new RetryLater(`${what}: the service asked to wait (${status})`, at ?? new Date(Date.now() + 30_000), {
       scope: 'connection',

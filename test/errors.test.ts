@@ -1,0 +1,105 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { ConfigurationError, Disconnected, Rejected, RetryLater, reasonOf, retryAfter, scrub } from '../src/errors.ts';
+
+describe('an error of ours', () => {
+  it('has a name that survives, and keeps its cause', () => {
+    const cause = new Error('why');
+    expect(new Disconnected('x').name).toBe('Disconnected');
+    expect(new Rejected('x', { cause }).cause).toBe(cause);
+    expect(new RetryLater('x', new Date(5), { cause })).toMatchObject({ at: new Date(5), scope: 'asset', cause });
+    expect(new ConfigurationError(['One.', 'Two.'])).toMatchObject({
+      message: 'One.\nTwo.',
+      problems: ['One.', 'Two.'],
+    });
+  });
+});
+
+describe('the reason of an error', () => {
+  const cases: [string, unknown, string][] = [
+    ['is its message', new Error('no room'), 'no room'],
+    ['has the causes behind it', new Error('store part 7', { cause: new Error('reset') }), 'store part 7: reset'],
+    ['says a thing once', new Error('read: reset', { cause: new Error('reset') }), 'read: reset'],
+    ['is its name when there is no message', new TypeError(), 'TypeError'],
+    ['is the text that was thrown', 'plain text', 'plain text'],
+    ['has each error of several', new AggregateError([new Error('one'), new Error('two')]), 'one, two'],
+    ['is never empty', undefined, 'unknown error'],
+    ['has no token', new Error('refused svca_abc', { cause: 'Bearer abc' }), 'refused svc*_…: Bearer …'],
+  ];
+  for (const [sentence, error, reason] of cases) it(sentence, () => expect(reasonOf(error)).toBe(reason));
+
+  it('stays short, and loses a secret that lies across the cut', () => {
+    const reason = reasonOf(new Error(`${'x'.repeat(480)} svcr_${'s'.repeat(100)}`));
+    expect(reason.length).toBeLessThanOrEqual(500);
+    expect(reason).not.toContain('svcr_s');
+  });
+
+  it('ends although an error is its own cause', () => {
+    const error = new Error('loop');
+    error.cause = error;
+    expect(reasonOf(error)).toBe('loop');
+  });
+});
+
+describe('scrubbed text', () => {
+  const cases: [string, string, string][] = [
+    ['loses access tokens', 'token svca_a-b_c.d~e+f/g=h!', 'token svc*_…!'],
+    ['loses a token that hangs on a word', 'refresh_svcr_abc', 'refresh_svc*_…'],
+    ['loses Bearer tokens', 'authorization: Bearer abc.def', 'authorization: Bearer …'],
+    ['loses Basic credentials', 'authorization: basic YTpi==', 'authorization: basic …'],
+    ['loses the query of a link', 'GET https://h/p?signature=s&e=1 now', 'GET https://h/p?… now'],
+    ['loses the fragment of a link', 'https://h/p#access', 'https://h/p?…'],
+    ['loses the query of any address', 'postgres://db/x?password=p', 'postgres://db/x?…'],
+    ['loses credentials in an address', 'redis://:pass@host:1/0', 'redis://…@host:1/0'],
+    ['loses a password with an @', 'postgres://me:p@ss@host/x', 'postgres://…@host/x'],
+    ['loses both in one link', 'https://u:p@h/p?q=1', 'https://…@h/p?…'],
+    ['loses each of several', 'https://h/a?s=1, "https://h/b?s=2"', 'https://h/a?… "https://h/b?…"'],
+    [
+      'keeps ordinary words',
+      'asset a?b of me@example.com: 50% (http) ok',
+      'asset a?b of me@example.com: 50% (http) ok',
+    ],
+  ];
+  for (const [sentence, before, after] of cases) it(sentence, () => expect(scrub(before)).toBe(after));
+
+  it('holds no token and no signature, whatever stands around them', () => {
+    const around = fc.string({ maxLength: 20 }).map((s) => s.replaceAll(/[\w@]/g, ''));
+    fc.assert(
+      fc.property(around, around, (before, after) => {
+        expect(scrub(`${before}svcr_secretsecret${after}`)).not.toContain('secretsecret');
+        expect(scrub(`${before} https://h/p?signature=secretsecret ${after}`)).not.toContain('secretsecret');
+      }),
+    );
+  });
+
+  it('is scrubbed already', () => {
+    const once = scrub('svca_x Bearer y https://u:p@h/p?q');
+    expect(scrub(once)).toBe(once);
+  });
+});
+
+describe('Retry-After', () => {
+  const seconds = (header: unknown) => {
+    const at = retryAfter(header);
+    return at && (at.getTime() - Date.now()) / 1000;
+  };
+
+  it('may be seconds or a date, and what it says is never undercut', () => {
+    for (const header of ['120', ' 120 ', new Date(Date.now() + 121_000).toUTCString()]) {
+      expect(seconds(header)).toBeGreaterThanOrEqual(120);
+      expect(seconds(header)).toBeLessThan(140);
+    }
+  });
+
+  it('in the past is now, and at most a day ahead', () => {
+    for (const header of ['0', 'Wed, 21 Oct 2015 07:28:00 GMT']) {
+      expect(seconds(header)).toBeGreaterThan(0);
+      expect(seconds(header)).toBeLessThan(2);
+    }
+    expect(seconds('99999999999')).toBeLessThan(86_400 + 11);
+  });
+
+  it('that says nothing says nothing', () => {
+    for (const header of [undefined, '', 'soon', 'NaN']) expect(retryAfter(header)).toBeUndefined();
+  });
+});
