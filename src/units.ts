@@ -37,7 +37,8 @@ export function formatBytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = count;
   let unit = 0;
-  while (value >= 1024 && unit < units.length - 1) {
+  // What would be rounded to 1024 is one of the next unit.
+  while (value >= 1023.5 && unit < units.length - 1 && count >= 1024) {
     value /= 1024;
     unit++;
   }
@@ -46,8 +47,8 @@ export function formatBytes(count: number): string {
 
 /** `450 ms`, `12.3 s`, `4m 05s`, `3h 20m`, `2d 4h` */
 export function formatDuration(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 60e3) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
   const two = (n: number) => String(n).padStart(2, '0');
   const s = Math.round(ms / 1000);
   if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
