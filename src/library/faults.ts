@@ -13,7 +13,7 @@ export const Rule = z.strictObject({
   /** So many after them are hit; without it, all. */
   times: Count.optional(),
 
-  status: z.int().min(100).max(599).optional(),
+  status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
   headers: z.record(z.string(), z.string()).optional(),
   /** Seconds or an HTTP date; the status is 429 unless said otherwise. */

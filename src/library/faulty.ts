@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
+import { constants, createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Fault } from './faults.ts';
 import { expiredLink } from './links.ts';
@@ -9,18 +9,21 @@ import type { Service } from './service.ts';
 
 const ENCODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   gzip: createGzip,
-  br: createBrotliCompress,
+  br: () => createBrotliCompress({ params: { [constants.BROTLI_PARAM_QUALITY]: 4 } }),
   deflate: createDeflate,
   zstd: createZstdCompress,
 };
 
-/** The effects that come before a request is looked at: waiting, another answer, a link that has expired, redirects. */
+/**
+ * The effects that come before a request is looked at: waiting, a link that has expired, redirects, another answer.
+ * Says whether the request is answered.
+ */
 export async function sendFault(
   service: Service,
   request: FastifyRequest,
   reply: FastifyReply,
   fault: Fault,
-): Promise<void> {
+): Promise<boolean> {
   if (fault.latency) await pause(fault.latency, undefined, { ref: false });
   const isLink = request.url.startsWith('/media/');
   if (isLink && fault.expireLinks) throw expiredLink();
@@ -29,11 +32,15 @@ export async function sendFault(
       `${service.addresses.api}/hop/${service.faults.hold(fault)}/${fault.redirect - 1}${request.url}`,
       302,
     );
-  } else if (fault.status !== undefined || fault.retryAfter !== undefined || fault.body !== undefined) {
-    const status = fault.status ?? (fault.retryAfter === undefined ? 200 : 429);
-    if (fault.retryAfter !== undefined) reply.header('retry-after', String(fault.retryAfter));
-    reply.code(status).send(fault.body ?? { error: 'fault', message: `Status ${status}, as told by a fault rule.` });
+    return true;
   }
+  if (fault.status === undefined && fault.retryAfter === undefined && fault.body === undefined) return false;
+  const status = fault.status ?? (fault.retryAfter === undefined ? 200 : 429);
+  if (fault.retryAfter !== undefined) reply.header('retry-after', String(fault.retryAfter));
+  const { body = { error: 'fault', message: `Status ${status}, as told by a fault rule.` } } = fault;
+  if (typeof body === 'string') reply.code(status).type('text/plain; charset=utf-8').send(body);
+  else reply.code(status).type('application/json; charset=utf-8').send(JSON.stringify(body));
+  return true;
 }
 
 /** The effects on an answer that is about to go out. */
@@ -45,7 +52,7 @@ export function spoil(request: FastifyRequest, reply: FastifyReply, fault: Fault
   }
   if (fault.headers) reply.headers(fault.headers);
   if (fault.wrongType) reply.header('content-type', 'text/html; charset=utf-8');
-  if (payload === undefined || payload === null) return payload;
+  if (payload === undefined || payload === null || request.method === 'HEAD') return payload;
 
   let body = payload;
   if (fault.contentEncoding !== undefined) {

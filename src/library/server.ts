@@ -28,11 +28,9 @@ export function createServer(service: Service): FastifyInstance {
   server.register(formBody);
   server.decorateRequest('fault', null);
 
-  server.addHook('onRequest', async (request, reply) => {
-    const endpoint = request.routeOptions.config.endpoint ?? null;
-    request.entry = service.requests.begin(request, endpoint, service.clock.now());
-    request.fault ??= endpoint && service.faults.hit({ endpoint, ...(await subject(service, request)) });
-    if (request.fault) await sendFault(service, request, reply, request.fault);
+  // With a callback, because only so a hook can answer slowly, or never, and no handler answers as well.
+  server.addHook('onRequest', (request, reply, done) => {
+    begin(service, request, reply).then((isAnswered) => isAnswered || done(), done);
   });
 
   server.addHook('onSend', async (request, reply, payload) => {
@@ -55,6 +53,13 @@ export function createServer(service: Service): FastifyInstance {
     return sendPage(reply, problemPage(404, 'Not found', message));
   });
   return server;
+}
+
+async function begin(service: Service, request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+  const endpoint = request.routeOptions.config.endpoint ?? null;
+  request.entry = service.requests.begin(request, endpoint, service.clock.now());
+  request.fault = endpoint && service.faults.hit({ endpoint, ...(await subject(service, request)) });
+  return request.fault !== null && (await sendFault(service, request, reply, request.fault));
 }
 
 /** What a fault rule can ask a request for. The company of an asset is looked up only for rules that name one. */

@@ -89,6 +89,24 @@ describe('a rule', () => {
     expect([odd.headers.get('x-odd'), await odd.json()]).toEqual(['yes', { user: null }]);
   });
 
+  it.each([[null], [[]], [7], ['{'], ['']])('gives the answer %j', async (body) => {
+    await admin.setFaults({ endpoint: 'me', status: 503, body });
+    const answer = await api('/me');
+    expect([answer.status, await answer.text()]).toEqual([503, typeof body === 'string' ? body : JSON.stringify(body)]);
+  });
+
+  it('gives one answer only, also when that stalls', async () => {
+    await admin.clearRequests();
+    await admin.setFaults({ endpoint: 'me', status: 503, body: 'text', stallAfter: 2 });
+    const abort = new AbortController();
+    const headers = { authorization: `Bearer ${tokens.access_token}` };
+    const answer = await fetch(`${library.apiUrl}/api/v1/me`, { headers, signal: abort.signal });
+    const chunk = await answer.body!.getReader().read();
+    expect(Buffer.from(chunk.value!).toString()).toBe('te');
+    abort.abort();
+    expect(await admin.requests()).toMatchObject([{ endpoint: 'me', status: 503 }]);
+  });
+
   it('waits', async () => {
     await admin.setFaults({ endpoint: 'me', latency: 200 });
     const start = performance.now();
