@@ -1,7 +1,7 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
-import { ConfigurationError } from './errors.ts';
+import { ConfigurationError, scrub } from './errors.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 /** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
@@ -22,19 +22,25 @@ function parsed<T>(parse: (text: string) => T | undefined, allow: (value: T) => 
   });
 }
 
-const httpUrl = (expected: string) =>
+const httpUrl = (expected: string, options: { query?: boolean } = {}) =>
   variable(
     parsed((text) => {
       const url = URL.canParse(text) ? new URL(text) : undefined;
-      return url && /^https?:$/.test(url.protocol) && !url.search && !url.hash ? text : undefined;
+      const bare = options.query || (!url?.search && !url?.hash);
+      return url && /^https?:$/.test(url.protocol) && bare ? text : undefined;
     }),
     `${expected}, such as https://library.example.com`,
   );
-const duration = (fallback: string, least = 1) =>
-  variable(
-    parsed(parseDuration, (ms) => ms >= least).prefault(fallback),
-    'a duration with units, such as 30s, 5m or 24h',
+const days = 86_400_000;
+const duration = (fallback: string, options: { least?: number; most?: number } = {}) => {
+  const { least = 1, most = 3650 * days } = options;
+  return variable(
+    parsed(parseDuration, (ms) => ms >= least && ms <= most).prefault(fallback),
+    `a duration with units, such as 30s, 5m or 24h, of at most ${most / days} days`,
   );
+};
+/** Timers know no longer ones: they would end at once. */
+const timer = (fallback: string, least = 1) => duration(fallback, { least, most: 24 * days });
 const count = (fallback: number, max: number) =>
   variable(
     parsed(
@@ -163,14 +169,14 @@ const variables = {
   ),
   SYNC_INTERVAL: duration('5m'),
   RECONCILE_INTERVAL: duration('24h'),
-  CURSOR_OVERLAP: duration('10m', 0),
+  CURSOR_OVERLAP: duration('10m', { least: 0 }),
   PROCESSING_POLL: duration('30s'),
   PROCESSING_GIVE_UP: duration('24h'),
-  TRANSCRIPT_DELAY: duration('5m', 0),
+  TRANSCRIPT_DELAY: duration('5m', { least: 0 }),
   TRANSCRIPT_GIVE_UP: duration('24h'),
   TRANSFER_CONCURRENCY: count(8, 1000),
   CONNECTION_CONCURRENCY: count(4, 1000),
-  TRANSFER_STALL_TIMEOUT: duration('30s'),
+  TRANSFER_STALL_TIMEOUT: timer('30s'),
   BANDWIDTH_LIMIT: variable(
     parsed(
       (t) => (/\/s$/.test(t) ? parseSize(t.slice(0, -2)) : undefined),
@@ -182,14 +188,14 @@ const variables = {
   EXCLUDE_ASSET_TYPES: list(),
   MIRROR_THUMBNAILS: flag(true),
   MIRROR_TRANSCRIPTS: flag(true),
-  WEBHOOK_URL: httpUrl('the address that events are sent to').optional(),
+  WEBHOOK_URL: httpUrl('the address that events are sent to', { query: true }).optional(),
   WEBHOOK_SECRET: text('a secret of your own').optional(),
   LOG_LEVEL: variable(
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).prefault('info'),
     'trace, debug, info, warn, error, fatal or silent',
   ),
   LOG_PRETTY: flag(process.stdout.isTTY ?? false),
-  SHUTDOWN_GRACE: duration('25s', 0),
+  SHUTDOWN_GRACE: timer('25s', 0),
 };
 
 const secret = new Set([
@@ -198,18 +204,19 @@ const secret = new Set([
   'REDIS_URL',
   'ENCRYPTION_KEYS',
   'ADMIN_TOKEN',
+  'WEBHOOK_URL',
   'WEBHOOK_SECRET',
 ]);
 
 /** The names of all variables, in the order of the documentation. */
-export const variableNames = Object.keys(variables);
+export const variableNames: readonly string[] = Object.keys(variables);
 
 export type Config = ReturnType<typeof readConfig>;
 
 /** Reads everything the service needs. @throws ConfigurationError with one sentence for each wrong or missing value */
 export function readConfig(environment: Environment) {
   // With a database of one's own nothing is made under DATA_DIR: several processes must share these two.
-  const shared = environment.DATABASE_URL ? ['ENCRYPTION_KEYS', 'ADMIN_TOKEN'] : [];
+  const shared = environment.DATABASE_URL?.trim() ? ['ENCRYPTION_KEYS', 'ADMIN_TOKEN'] : [];
   const env = check(z.object(variables), environment, shared);
   const dataDir = resolve(env.DATA_DIR);
   return {
@@ -287,14 +294,19 @@ export function readClientConfig(environment: Environment) {
   };
 }
 
-/** An empty value counts as unset: that is how compose files and charts pass what nobody filled in. */
+/**
+ * An empty value counts as unset: that is how compose files and charts pass what nobody filled in. Spaces and line ends
+ * around a value, as files with secrets have them, are not part of it.
+ */
 function check<T extends z.ZodRawShape>(
   schema: z.ZodObject<T>,
   environment: Environment,
   alsoRequired: readonly string[] = [],
 ): z.output<z.ZodObject<T>> {
   const given = Object.fromEntries(
-    Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
+    Object.entries(environment)
+      .map(([name, value]) => [name, value?.trim()] as const)
+      .filter(([, value]) => value),
   );
   const result = schema.safeParse(given);
   const wrong = new Set([
@@ -313,7 +325,7 @@ function shown(name: string, value: string | undefined): string {
   if (value === undefined) return 'is not set';
   return secret.has(name)
     ? `is set to something else (${value.length} characters, not shown)`
-    : `is ${JSON.stringify(value)}`;
+    : `is ${JSON.stringify(scrub(value))}`;
 }
 
 function expectedOf(schema: unknown): string {
