@@ -22,6 +22,8 @@ export const Rule = z.strictObject({
   latency: Count.optional(),
   /** The connection is closed after so many bytes of the body. */
   cutAfter: Count.optional(),
+  /** The cut is a reset, which takes with it what was still on its way. */
+  reset: z.boolean().optional(),
   /** No bytes come after so many; the connection stays open. */
   stallAfter: Count.optional(),
   /** The file is so many bytes shorter than the API says, in a flawless answer. */

@@ -94,13 +94,14 @@ function interrupted(body: Readable, fault: Fault, reply: FastifyReply): Readabl
     }
   }
 
-  /** The client gets every byte before the cut, so that a test can count on where it was. */
+  /** Without a reset the client gets every byte before the cut, so that a test can count on where it was. */
   async function cut(): Promise<void> {
     const socket = reply.raw.socket!;
     reply.raw.flushHeaders();
     do await pause(1);
     while (!socket.destroyed && stream.readableLength + reply.raw.writableLength > 0);
-    socket.destroySoon();
+    if (fault.reset) socket.resetAndDestroy();
+    else socket.destroySoon();
   }
 }
 

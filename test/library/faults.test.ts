@@ -136,6 +136,12 @@ describe('a body', () => {
     expect((await (await download({ range: 'bytes=0-9' })).text()).length).toBe(10);
   });
 
+  it('is cut by a reset', async () => {
+    await admin.setFaults({ endpoint: 'media', cutAfter: 1000, reset: true });
+    const whole = async () => (await download()).text();
+    await expect(whole()).rejects.toMatchObject({ cause: { code: 'ECONNRESET' } });
+  });
+
   it('of JSON can be cut, too', async () => {
     await admin.setFaults({ endpoint: 'me', cutAfter: 5 });
     expect(await received(await api('/me'))).toBe(5);
