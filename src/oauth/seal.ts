@@ -26,7 +26,7 @@ export function createSealer(keys: readonly Buffer[]) {
   const first = ring[0];
   if (!first) throw new Error('at least one encryption key is needed');
   const signature = (mac: Buffer, purpose: string, text: string) =>
-    createHmac('sha256', mac).update(`${purpose}\0${text}`).digest();
+    createHmac('sha256', mac).update(`${purpose}\0${text}`).digest('base64url');
 
   return {
     seal(purpose: string, plain: string): string {
@@ -38,8 +38,9 @@ export function createSealer(keys: readonly Buffer[]) {
 
     /** @throws Error that names the key id when that key is not among ours; another when the envelope was altered */
     open(purpose: string, envelope: string): string {
-      const [version, id, nonce, sealed] = envelope.split('.');
-      if (version !== 'v1' || !id || !nonce || !sealed) throw new Error(`open ${purpose}: not a sealed value`);
+      const [version, id, nonce, sealed, more] = envelope.split('.');
+      if (version !== 'v1' || !id || !nonce || !sealed || more !== undefined)
+        throw new Error(`open ${purpose}: not a sealed value`);
       const key = ring.find((k) => k.id === id);
       if (!key) {
         throw new Error(
@@ -47,10 +48,11 @@ export function createSealer(keys: readonly Buffer[]) {
         );
       }
       const bytes = Buffer.from(sealed, 'base64url');
-      const decipher = createDecipheriv('aes-256-gcm', key.cipher, Buffer.from(nonce, 'base64url'))
-        .setAAD(Buffer.from(purpose))
-        .setAuthTag(bytes.subarray(-16));
       try {
+        const options = { authTagLength: 16 };
+        const decipher = createDecipheriv('aes-256-gcm', key.cipher, Buffer.from(nonce, 'base64url'), options)
+          .setAAD(Buffer.from(purpose))
+          .setAuthTag(bytes.subarray(-16));
         return decipher.update(bytes.subarray(0, -16), undefined, 'utf8') + decipher.final('utf8');
       } catch (cause) {
         throw new Error(`open ${purpose}: the sealed value was altered, or belongs elsewhere`, { cause });
@@ -60,17 +62,16 @@ export function createSealer(keys: readonly Buffer[]) {
     /** `{payload}.{signature}`, both base64url: readable by all, made by us. */
     sign(purpose: string, payload: string): string {
       const body = Buffer.from(payload).toString('base64url');
-      return `${body}.${signature(first.mac, purpose, body).toString('base64url')}`;
+      return `${body}.${signature(first.mac, purpose, body)}`;
     },
 
     /** The payload, or undefined when we did not sign it for this purpose. */
     verify(purpose: string, signed: string): string | undefined {
       const [body, given, more] = signed.split('.');
       if (!body || !given || more !== undefined) return undefined;
-      const mac = Buffer.from(given, 'base64url');
       const ours = ring.some((key) => {
-        const expected = signature(key.mac, purpose, body);
-        return mac.length === expected.length && timingSafeEqual(mac, expected);
+        const [found, expected] = [Buffer.from(given), Buffer.from(signature(key.mac, purpose, body))];
+        return found.length === expected.length && timingSafeEqual(found, expected);
       });
       return ours ? Buffer.from(body, 'base64url').toString('utf8') : undefined;
     },

@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { createSealer } from '../../src/oauth/seal.ts';
+
+const old = randomBytes(32);
+const young = randomBytes(32);
+const sealer = createSealer([old]);
+
+/** Each way of putting another character in the place of one. */
+function* altered(text: string): Generator<string> {
+  for (let i = 0; i < text.length; i++) {
+    yield `${text.slice(0, i)}${text[i] === 'A' ? 'B' : 'A'}${text.slice(i + 1)}`;
+  }
+}
+
+describe('a sealed value', () => {
+  it('opens to what was sealed, whatever that is', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary' }), fc.string(), (plain, purpose) => {
+        expect(sealer.open(purpose, sealer.seal(purpose, plain))).toBe(plain);
+      }),
+    );
+  });
+
+  it('looks different every time, and shows nothing of what is inside', () => {
+    const [one, two] = [sealer.seal('p', 'the secret'), sealer.seal('p', 'the secret')];
+    expect(one).not.toBe(two);
+    expect(Buffer.from(one.split('.')[3]!, 'base64url').toString('latin1')).not.toContain('secret');
+  });
+
+  it('carries version, key id, nonce and text, fit for a cookie and a URL', () => {
+    expect(sealer.seal('p', 'x')).toMatch(/^v1\.[0-9a-f]{8}\.[\w-]{16}\.[\w-]{23}$/);
+  });
+
+  it('opens with any of the keys, and is sealed with the first', () => {
+    const both = createSealer([young, old]);
+    expect(both.open('p', sealer.seal('p', 'before'))).toBe('before');
+    const after = both.seal('p', 'after');
+    expect(createSealer([young]).open('p', after)).toBe('after');
+    expect(() => sealer.open('p', after)).toThrow('ENCRYPTION_KEYS');
+  });
+
+  it('whose key is gone names that key', () => {
+    const sealed = sealer.seal('tokens of u1', 'x');
+    const id = sealed.split('.')[1]!;
+    expect(() => createSealer([young]).open('tokens of u1', sealed)).toThrow(
+      `open tokens of u1: it was sealed with the key ${id}, which is not among ENCRYPTION_KEYS; add that key again`,
+    );
+  });
+
+  it('does not open when any of its characters was altered', () => {
+    const sealed = sealer.seal('p', 'xx');
+    // Two bytes and the tag are 18: each character of them counts.
+    for (const other of altered(sealed)) expect(() => sealer.open('p', other), other).toThrow(/^open p: /);
+  });
+
+  it('does not open elsewhere than where it was sealed for', () => {
+    const sealed = sealer.seal('tokens of u1', 'x');
+    expect(() => sealer.open('tokens of u2', sealed)).toThrow('the sealed value was altered, or belongs elsewhere');
+  });
+
+  it('that is none says so', () => {
+    const sealed = sealer.seal('p', 'x');
+    const [version, id, nonce, text] = sealed.split('.');
+    const short = Buffer.alloc(4).toString('base64url');
+    for (const other of [
+      '',
+      'x',
+      '...',
+      `v2.${id}.${nonce}.${text}`,
+      `${version}.${id}.${nonce}`,
+      `${sealed}.more`,
+      `${version}.${id}.${nonce}.${short}`,
+      `${version}.${id}.!.${text}`,
+      `${version}.${id}.${short}.${text}`,
+    ]) {
+      expect(() => sealer.open('p', other), other).toThrow(
+        /^open p: (not a sealed value|the sealed value was altered)/,
+      );
+    }
+  });
+
+  it('needs a key', () => {
+    expect(() => createSealer([])).toThrow('at least one encryption key is needed');
+  });
+});
+
+describe('a signed value', () => {
+  it('gives its payload back, and anybody can read it', () => {
+    const signed = sealer.sign('p', 'for ëveryone');
+    expect(sealer.verify('p', signed)).toBe('for ëveryone');
+    expect(Buffer.from(signed.split('.')[0]!, 'base64url').toString()).toBe('for ëveryone');
+  });
+
+  it('is signed with the first key, and verified with any', () => {
+    const before = sealer.sign('p', 'x');
+    const both = createSealer([young, old]);
+    expect(both.verify('p', before)).toBe('x');
+    expect(createSealer([young]).verify('p', both.sign('p', 'x'))).toBe('x');
+    expect(createSealer([young]).verify('p', before)).toBeUndefined();
+  });
+
+  it('is worth nothing for another purpose, or with any character altered, added or missing', () => {
+    const signed = sealer.sign('p', 'payload');
+    expect(sealer.verify('q', signed)).toBeUndefined();
+    for (const other of [...altered(signed), `${signed}=`, `${signed} `, signed.slice(0, -1), `${signed}.x`, '', '.']) {
+      expect(sealer.verify('p', other), other).toBeUndefined();
+    }
+  });
+
+  it('cannot be made of a sealed one, nor the other way round', () => {
+    expect(sealer.verify('p', sealer.seal('p', 'x'))).toBeUndefined();
+    expect(() => sealer.open('p', sealer.sign('p', 'x'))).toThrow('not a sealed value');
+  });
+});
