@@ -10,6 +10,19 @@ export interface Turn {
   turn: number;
 }
 
+/** There is something to do for an asset, and its connection may do it now. */
+const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
+  SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
+  WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
+    AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
+
+/** An asset whose job is to be on the queue. The turn it had last tells that job from an earlier one. */
+export interface QueuedAsset {
+  id: string;
+  state: AssetState;
+  turn: number;
+}
+
 export function assetRecords(db: Database) {
   /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: another has the turn. */
   async function give(turn: Turn, values: Record<string, unknown>): Promise<boolean> {
@@ -29,13 +42,14 @@ export function assetRecords(db: Database) {
 
     /**
      * Takes assets that are due for the queue: newest first, for each active connection as many as it has room, in turns
-     * (the first of every connection before the second of any). Only one process does this at a time; the others get none.
+     * (the first of every connection before the second of any). What its connection can no longer read stays where it is.
+     * Only one process does this at a time; the others get none.
      */
-    async dispatch(room: { perConnection: number }): Promise<{ id: string; state: AssetState }[]> {
+    async dispatch(room: { perConnection: number }): Promise<QueuedAsset[]> {
       return db.transaction().execute(async (tx) => {
         const lock = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7412) AS mine`.execute(tx);
         if (!lock.rows[0]!.mine) return [];
-        const { rows } = await sql<{ id: string; state: AssetState; place: number }>`
+        const { rows } = await sql<QueuedAsset & { place: number }>`
           WITH room AS (
             SELECT c.id,
               coalesce((c.settings->>'concurrency')::int, ${room.perConnection})
@@ -43,60 +57,68 @@ export function assetRecords(db: Database) {
             FROM connections c
             WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
           ), due AS (
-            SELECT a.id, row_number() OVER (PARTITION BY room.id ORDER BY a.upload_date DESC NULLS LAST, a.id) AS place
-            FROM room CROSS JOIN LATERAL (
+            SELECT a.id, room.free,
+              row_number() OVER (PARTITION BY room.id ORDER BY a.upload_date DESC NULLS LAST, a.id) AS place
+            FROM room
+            JOIN access ON access.connection_id = room.id AND access.lost_at IS NULL
+            CROSS JOIN LATERAL (
               SELECT id, upload_date FROM assets
-              WHERE connection_id = room.id AND queued_at IS NULL AND next_at <= now()
+              WHERE connection_id = room.id AND company_id = access.company_id AND queued_at IS NULL AND next_at <= now()
               ORDER BY upload_date DESC NULLS LAST, id
               LIMIT greatest(room.free, 0)
+              FOR UPDATE SKIP LOCKED
             ) a
             WHERE room.free > 0
           )
-          UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id
-          RETURNING assets.id, assets.state, due.place`.execute(tx);
+          UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
+          RETURNING assets.id, assets.state, assets.turn, due.place`.execute(tx);
         return rows.sort((a, b) => a.place - b.place);
       });
     },
 
-    /** Assets whose job is said to be on the queue for `staleMs`, and that no worker has: their jobs may be lost. */
-    async overdue(staleMs: number): Promise<{ id: string; state: AssetState }[]> {
-      const { rows } = await sql<{ id: string; state: AssetState }>`
-        UPDATE assets SET queued_at = now() WHERE id IN (
-          SELECT a.id FROM assets a JOIN connections c ON c.id = a.connection_id
-          WHERE a.queued_at < now() - ${staleMs} * interval '1 ms' AND (a.turn_until IS NULL OR a.turn_until < now())
-            AND c.status = 'active'
-          ORDER BY a.queued_at LIMIT 1000 FOR UPDATE OF a SKIP LOCKED)
-        RETURNING id, state`.execute(db);
-      return rows;
+    /**
+     * Assets whose job is said to be on the queue for `staleMs`, and that no worker has: their jobs may be lost.
+     * Those that nobody may work on at present leave the queue instead.
+     */
+    async overdue(staleMs: number): Promise<QueuedAsset[]> {
+      const { rows } = await sql<QueuedAsset & { queued: boolean }>`
+        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END WHERE id IN (
+          SELECT id FROM assets
+          WHERE queued_at < now() - ${staleMs} * interval '1 ms' AND (turn_until IS NULL OR turn_until < now())
+          ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
+        RETURNING id, state, turn, queued_at IS NOT NULL AS queued`.execute(db);
+      return rows.filter((row) => row.queued);
     },
 
-    /** When the next asset of an active connection falls due. */
-    async nextDue(): Promise<Date | undefined> {
-      const { rows } = await sql<{ at: Date | null }>`
-        SELECT min(a.next_at) AS at FROM assets a JOIN connections c ON c.id = a.connection_id
-        WHERE a.queued_at IS NULL AND a.next_at > now() AND c.status = 'active'`.execute(db);
-      return rows[0]?.at ?? undefined;
-    },
-
-    /** The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us. */
+    /**
+     * The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
+     * What may not be worked on at present leaves the queue, and makes room.
+     */
     async take(id: string, leaseMs: number): Promise<Asset | undefined> {
+      const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
       const { rows } = await sql<Asset>`
-        UPDATE assets SET turn = assets.turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
-        FROM connections c
-        WHERE assets.id = ${id} AND c.id = assets.connection_id AND c.status = 'active'
-          AND assets.queued_at IS NOT NULL AND assets.next_at IS NOT NULL
-          AND (assets.turn_until IS NULL OR assets.turn_until < now())
-        RETURNING assets.*`.execute(db);
+        UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
+        WHERE id = ${id} AND ${free} AND ${workable}
+        RETURNING *`.execute(db);
+      if (!rows[0]) {
+        await sql`UPDATE assets SET queued_at = NULL WHERE id = ${id} AND ${free} AND NOT ${workable}`.execute(db);
+      }
       return rows[0];
     },
 
     /** Keeps turns. Returns those that are still held; for the others the worker must stop. */
     async renew(turns: Turn[], leaseMs: number): Promise<Set<string>> {
       if (turns.length === 0) return new Set();
+      // In the order of ids, as all that locks several assets: so nobody waits in a circle.
       const { rows } = await sql<{ id: string }>`
+        WITH mine AS (
+          SELECT a.id FROM assets a
+          JOIN unnest(${turns.map((t) => t.assetId)}::text[], ${turns.map((t) => t.turn)}::int[]) AS held (id, turn)
+            ON a.id = held.id AND a.turn = held.turn
+          JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
+          ORDER BY a.id FOR UPDATE OF a)
         UPDATE assets SET turn_until = now() + ${leaseMs} * interval '1 ms'
-        FROM connections c, unnest(${turns.map((t) => t.assetId)}::text[], ${turns.map((t) => t.turn)}::int[]) AS held (id, turn)
-        WHERE assets.id = held.id AND assets.turn = held.turn AND c.id = assets.connection_id AND c.status = 'active'
+        FROM mine WHERE assets.id = mine.id
         RETURNING assets.id`.execute(db);
       return new Set(rows.map((row) => row.id));
     },

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { addEvent, notify } from './events.ts';
 import type { Connection, ConnectionStatus, Database } from './schema.ts';
+import { TurnLost } from './syncs.ts';
 
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
@@ -20,7 +21,7 @@ export function connectionRecords(db: Database) {
       return db.selectFrom('connections').selectAll().orderBy('connectedAt').orderBy('id').execute();
     },
 
-    /** Connections that have not ended, with what their schedule depends on. */
+    /** Active connections, with what their schedule depends on. */
     async scheduled(): Promise<{ id: string; status: ConnectionStatus; settings: Record<string, unknown> }[]> {
       return db.selectFrom('connections').select(['id', 'status', 'settings']).where('status', '=', 'active').execute();
     },
@@ -91,6 +92,8 @@ export function connectionRecords(db: Database) {
             accessExpiresAt: null,
             refreshOwner: null,
             refreshUntil: null,
+            syncOwner: null,
+            syncUntil: null,
             disconnectedAt: sql`now()`,
             disconnectReason: reason,
             lastError: reason,
@@ -181,19 +184,32 @@ export function connectionRecords(db: Database) {
 
     /**
      * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
-     * Assets that nobody able to read them is in charge of become this connection's.
+     * Assets that nobody able to read them is in charge of become this connection's. With `owner`, only while that one
+     * holds the lease of the connection's sync: an answer from before says nothing any more.
+     * @throws TurnLost
      */
     async setCompanies(
       id: string,
       companies: { id: string; name: string }[],
-      options: { complete: boolean },
+      options: { complete: boolean; owner?: string },
     ): Promise<{ gained: string[]; lost: string[] }> {
-      const ids = companies.map((company) => company.id);
+      const named = new Map(companies.map(({ id, name }) => [id, { id, name }]));
+      const ids = [...named.keys()].sort();
       return db.transaction().execute(async (tx) => {
-        if (companies.length > 0) {
+        const connection = await tx
+          .selectFrom('connections')
+          .select(['status', 'syncOwner'])
+          .where('id', '=', id)
+          .forNoKeyUpdate()
+          .executeTakeFirst();
+        if (options.owner !== undefined && connection?.syncOwner !== options.owner) {
+          throw new TurnLost(`another process has taken over the sync of connection ${id}`);
+        }
+        if (!connection || connection.status === 'disconnected') return { gained: [], lost: [] };
+        if (ids.length > 0) {
           await tx
             .insertInto('companies')
-            .values(companies)
+            .values(ids.map((companyId) => named.get(companyId)!))
             .onConflict((conflict) =>
               conflict
                 .column('id')
@@ -202,7 +218,7 @@ export function connectionRecords(db: Database) {
             )
             .execute();
         }
-        const gained = companies.length
+        const gained = ids.length
           ? (
               await sql<{ companyId: string }>`
                 INSERT INTO access (connection_id, company_id)
@@ -222,7 +238,7 @@ export function connectionRecords(db: Database) {
               .returning('companyId')
               .execute()
           : [];
-        if (gained.length > 0) await adoptWork(tx, id);
+        if (connection.status === 'active') await adoptWork(tx, id);
         if (lost.length > 0) {
           await leaveWork(
             tx,
@@ -240,6 +256,17 @@ export function connectionRecords(db: Database) {
       });
     },
 
+    /** Whether the state of a connect attempt is used for the first time. It is remembered until it expires anyway. */
+    async useState(state: string, until: Date): Promise<boolean> {
+      await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).execute();
+      const { numInsertedOrUpdatedRows } = await db
+        .insertInto('usedStates')
+        .values({ state, until })
+        .onConflict((conflict) => conflict.doNothing())
+        .executeTakeFirst();
+      return numInsertedOrUpdatedRows === 1n;
+    },
+
     /** The companies that connections can read now, each with its mark. */
     async companies(connectionIds: string[]) {
       if (connectionIds.length === 0) return [];
@@ -255,22 +282,28 @@ export function connectionRecords(db: Database) {
   };
 }
 
-/** Unfinished assets that no active connection with access is in charge of become this connection's. */
+/** Assets of which a connection is in charge that is not active or can no longer read them become this connection's. */
 async function adoptWork(tx: Database, id: string): Promise<void> {
   await sql`
-    UPDATE assets SET connection_id = ${id}, queued_at = NULL
-    WHERE company_id IN (SELECT company_id FROM access WHERE connection_id = ${id} AND lost_at IS NULL)
-      AND connection_id <> ${id}
-      AND (turn_until IS NULL OR turn_until < now())
-      AND NOT EXISTS (
-        SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
-        WHERE c.id = assets.connection_id AND c.status = 'active' AND a.company_id = assets.company_id AND a.lost_at IS NULL)
+    WITH work AS (
+      SELECT assets.id FROM access mine
+      JOIN access other ON other.company_id = mine.company_id AND other.connection_id <> mine.connection_id
+      JOIN connections c ON c.id = other.connection_id AND (c.status <> 'active' OR other.lost_at IS NOT NULL)
+      JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
+        AND (assets.turn_until IS NULL OR assets.turn_until < now())
+      WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL
+      ORDER BY assets.id FOR UPDATE OF assets)
+    UPDATE assets SET connection_id = ${id}, queued_at = NULL FROM work WHERE assets.id = work.id
   `.execute(tx);
 }
 
 /** Hands the assets of a connection that can no longer read them to one that can; what nobody can read waits. */
 export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
   await sql`
+    WITH work AS (
+      SELECT id FROM assets
+      WHERE connection_id = ${id} AND next_at IS NOT NULL ${companyIds ? sql`AND company_id = ANY(${companyIds}::text[])` : sql``}
+      ORDER BY id FOR UPDATE)
     UPDATE assets SET
       connection_id = coalesce((
         SELECT c.id FROM connections c JOIN access a ON a.connection_id = c.id
@@ -280,6 +313,6 @@ export async function leaveWork(tx: Database, id: string, companyIds?: string[])
       turn = turn + 1,
       turn_until = NULL,
       state = CASE state WHEN 'transferring' THEN 'pending' ELSE state END
-    WHERE connection_id = ${id} AND next_at IS NOT NULL ${companyIds ? sql`AND company_id = ANY(${companyIds}::text[])` : sql``}
+    FROM work WHERE assets.id = work.id
   `.execute(tx);
 }

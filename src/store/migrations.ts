@@ -87,14 +87,14 @@ const migrations: Record<string, Migration> = {
           first_seen_at timestamptz NOT NULL DEFAULT now(),
           CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL)
         )`.execute(db);
-      await sql`CREATE INDEX assets_due ON assets (connection_id, upload_date DESC NULLS LAST, id)
+      await sql`CREATE INDEX assets_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
         WHERE next_at IS NOT NULL AND queued_at IS NULL`.execute(db);
       await sql`CREATE INDEX assets_queued ON assets (connection_id, queued_at) WHERE queued_at IS NOT NULL`.execute(
         db,
       );
       await sql`CREATE INDEX assets_mirrored ON assets (mirrored_at) WHERE mirrored_at IS NOT NULL`.execute(db);
       await sql`CREATE INDEX assets_by_company ON assets (company_id, id)`.execute(db);
-      await sql`CREATE INDEX assets_by_connection ON assets (connection_id, state)`.execute(db);
+      await sql`CREATE INDEX assets_by_connection ON assets (connection_id, company_id, state)`.execute(db);
       await sql`
         CREATE TABLE syncs (
           id text PRIMARY KEY,
@@ -114,10 +114,16 @@ const migrations: Record<string, Migration> = {
           finished_at timestamptz
         )`.execute(db);
       await sql`CREATE INDEX syncs_by_connection ON syncs (connection_id, requested_at DESC)`.execute(db);
-      await sql`CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, mode, scope) WHERE status = 'waiting'`.execute(
-        db,
-      );
+      // By digest: a scope that names a thousand assets is longer than an index entry may be.
+      await sql`CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, mode, md5(scope::text))
+        WHERE status = 'waiting'`.execute(db);
       await sql`CREATE INDEX syncs_open ON syncs (connection_id) WHERE status IN ('waiting', 'running')`.execute(db);
+      // States of connect attempts that came back: none is accepted a second time.
+      await sql`
+        CREATE TABLE used_states (
+          state text PRIMARY KEY,
+          until timestamptz NOT NULL
+        )`.execute(db);
       await sql`
         CREATE TABLE events (
           id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

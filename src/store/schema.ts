@@ -7,6 +7,7 @@ export interface Schema {
   access: AccessTable;
   assets: AssetTable;
   syncs: SyncTable;
+  usedStates: { state: string; until: Date };
   events: EventTable;
 }
 

@@ -13,41 +13,46 @@ export class TurnLost extends Error {
 /** Runs of a connection's listing: one running, and of each kind at most one waiting. */
 export function syncRecords(db: Database) {
   return {
-    /** Asks for a run. One of the same kind that is already waiting is the one that is meant. */
-    async request(connectionId: string, mode: SyncMode, scope: SyncScope = {}): Promise<string> {
+    /**
+     * Asks for a run. One of the same kind that is already waiting is the one that is meant.
+     * Undefined when the connection has ended.
+     */
+    async request(connectionId: string, mode: SyncMode, scope: SyncScope = {}): Promise<string | undefined> {
       const id = randomUUID();
       const { rows } = await sql<{ id: string }>`
         INSERT INTO syncs (id, connection_id, mode, scope, status)
-        VALUES (${id}, ${connectionId}, ${mode}, ${JSON.stringify(scope)}, 'waiting')
-        ON CONFLICT (connection_id, mode, scope) WHERE status = 'waiting'
+        SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, 'waiting' FROM connections
+        WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
+        ON CONFLICT (connection_id, mode, md5(scope::text)) WHERE status = 'waiting'
         DO UPDATE SET requested_at = syncs.requested_at
         RETURNING id`.execute(db);
-      return rows[0]!.id;
+      return rows[0]?.id;
     },
 
     /**
      * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
-     * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left (the lease is given back).
+     * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left, or the connection is
+     * parked (the lease is given back).
      */
     async takeNext(connectionId: string, owner: string, leaseMs: number): Promise<Sync | 'busy' | undefined> {
       return db.transaction().execute(async (tx) => {
-        const connection = await sql<{ status: string; busy: boolean }>`
-          SELECT status, sync_until > now() AND sync_owner <> ${owner} AS busy
+        const connection = await sql<{ open: boolean; busy: boolean }>`
+          SELECT status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
+            sync_until > now() AND sync_owner <> ${owner} AS busy
           FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
         const row = connection.rows[0];
         if (row?.busy) return 'busy';
-        const next =
-          row?.status === 'active'
-            ? await tx
-                .selectFrom('syncs')
-                .selectAll()
-                .where('connectionId', '=', connectionId)
-                .where('status', 'in', ['running', 'waiting'])
-                .orderBy(sql`status = 'waiting'`)
-                .orderBy('requestedAt')
-                .limit(1)
-                .executeTakeFirst()
-            : undefined;
+        const next = row?.open
+          ? await tx
+              .selectFrom('syncs')
+              .selectAll()
+              .where('connectionId', '=', connectionId)
+              .where('status', 'in', ['running', 'waiting'])
+              .orderBy(sql`status = 'waiting'`)
+              .orderBy('requestedAt')
+              .limit(1)
+              .executeTakeFirst()
+          : undefined;
         await sql`
           UPDATE connections SET sync_owner = ${next ? owner : null},
             sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
@@ -125,22 +130,28 @@ export function syncRecords(db: Database) {
       });
     },
 
-    async finish(sync: Sync, outcome: { status: 'done' | 'failed'; error: string | null }): Promise<void> {
+    /** The run has ended; nothing happens when another process has taken it over. */
+    async finish(
+      sync: Sync,
+      owner: string,
+      outcome: { status: 'done' | 'failed'; error: string | null },
+    ): Promise<void> {
       await db.transaction().execute(async (tx) => {
-        await tx
-          .updateTable('syncs')
-          .set({ status: outcome.status, error: outcome.error, position: '{}' as never, finishedAt: sql`now()` })
-          .where('id', '=', sync.id)
-          .where('status', '=', 'running')
-          .execute();
-        await tx
+        const { numUpdatedRows } = await tx
           .updateTable('connections')
           .set({
             ...(outcome.status === 'done' && { lastSyncAt: sql`now()` }),
             lastError: outcome.error,
           })
           .where('id', '=', sync.connectionId)
-          .where('status', '<>', 'disconnected')
+          .where('syncOwner', '=', owner)
+          .executeTakeFirst();
+        if (numUpdatedRows === 0n) return;
+        await tx
+          .updateTable('syncs')
+          .set({ status: outcome.status, error: outcome.error, position: '{}' as never, finishedAt: sql`now()` })
+          .where('id', '=', sync.id)
+          .where('status', '=', 'running')
           .execute();
       });
     },
