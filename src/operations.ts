@@ -21,6 +21,13 @@ export class Refused extends Error {
   }
 }
 
+/** What a database can hold: no NUL, no half of a surrogate pair. */
+const text = z
+  .string()
+  .min(1)
+  .max(1000)
+  .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
+
 const linkLifetimeMs = 7 * 86_400_000;
 
 export const assetStates = [
@@ -38,22 +45,27 @@ export const resyncRequest = z
     mode: z.enum(['incremental', 'full']),
     /** Epoch milliseconds. */
     since: z.int().min(0).optional(),
-    companyId: z.string().min(1).optional(),
-    projectId: z.string().min(1).optional(),
-    assetType: z.string().min(1).optional(),
-    assetIds: z.array(z.string().min(1)).min(1).max(1000).optional(),
+    companyId: text.optional(),
+    projectId: text.optional(),
+    assetType: text.optional(),
+    assetIds: z.array(text).min(1).max(1000).optional(),
   })
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
 
+/** The id of a thing, in the address of a request about it. */
+export const idParams = z.object({ id: text });
+
+export const connectLinkRequest = z.strictObject({ connectionId: text.optional() });
+
 export const assetQuery = z.object({
-  connectionId: z.string().optional(),
-  companyId: z.string().optional(),
-  projectId: z.string().optional(),
+  connectionId: text.optional(),
+  companyId: text.optional(),
+  projectId: text.optional(),
   state: z.enum(assetStates).optional(),
-  type: z.string().optional(),
-  q: z.string().min(1).max(200).optional(),
-  cursor: z.string().optional(),
+  type: text.optional(),
+  q: text.max(200).optional(),
+  cursor: text.optional(),
   limit: z.coerce.number().int().min(1).max(500).default(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
@@ -154,6 +166,13 @@ export function createOperations(options: {
     async assets(query: AssetQuery) {
       const { cursor, limit, ...filter } = assetQuery.parse(query);
       const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString();
+      if (after !== undefined && (after.includes('\0') || Buffer.from(after).toString('base64url') !== cursor)) {
+        throw new Refused(
+          400,
+          'invalid_cursor',
+          'The cursor is not one of ours. Pass nextCursor as it was given, or none.',
+        );
+      }
       const rows = await store.assets.search({ ...filter, after, limit: limit + 1 });
       const last = rows.length > limit ? rows[limit - 1] : undefined;
       return {
@@ -170,6 +189,8 @@ export function createOperations(options: {
       }
       const { mode, ...scope } = resyncRequest.parse(request);
       const syncId = await store.syncs.request(connectionId, mode, scope);
+      if (syncId === undefined)
+        throw new Refused(409, 'connection_disconnected', stoppedText(await existing(connectionId)));
       // When the queue is away, the dispatcher finds the run in the records.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
       return { syncId };
@@ -218,7 +239,7 @@ function stoppedText(connection: Connection): string {
 }
 
 /** What comes in time, or undefined. */
-async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
+export async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   work.catch(() => {});
   try {

@@ -1,8 +1,7 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import { z } from 'zod';
-import { assetQuery, type Operations, resyncRequest } from '../operations.ts';
+import { assetQuery, connectLinkRequest, idParams, type Operations, resyncRequest } from '../operations.ts';
 import { Problem } from './problems.ts';
 
 /** Lets in who holds the operators' token (RFC 6750). Compared in constant time. */
@@ -16,21 +15,19 @@ export function operatorOnly(app: FastifyInstance, adminToken: string): void {
   });
 }
 
-const id = z.object({ id: z.string().min(1) });
-
 /** The operator API: each route is one call of an operation. */
 export function apiRoutes(plain: FastifyInstance, operations: Operations): void {
   const app = plain.withTypeProvider<ZodTypeProvider>();
 
-  app.post(
-    '/connect-links',
-    { schema: { body: z.strictObject({ connectionId: z.string().min(1).optional() }).nullish() } },
-    async (request, reply) => reply.code(201).send(await operations.createConnectLink(request.body ?? {})),
+  app.post('/connect-links', { schema: { body: connectLinkRequest.nullish() } }, async (request, reply) =>
+    reply.code(201).send(await operations.createConnectLink(request.body ?? {})),
   );
   app.get('/status', async () => operations.status());
   app.get('/connections', async () => operations.connections());
-  app.get('/connections/:id', { schema: { params: id } }, async (request) => operations.connection(request.params.id));
-  app.post('/connections/:id/resync', { schema: { params: id, body: resyncRequest } }, async (request, reply) =>
+  app.get('/connections/:id', { schema: { params: idParams } }, async (request) =>
+    operations.connection(request.params.id),
+  );
+  app.post('/connections/:id/resync', { schema: { params: idParams, body: resyncRequest } }, async (request, reply) =>
     reply.code(202).send(await operations.resync(request.params.id, request.body)),
   );
   app.get('/assets', { schema: { querystring: assetQuery } }, async (request) => operations.assets(request.query));

@@ -7,6 +7,8 @@ import { beginAttempt, openAttempt, readConnectLink, sealAttempt, signConnectLin
 import { type OAuthClient, OAuthError } from '../oauth/client.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
+import { within } from '../operations.ts';
+import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 import { page, pageHeaders } from './pages.ts';
@@ -84,7 +86,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       sealed !== undefined && typeof query.state === 'string'
         ? openAttempt(deps.sealer, sealed, query.state)
         : undefined;
-    if (!attempt) {
+    if (!attempt || !(await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)))) {
       return show(reply, 400, {
         tone: 'bad',
         title: 'This sign-in did not start here',
@@ -164,7 +166,7 @@ async function finish(
   const { store, log } = deps;
   const pair = await deps.oauth.exchangeCode(grant);
   if (pair.refreshToken === undefined) throw new Error('the service gave no refresh token');
-  const me = await deps.client.me({ token: pair.accessToken, signal: AbortSignal.timeout(30_000) });
+  const me = storable(await deps.client.me({ token: pair.accessToken, signal: AbortSignal.timeout(30_000) }));
 
   const save = () =>
     store.connections.saveGrant({
@@ -174,8 +176,9 @@ async function finish(
     });
   const expected = grant.connectionId === undefined ? undefined : await store.connections.get(grant.connectionId);
   if (expected && expected.userId !== me.user.id) {
-    // Revoking might end a connection that this other user has; so a known one gets the fresh tokens instead.
-    if (await store.connections.ofUser(me.user.id)) await save();
+    // Revoking might end a connection that this other user has; so a live one gets the fresh tokens instead.
+    const own = await store.connections.ofUser(me.user.id);
+    if (own && own.status !== 'disconnected') await save();
     else
       await deps.oauth.revoke(pair.refreshToken).catch((err) => log.warn({ err }, 'an unwanted grant was not revoked'));
     return {
@@ -193,11 +196,8 @@ async function finish(
     created ? 'connected' : 'connected again',
   );
   // The dispatcher does the same from the records when the queue is away, or this process dies here.
-  await deps.schedule
-    .add(id)
-    .catch((err) => log.warn({ connectionId: id, err: reasonOf(err) }, 'schedule not set yet'));
-  await deps.queues
-    .addSync(id)
-    .catch((err) => log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued yet'));
+  await within(2000, Promise.all([deps.schedule.add(id), deps.queues.addSync(id)])).catch((err) =>
+    log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued yet'),
+  );
   return { kind: 'connected', created, companies: me.companies.map((company) => company.name) };
 }

@@ -17,6 +17,15 @@ const titles: Record<number, string> = {
   503: 'Not available',
 };
 
+/** The framework's own errors by what they mean to who asks. */
+const codes: Record<number, string> = {
+  400: 'invalid_request',
+  404: 'not_found',
+  413: 'payload_too_large',
+  415: 'unsupported_media_type',
+  503: 'stopping',
+};
+
 function send(reply: FastifyReply, status: number, code: string, detail: string): FastifyReply {
   return reply
     .code(status)
@@ -36,7 +45,7 @@ export function problemHandler(log: Log) {
       return send(reply, 400, 'invalid_request', `${details.join('; ')}.`);
     }
     const status = error.statusCode ?? 500;
-    if (status < 500) return send(reply, status, error.code?.toLowerCase() ?? 'bad_request', error.message);
+    if (status < 500) return send(reply, status, codes[status] ?? 'bad_request', error.message);
     log.error({ err: error, method: request.method, route: request.routeOptions.url }, 'request failed');
     return send(reply, 500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
   };

@@ -6,7 +6,7 @@ import type { Operations } from '../operations.ts';
 import { apiRoutes, operatorOnly } from './api.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
 import { page, pageHeaders } from './pages.ts';
-import { notFound, problemHandler } from './problems.ts';
+import { notFound, Problem, problemHandler } from './problems.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
@@ -21,7 +21,10 @@ const checkFreshMs = 5000;
 
 /** The web role: connect flow, operator API, health. Listens on `host:port`; returns where. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
+  const prefix = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   const app = fastify({
+    // Whether the proxy in front takes the path of PUBLIC_URL off or not, the addresses are the same here.
+    rewriteUrl: ({ url = '/' }) => (prefix && url.startsWith(`${prefix}/`) ? url.slice(prefix.length) : url),
     bodyLimit: 1 << 20,
     forceCloseConnections: 'idle',
     return503OnClosing: true,
@@ -39,7 +42,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     try {
       done(null, JSON.parse(body as string));
     } catch {
-      done(Object.assign(new Error('The body is not JSON.'), { statusCode: 400, code: 'INVALID_JSON' }));
+      done(new Problem(400, 'invalid_json', 'The body is not JSON.'));
     }
   });
 
@@ -65,8 +68,10 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   );
   app.get('/healthz', async () => ({ status: 'ok' }));
 
+  let draining = false;
   let last: { at: number; answer: Promise<{ ready: boolean; checks: Record<string, string> }> } | undefined;
   app.get('/readyz', async (_request, reply) => {
+    if (draining) return reply.code(503).send({ status: 'stopping', checks: {} });
     if (!last || last.at < Date.now() - checkFreshMs) last = { at: Date.now(), answer: ready(deps.checks) };
     const answer = await last.answer;
     return reply
@@ -78,6 +83,10 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   const { port } = app.server.address() as { port: number };
   return {
     port,
+    /** From now on not ready, so that a load balancer looks elsewhere; everything else still answers. */
+    drain() {
+      draining = true;
+    },
     async close() {
       await app.close();
     },

@@ -43,8 +43,9 @@ export function decide(
     case 'gone':
       return before.media && !replaced ? { ...pending, state: 'mirrored' } : pending;
     default:
-      // On its way already. A new status, such as a video that became ready, is a reason to look now.
+      // On its way already; another file starts afresh. A new status, such as a video that became ready, is a reason to look now.
       if (!changed) return undefined;
+      if (replaced) return pending;
       return {
         state: before.state,
         reason: before.reason,

@@ -1,9 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
-import type { AssetState } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
-import type { AssetJobName, Queues } from './queues.ts';
+import type { Queues } from './queues.ts';
 import type { Schedule } from './schedule.ts';
 
 export type Dispatcher = ReturnType<typeof startDispatcher>;
@@ -14,6 +13,8 @@ const tickMs = 1000;
 const sweepMs = 10_000;
 const alignMs = 60_000;
 const staleMs = 20_000;
+/** A queue that is away answers nothing, not even with an error. */
+const stopMs = 1000;
 
 /**
  * Puts due assets on the queue: a bounded number per connection, turn by turn, newest first. And makes again, from the
@@ -35,18 +36,15 @@ export function startDispatcher(options: {
   let lastAligned = 0;
   let failing = false;
 
-  const named = (rows: { id: string; state: AssetState }[]) =>
-    rows.map(({ id, state }) => ({ id, name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') as AssetJobName }));
-
   async function sweep(): Promise<void> {
     const lost = await store.assets.overdue(staleMs);
-    await queues.addAssets(named(lost));
+    await queues.addAssets(lost);
     for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
   }
 
   async function round(): Promise<void> {
     if (options.gate.closed === undefined) {
-      await queues.addAssets(named(await store.assets.dispatch({ perConnection: options.perConnection })));
+      await queues.addAssets(await store.assets.dispatch({ perConnection: options.perConnection }));
     }
     if (Date.now() - lastSweep > sweepMs) {
       lastSweep = Date.now();
@@ -93,7 +91,7 @@ export function startDispatcher(options: {
     async stop(): Promise<void> {
       silence();
       stopping.abort();
-      await running;
+      await Promise.race([running, sleep(stopMs, undefined, { ref: false })]);
     },
   };
 }

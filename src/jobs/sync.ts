@@ -3,6 +3,7 @@ import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
+import { HttpError } from '../source/http.ts';
 import type { ListedAsset } from '../store/listing.ts';
 import type { Asset, Connection, Sync, SyncPosition } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -26,6 +27,7 @@ export interface SyncDeps {
 const leaseMs = 45_000;
 /** A listing that goes on with pages of nothing this many times in a row does not end. */
 const emptyPages = 100;
+const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
  * Runs everything that waits for a connection, one after another, under the connection's lease: so there is one running
@@ -54,10 +56,11 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
       if (!connection) return 'no such connection';
       const started = Date.now();
       try {
-        const problems = await runSync(deps, connection, sync, owner, signal);
-        const error = problems.length ? problems.slice(0, 5).join('; ') : null;
+        const problems = new Problems();
+        await runSync(deps, { connection, sync, owner, problems, signal });
+        const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
-        await store.syncs.finish(sync, { status: problems.some((p) => p.fatal) ? 'failed' : 'done', error });
+        await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
         runs++;
         const done = await store.syncs.get(sync.id);
         log.info(
@@ -75,14 +78,18 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
           error ? 'sync done, with problems' : 'sync done',
         );
       } catch (error) {
-        if (signal.aborted || error instanceof TurnLost) return 'handed back';
         if (error instanceof Disconnected) return 'the connection is disconnected';
+        if (signal.aborted || error instanceof TurnLost) return 'handed back';
         if (error instanceof RetryLater) {
           await store.connections.park(connectionId, error.at);
           log.warn({ connectionId, syncId: sync.id, until: error.at, reason: reasonOf(error) }, 'connection parked');
           return 'parked';
         }
-        await store.syncs.finish(sync, { status: 'failed', error: reasonOf(error) });
+        if (error instanceof BrokenOff) {
+          log.warn({ connectionId, syncId: sync.id, err: error }, 'listing broken off; it goes on where it was');
+          return 'broken off';
+        }
+        await store.syncs.finish(sync, owner, { status: 'failed', error: reasonOf(error) });
         log.warn({ connectionId, syncId: sync.id, err: error }, 'sync failed; the next one starts from the same marks');
         return 'failed';
       }
@@ -95,57 +102,73 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
   }
 }
 
-/** Something that a run could not do, while the rest went on. */
-class Problem {
-  readonly text: string;
-  readonly fatal: boolean;
-  constructor(text: string, fatal: boolean) {
-    this.text = text;
-    this.fatal = fatal;
+/** What a run could not do while the rest went on: the first few, and how many. */
+class Problems {
+  fatal = false;
+  #texts: string[] = [];
+  #more = 0;
+
+  add(text: string, options: { fatal: boolean }): void {
+    if (this.#texts.length < 5) this.#texts.push(text);
+    else this.#more++;
+    this.fatal ||= options.fatal;
   }
-  toString(): string {
-    return this.text;
+
+  get text(): string | null {
+    if (this.#texts.length === 0) return null;
+    return this.#texts.join('; ') + (this.#more > 0 ? `; and ${this.#more} more` : '');
   }
 }
 
-async function runSync(
-  deps: SyncDeps,
-  connection: Connection,
-  sync: Sync,
-  owner: string,
-  signal: AbortSignal,
-): Promise<Problem[]> {
+/** A fault in the middle of a listing that had come some way: whoever comes next goes on at its cursor. */
+class BrokenOff extends Error {
+  override readonly name = 'BrokenOff';
+}
+
+/** Without a page of progress, or when the answer would be the same again, the fault stays what it is. */
+function breakOff(error: unknown, pages: number): never {
+  const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
+  const known = error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
+  if (pages === 0 || final || known) throw error;
+  throw new BrokenOff(reasonOf(error), { cause: error });
+}
+
+interface Run {
+  connection: Connection;
+  sync: Sync;
+  owner: string;
+  problems: Problems;
+  signal: AbortSignal;
+}
+
+async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const { store, client, withToken } = deps;
-  const me = await withToken(connection.id, (token) => client.me({ token, signal }));
+  const { connection, sync, owner, problems, signal } = run;
+  const me = storable(await withToken(connection.id, (token) => client.me({ token, signal })));
   if (me.user.id !== connection.userId) {
     throw new Error('/me: the service answers for another user than the one who connected');
   }
-  await store.connections.setCompanies(connection.id, me.companies, { complete: me.complete });
-  const problems: Problem[] = me.complete
-    ? []
-    : [new Problem('/me: a company without a readable id or name was left out', false)];
+  await store.connections.setCompanies(connection.id, me.companies, { complete: me.complete, owner });
+  if (!me.complete) problems.add('/me: a company without a readable id or name was left out', { fatal: false });
+  if (sync.scope.assetIds) return lookAtAssets(deps, run);
 
-  if (sync.scope.assetIds) {
-    problems.push(...(await lookAtAssets(deps, connection, sync, owner, signal)));
-    return problems;
+  const readable = await store.connections.companies([connection.id]);
+  const { companyId } = sync.scope;
+  if (companyId !== undefined && !readable.some((company) => company.id === companyId)) {
+    problems.add(`company ${companyId}: this connection cannot read it`, { fatal: true });
   }
-  const companies = (await store.connections.companies([connection.id])).filter(
-    (company) =>
-      !sync.position.done?.includes(company.id) &&
-      (sync.scope.companyId === undefined || sync.scope.companyId === company.id),
+  const companies = readable.filter(
+    (company) => !sync.position.done?.includes(company.id) && (companyId === undefined || companyId === company.id),
   );
   // The one that was interrupted first: its cursor is the youngest.
   companies.sort((a, b) => Number(b.id === sync.position.companyId) - Number(a.id === sync.position.companyId));
   let position = sync.position;
   for (const company of companies) {
     try {
-      const listed = await listCompany(deps, { connection, sync, owner, company, position, signal });
-      problems.push(...listed.problems);
-      position = listed.position;
+      position = await listCompany(deps, run, company, position);
     } catch (error) {
-      if (signal.aborted || error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater)
-        throw error;
-      problems.push(new Problem(reasonOf(error), true));
+      if (endsRun(error, signal)) throw error;
+      problems.add(reasonOf(error), { fatal: true });
       deps.log.warn(
         { connectionId: connection.id, syncId: sync.id, companyId: company.id, err: error },
         'company not listed',
@@ -153,7 +176,11 @@ async function runSync(
       position = { ...position, companyId: company.id, cursor: null, newest: null };
     }
   }
-  return problems;
+}
+
+function endsRun(error: unknown, signal: AbortSignal): boolean {
+  if (signal.aborted || error instanceof BrokenOff) return true;
+  return error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
 }
 
 /**
@@ -162,30 +189,24 @@ async function runSync(
  */
 async function listCompany(
   deps: SyncDeps,
-  at: {
-    connection: Connection;
-    sync: Sync;
-    owner: string;
-    company: { id: string; mark: number | null };
-    position: SyncPosition;
-    signal: AbortSignal;
-  },
-): Promise<{ position: SyncPosition; problems: Problem[] }> {
+  run: Run,
+  company: { id: string; mark: number | null },
+  start: SyncPosition,
+): Promise<SyncPosition> {
   const { store, client, withToken } = deps;
-  const { connection, sync, owner, company, signal } = at;
+  const { connection, sync, owner, problems, signal } = run;
   const { scope } = sync;
   const full = sync.mode === 'full';
   const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - deps.overlap));
   // Only a listing of everything since the mark says that everything up to its newest is known.
   const movesMark = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
 
-  const resumed = at.position.companyId === company.id && !!at.position.cursor;
-  let cursor = resumed ? at.position.cursor! : undefined;
-  let newest = resumed ? (at.position.newest ?? null) : null;
-  const problems: Problem[] = [];
+  const resumed = start.companyId === company.id && !!start.cursor;
+  let cursor = resumed ? start.cursor! : undefined;
+  let newest = resumed ? (start.newest ?? null) : null;
   const cursors = new Set<string>();
   let empty = 0;
-  for (;;) {
+  for (let pages = 0; ; pages++) {
     if (cursor !== undefined) cursors.add(cursor);
     const page = await withToken(connection.id, (token) =>
       client.listAssets({
@@ -197,7 +218,12 @@ async function listCompany(
         // The two are not used together (spec, section 4.6): the project is asked for, the type is sorted out here.
         ...(scope.projectId !== undefined ? { projectId: scope.projectId } : { assetType: scope.assetType }),
       }),
-    );
+    ).catch((error) => {
+      // The service may have forgotten a cursor of long ago.
+      if (pages === 0 && resumed && error instanceof HttpError && cursorRefused.has(error.status)) return undefined;
+      return breakOff(error, pages);
+    });
+    if (!page) return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
     const next = page.nextCursor !== undefined && !cursors.has(page.nextCursor) ? page.nextCursor : undefined;
     empty = page.assets.length + page.broken.length === 0 ? empty + 1 : 0;
     if (empty > emptyPages)
@@ -205,7 +231,7 @@ async function listCompany(
 
     const assets = page.assets.map(listedOf).filter((asset) => wanted(deps, asset, scope.assetType));
     for (const item of page.broken) {
-      problems.push(new Problem(`asset ${item.id ?? 'without a readable id'}: ${item.problem}`, false));
+      problems.add(`asset ${item.id ?? 'without a readable id'}: ${item.problem}`, { fatal: false });
       if (item.id !== undefined) assets.push(brokenOf(item.id, item.problem));
     }
     for (const { uploadDate } of page.assets) {
@@ -215,38 +241,34 @@ async function listCompany(
     }
     const position: SyncPosition =
       next === undefined
-        ? { done: [...(at.position.done ?? []), company.id] }
-        : { ...at.position, companyId: company.id, cursor: next, newest };
-    const counts = await store.syncs.recordPage({
-      sync,
-      owner,
-      leaseMs,
-      companyId: company.id,
-      assets,
-      decide: (before, listed) => decide(before, listed, { full }),
-      position,
-      ...(next === undefined && movesMark && { mark: newest }),
-    });
+        ? { done: [...(start.done ?? []), company.id] }
+        : { ...start, companyId: company.id, cursor: next, newest };
+    const counts = await store.syncs
+      .recordPage({
+        sync,
+        owner,
+        leaseMs,
+        companyId: company.id,
+        assets,
+        decide: (before, listed) => decide(before, listed, { full }),
+        position,
+        ...(next === undefined && movesMark && { mark: newest }),
+      })
+      .catch((error) => breakOff(error, pages));
     if (counts.new + counts.changed > 0) deps.onWork();
-    if (next === undefined) return { position, problems };
+    if (next === undefined) return position;
     cursor = next;
   }
 }
 
 /** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */
-async function lookAtAssets(
-  deps: SyncDeps,
-  connection: Connection,
-  sync: Sync,
-  owner: string,
-  signal: AbortSignal,
-): Promise<Problem[]> {
+async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
   const { store, client, withToken } = deps;
-  const problems: Problem[] = [];
+  const { connection, sync, owner, problems, signal } = run;
   for (const assetId of sync.scope.assetIds ?? []) {
     const known = await store.assets.get(assetId);
     if (!known) {
-      problems.push(new Problem(`asset ${assetId}: not in the records; a full sync of its company finds it`, true));
+      problems.add(`asset ${assetId}: not in the records; a full sync of its company finds it`, { fatal: true });
       continue;
     }
     try {
@@ -263,15 +285,10 @@ async function lookAtAssets(
       });
       deps.onWork();
     } catch (error) {
-      if (
-        !(error instanceof Rejected) &&
-        (signal.aborted || error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater)
-      )
-        throw error;
-      problems.push(new Problem(reasonOf(error), true));
+      if (endsRun(error, signal)) throw error;
+      problems.add(reasonOf(error), { fatal: true });
     }
   }
-  return problems;
 }
 
 function wanted(deps: SyncDeps, asset: ListedAsset, scopeType: string | undefined): boolean {
@@ -282,7 +299,8 @@ function wanted(deps: SyncDeps, asset: ListedAsset, scopeType: string | undefine
 }
 
 function listedOf(asset: ApiAsset): ListedAsset {
-  const listed = storable(withoutLinks(asset));
+  // Exactly as it will be read from the records: else what JSON does not keep (-0, 1e999) would be news for ever.
+  const listed = JSON.parse(JSON.stringify(storable(withoutLinks(asset))));
   return {
     id: asset.id,
     projectId: storable(asset.projectId ?? null),
