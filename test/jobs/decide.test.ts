@@ -1,0 +1,157 @@
+import { describe, expect, test } from 'vitest';
+import { decide } from '../../src/jobs/decide.ts';
+import type { ListedAsset } from '../../src/store/listing.ts';
+import type { Asset, AssetState } from '../../src/store/schema.ts';
+
+/** An asset as a listing has it, with what a row says of it. */
+function listing(change: Record<string, unknown> = {}): ListedAsset {
+  const listed = { id: 'a', name: 'clip.mp4', size: 7, uploadDate: 1000, status: 'ready', ...change };
+  return {
+    id: 'a',
+    projectId: null,
+    assetType: null,
+    name: 'clip.mp4',
+    size: listed.size,
+    uploadDate: listed.uploadDate,
+    listed,
+  };
+}
+
+const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
+
+function record(state: AssetState, more: Partial<Asset> = {}): Asset {
+  const { size, uploadDate, listed } = listing();
+  return {
+    id: 'a',
+    state,
+    size,
+    uploadDate,
+    listed,
+    reason: null,
+    media: null,
+    transcriptState: 'none',
+    thumbnailState: 'none',
+    ...more,
+  } as Asset;
+}
+
+const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
+const incremental = { full: false };
+const full = { full: true };
+const asked = { full: true, asked: true };
+
+const afresh = { state: 'pending', reason: null, afresh: true, due: true };
+const looked = (state: AssetState, due: boolean, reason: string | null = null) => ({
+  state,
+  reason,
+  afresh: false,
+  due,
+});
+
+type Row = [string, Asset | undefined, ListedAsset, { full: boolean; asked?: boolean }, object | undefined];
+
+describe('what a listing makes of an asset', () => {
+  test.each<Row>([
+    ['a new asset is to be mirrored', undefined, listing(), incremental, afresh],
+    [
+      'a new one of an unknown status and type too',
+      undefined,
+      listing({ status: 'frozen', assetType: 'x' }),
+      full,
+      afresh,
+    ],
+    [
+      'a new one that cannot be read fails with the reason',
+      undefined,
+      unreadable,
+      incremental,
+      { state: 'failed', reason: unreadable.problem, afresh: true, due: false },
+    ],
+
+    ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
+    ['mirrored and the same, in a full run: nothing', record('mirrored'), listing(), full, undefined],
+    ['another size is another file', record('mirrored'), listing({ size: 8 }), incremental, afresh],
+    ['another upload date is another file', record('mirrored'), listing({ uploadDate: 1001 }), incremental, afresh],
+    [
+      'a new name is news for the record only',
+      record('mirrored'),
+      listing({ name: 'x' }),
+      incremental,
+      looked('mirrored', true),
+    ],
+    ['an unknown field too', record('mirrored'), listing({ rating: 5 }), incremental, looked('mirrored', true)],
+    [
+      'a transcript that exists now is fetched',
+      record('mirrored'),
+      listing({ hasTranscript: true }),
+      incremental,
+      { ...looked('mirrored', true), transcriptState: 'pending' },
+    ],
+    [
+      'one that is mirrored already is not',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'mirrored' }),
+      listing({ hasTranscript: true }),
+      full,
+      undefined,
+    ],
+    [
+      'one that was given up waits for a full run',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
+      listing({ hasTranscript: true }),
+      incremental,
+      undefined,
+    ],
+    [
+      'which looks again',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
+      listing({ hasTranscript: true }),
+      full,
+      { ...looked('mirrored', true), transcriptState: 'pending' },
+    ],
+    [
+      'as it does for a thumbnail',
+      record('mirrored', { thumbnailState: 'gave_up' }),
+      listing(),
+      full,
+      looked('mirrored', true),
+    ],
+    ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
+
+    ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
+    ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
+    ['unavailable in a full run: again', record('unavailable'), listing(), full, afresh],
+    ['failed and the same: nothing', record('failed', { reason: 'why' }), listing(), incremental, undefined],
+    ['failed and changed: again', record('failed', { reason: 'why' }), listing({ size: 8 }), incremental, afresh],
+    ['failed in a full run: again', record('failed', { reason: 'why' }), listing(), full, afresh],
+    [
+      'failed for it could not be read, and now can: again',
+      record('failed', { listed: {} }),
+      listing(),
+      incremental,
+      afresh,
+    ],
+
+    ['gone and never mirrored: again', record('gone'), listing(), incremental, afresh],
+    [
+      'gone and back, with its copy: a look',
+      record('gone', { media }),
+      listing(),
+      incremental,
+      { ...afresh, state: 'mirrored' },
+    ],
+    ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
+    ['unreadable but known: keeps its state', record('mirrored'), unreadable, asked, undefined],
+  ])('%s', (_, before, listed, options, decision) => {
+    expect(decide(before, listed, options)).toEqual(decision);
+  });
+
+  test.each(['pending', 'processing', 'transferring'] as const)(
+    '%s goes on; only a new status makes it due at once',
+    (state) => {
+      const before = record(state, { reason: 'why' });
+      expect(decide(before, listing(), full)).toBeUndefined();
+      expect(decide(before, listing({ name: 'x' }), incremental)).toEqual(looked(state, false, 'why'));
+      expect(decide(before, listing({ status: 'processing' }), incremental)).toEqual(looked(state, true, 'why'));
+    },
+  );
+});

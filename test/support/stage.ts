@@ -1,0 +1,142 @@
+import { randomUUID } from 'node:crypto';
+import { createAccess } from '../../src/jobs/access.ts';
+import { runSyncs, type SyncDeps } from '../../src/jobs/sync.ts';
+import type { Sync, SyncMode, SyncScope } from '../../src/store/schema.ts';
+import { newBrowser } from './browser.ts';
+import { startTestLibrary, type Upload } from './library.ts';
+import { newGround, type operatorOf, startMirror } from './mirror.ts';
+import { freePort } from './ports.ts';
+import { until } from './until.ts';
+
+export type Stage = Awaited<ReturnType<typeof newStage>>;
+
+/** Long ago, so that no clock plays a part. */
+export const longAgo = Date.UTC(2024, 1, 29);
+export const overlap = 10 * 60_000;
+
+/**
+ * A library and a mirror without workers: nothing happens by itself. Tests run the syncs, as many and when they want, and
+ * each makes its own companies and people, so they do not meet.
+ */
+export async function newStage(options: { redis?: string | undefined; environment?: Record<string, string> } = {}) {
+  const port = await freePort();
+  const ground = await newGround({ port, ...options });
+  const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
+  const mirror = await startMirror(ground, library, 'web');
+  const { store, client, tokens, log } = mirror.service.context;
+  const deps: SyncDeps = {
+    store,
+    client,
+    withToken: createAccess(tokens),
+    log,
+    instance: 'test',
+    overlap,
+    includeTypes: [],
+    excludeTypes: [],
+    onWork: () => {},
+  };
+  const ofCompany = async (companyId: string) =>
+    (await store.assets.search({ companyId, limit: 100_000 })).sort((a, b) => a.id.localeCompare(b.id));
+
+  return {
+    ground,
+    library,
+    admin,
+    mirror,
+    store,
+    deps,
+
+    /** A company, and somebody who can read it and has connected. */
+    async company(): Promise<{ companyId: string; connectionId: string; userId: string }> {
+      const companyId = `company-${randomUUID().slice(0, 8)}`;
+      await admin.addCompany({ id: companyId, name: `The company ${companyId}` });
+      return { companyId, ...(await this.person(companyId)) };
+    },
+
+    /** Somebody who can read these companies and has connected. */
+    async person(...companyIds: string[]): Promise<{ connectionId: string; userId: string }> {
+      const userId = `user-${randomUUID().slice(0, 8)}`;
+      await admin.addUser({ id: userId, name: userId, email: `${userId}@example.com` });
+      for (const companyId of companyIds) await admin.setAccess(companyId, userId, true);
+      return { userId, connectionId: await connectAs(mirror, userId) };
+    },
+
+    /** Uploads; `count` of them a second apart unless a date is given. Returns their ids, oldest first. */
+    async upload(companyId: string, count = 1, asset: Partial<Upload> = {}): Promise<string[]> {
+      const ids: string[] = [];
+      for (let i = 0; i < count; i++) {
+        const { id } = await admin.addAsset({
+          companyId,
+          name: `file ${i}`,
+          mimeType: 'application/octet-stream',
+          assetType: 'documents',
+          uploadDate: longAgo + i * 1000,
+          thumbnail: false,
+          ...asset,
+        });
+        ids.push(id);
+      }
+      return ids;
+    },
+
+    /** Runs what waits for a connection; says how that ended. */
+    run: (connectionId: string, more: Partial<SyncDeps> = {}, stop = new AbortController().signal) =>
+      runSyncs({ ...deps, ...more }, connectionId, stop),
+
+    /** Asks for a run and runs it. */
+    async sync(
+      connectionId: string,
+      mode: SyncMode = 'incremental',
+      scope: SyncScope = {},
+      more: Partial<SyncDeps> = {},
+    ): Promise<Sync> {
+      const id = await store.syncs.request(connectionId, mode, scope);
+      await runSyncs({ ...deps, ...more }, connectionId, new AbortController().signal);
+      return (await store.syncs.get(id!))!;
+    },
+
+    /** Starts a run that meets a service which does not answer after `pages` pages, and stops it there. */
+    async stopInTheMiddle(at: { connectionId: string; companyId: string }, pages = 1): Promise<Sync> {
+      await admin.addFault({ endpoint: 'assets', companyId: at.companyId, skip: pages, latency: 60_000 });
+      const id = (await store.syncs.request(at.connectionId, 'incremental'))!;
+      const stop = new AbortController();
+      const running = this.run(at.connectionId, {}, stop.signal);
+      await until('the last page before the silence', async () => (await store.syncs.get(id))?.pages === pages);
+      stop.abort(new Error('stop'));
+      await running;
+      await admin.clearFaults();
+      return (await store.syncs.get(id))!;
+    },
+
+    assets: ofCompany,
+    ids: async (companyId: string) => (await ofCompany(companyId)).map((asset) => asset.id),
+
+    async mark(connectionId: string, companyId: string): Promise<number | null | undefined> {
+      return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)?.mark;
+    },
+
+    /** How often the library was asked for a listing of the company. */
+    listings: async (companyId: string) => (await admin.requests({ endpoint: 'assets', companyId })).length,
+
+    async close(): Promise<void> {
+      await mirror.stop();
+      await library.close();
+      await ground.clear();
+    },
+  };
+}
+
+/** Goes through the connect flow as one user of the library, who consents by himself. Returns the connection's id. */
+export async function connectAs(
+  mirror: Pick<ReturnType<typeof operatorOf>, 'api'>,
+  userId: string,
+  link: { connectionId?: string } = {},
+): Promise<string> {
+  const { url } = await mirror.api('POST', '/connect-links', link);
+  const browser = newBrowser();
+  const consent = (await browser.get(url)).headers.get('location');
+  const page = await browser.visit(`${consent}&login_hint=${encodeURIComponent(userId)}`);
+  if (page.status !== 200) throw new Error(`connecting: ${page.status} ${page.text}`);
+  const { connections } = await mirror.api('GET', '/connections');
+  return connections.find((connection: { user: { id: string } }) => connection.user.id === userId).id;
+}
