@@ -15,14 +15,18 @@ export async function startService(config: Config, log: Log, role: Role = 'all')
   const { store, queues, storage, operations, adminToken } = context;
 
   let stopBy = Number.POSITIVE_INFINITY;
+  let drain = () => {};
   // The port first: who finds it taken has started nothing yet.
   if (role !== 'worker') {
     const checks = { database: store.check, queue: queues.check, bucket: storage.check };
     const { appUrl, clientId } = config.library;
     const server = await startServer({ ...context, publicUrl: config.publicUrl, appUrl, clientId, checks }, config);
     starting.defer(() => server.close());
+    drain = server.drain;
     if (context.adminTokenIsNew) {
-      process.stderr.write(`The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`);
+      process.stderr.write(
+        `The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`,
+      );
     }
   }
   if (role !== 'web') {
@@ -41,6 +45,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all')
     async stop(): Promise<void> {
       const started = Date.now();
       stopBy = started + config.shutdownGrace;
+      drain();
       await running.disposeAsync();
       log.info({ ms: Date.now() - started }, 'stopped');
     },

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import mime from 'mime';
 import { Disconnected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
@@ -5,7 +6,7 @@ import { beside } from '../storage/keys.ts';
 import type { Asset, ThumbnailState, TranscriptState } from '../store/schema.ts';
 import type { MirrorDeps } from './mirror-asset.ts';
 import { type Outcome, settle } from './outcome.ts';
-import { writeRecord } from './record.ts';
+import { recordOf, writeRecord } from './record.ts';
 import { versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
@@ -101,21 +102,19 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
       if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
       else if (last || !detail.thumbnailUrl) artefacts.thumbnailState = detail.thumbnailUrl ? 'gave_up' : 'none';
     }
-    const { version: _, ...facts } = media;
     const api = withoutLinks(detail);
-    const recordKey = await writeRecord(
-      deps.storage,
-      {
-        version: 1,
-        companyId: asset.companyId,
-        asset: api,
-        media: facts,
-        transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
-        thumbnail: artefacts.thumbnail,
-        mirroredAt: (asset.mirroredAt ?? new Date()).toISOString(),
-      },
-      signal,
-    );
+    const changed =
+      artefacts.transcriptState !== asset.transcriptState ||
+      artefacts.thumbnailState !== asset.thumbnailState ||
+      !isDeepStrictEqual(asset.detail, storable(api));
+    const recordKey =
+      changed || !asset.recordKey
+        ? await writeRecord(
+            deps.storage,
+            recordOf(asset, media, api, artefacts, asset.mirroredAt ?? new Date()),
+            signal,
+          )
+        : asset.recordKey;
     const nextAt = nextLook(deps, artefacts, detail, asset.attempts + 1);
     await deps.store.assets.mirrored(turn, {
       size: asset.size,
@@ -134,7 +133,7 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
         transcript: artefacts.transcriptState,
         thumbnail: artefacts.thumbnailState,
       },
-      'record completed',
+      changed ? 'record completed' : 'nothing new yet',
     );
     return { outcome: nextAt ? 'later' : 'complete', ...(nextAt && { at: nextAt }) };
   } catch (error) {

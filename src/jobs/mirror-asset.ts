@@ -10,7 +10,7 @@ import type { Access } from './access.ts';
 import { artefactsAtFirst, mirrorThumbnail, nextLook } from './artefacts.ts';
 import type { Gate } from './gate.ts';
 import { type Outcome, settle } from './outcome.ts';
-import { writeRecord } from './record.ts';
+import { recordOf, writeRecord } from './record.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted, type Turns } from './turns.ts';
 
@@ -71,21 +71,8 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
       if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
     }
-    const { version: _, ...facts } = media;
     const api = withoutLinks(detail);
-    const recordKey = await writeRecord(
-      deps.storage,
-      {
-        version: 1,
-        companyId: asset.companyId,
-        asset: api,
-        media: facts,
-        transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
-        thumbnail: artefacts.thumbnail,
-        mirroredAt: new Date().toISOString(),
-      },
-      signal,
-    );
+    const recordKey = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
     still(
       await store.assets.mirrored(turn, {
         size: asset.size,

@@ -1,6 +1,7 @@
-import { createPostgresBackend, type JobsOptions, type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
+import { createPostgresBackend, type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { Log } from '../log.ts';
+import type { QueuedAsset } from '../store/assets.ts';
 
 export type Queues = ReturnType<typeof openQueues>;
 
@@ -62,11 +63,18 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
   return {
     ...queues,
 
-    /** Puts assets' next jobs on the queue, in this order; those that are on it already stay where they are. */
-    async addAssets(assets: { id: string; name: AssetJobName }[]): Promise<void> {
+    /**
+     * Puts assets' next jobs on the queue, in this order; those that are on it already stay where they are. A job is known
+     * by the asset and its last turn: one that has just ended its turn, and not yet its job, is not in the way of the next.
+     */
+    async addAssets(assets: QueuedAsset[]): Promise<void> {
       if (assets.length === 0) return;
       await queues.assets.addBulk(
-        assets.map(({ id, name }) => ({ name, data: { assetId: id }, opts: once(`asset ${id}`) as never })),
+        assets.map(({ id, state, turn }) => ({
+          name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') satisfies AssetJobName,
+          data: { assetId: id },
+          opts: { deduplication: { id: `${id} ${turn}` } } as never,
+        })),
       );
     },
 
@@ -117,9 +125,4 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
       redis?.disconnect();
     },
   };
-}
-
-/** One job at a time: the id frees itself when the job ends, however it ends. */
-function once(id: string): Pick<JobsOptions, 'deduplication'> {
-  return { deduplication: { id } };
 }

@@ -1,6 +1,7 @@
 import { beside } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Media, TranscriptState } from '../store/schema.ts';
+import type { Asset, Media, TranscriptState } from '../store/schema.ts';
+import type { Artefacts } from './artefacts.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -13,6 +14,25 @@ export interface AssetRecord {
   thumbnail: { key: string; bytes: number } | null;
   /** ISO 8601. */
   mirroredAt: string;
+}
+
+export function recordOf(
+  asset: Asset,
+  media: Media,
+  api: Record<string, unknown>,
+  artefacts: Artefacts,
+  mirroredAt: Date,
+): AssetRecord {
+  const { version: _, ...facts } = media;
+  return {
+    version: 1,
+    companyId: asset.companyId,
+    asset: api,
+    media: facts,
+    transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
+    thumbnail: artefacts.thumbnail,
+    mirroredAt: mirroredAt.toISOString(),
+  };
 }
 
 /** Writes the record; returns its key. */

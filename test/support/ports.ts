@@ -1,10 +1,20 @@
 import { createServer } from 'node:net';
 
-/** A port of the loopback that nobody listens on now. */
+// Below the range from which outgoing connections get theirs, and apart for each worker of the test runner.
+const first = 10_000 + (Number(process.env.VITEST_POOL_ID ?? 0) % 10) * 2000;
+let next = Math.floor(Math.random() * 2000);
+
+/** A port of the loopback that nobody listens on, and that nobody else here is given. */
 export async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
+  for (;;) {
+    next = (next + 1) % 2000;
+    const port = first + next;
+    const server = createServer();
+    const free = await new Promise<boolean>((resolve) => {
+      server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true));
+    });
+    if (!free) continue;
+    await new Promise((resolve) => server.close(resolve));
+    return port;
+  }
 }

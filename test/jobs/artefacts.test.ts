@@ -1,0 +1,173 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { contentOf } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const spoken = {
+  language: 'de',
+  durationSec: 3,
+  text: 'Grüß Gott',
+  vtt: 'WEBVTT\n\n00:00.000 --> 00:03.000\nGrüß Gott\n',
+  words: null,
+};
+
+describe('what lies beside the media', { timeout: 60_000 }, () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene();
+  });
+  afterEach(async () => {
+    await scene.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+  const video = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos' };
+  const transcriptIs = (id: string, state: string, timeoutMs?: number) =>
+    until(`the transcript to be ${state}`, async () => (await scene.mirror.asset(id))?.transcript === state, timeoutMs);
+  const asked = async (id: string, endpoint: string) =>
+    (await scene.admin.requests({ assetId: id })).filter((request) => request.endpoint === endpoint);
+
+  test('a transcript is fetched once, as JSON, and gives captions, text and the object as served', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true, transcript: spoken });
+    await scene.resync();
+    await transcriptIs(id, 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    expect((await contentOf(scene.storage, `${key}.vtt`))?.toString()).toBe(spoken.vtt);
+    expect((await contentOf(scene.storage, `${key}.txt`))?.toString()).toBe(spoken.text);
+    expect(JSON.parse((await contentOf(scene.storage, `${key}.transcript.json`))!.toString())).toEqual({
+      assetId: id,
+      ...spoken,
+    });
+    expect((await scene.record(id)).transcript).toEqual({
+      state: 'mirrored',
+      keys: ['.vtt', '.txt', '.transcript.json'].map((s) => key + s),
+    });
+    expect(await asked(id, 'transcript')).toHaveLength(1);
+  });
+
+  test('a transcript that does not exist yet is asked for again, and the media is not', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await until('a second look', async () => (await asked(id, 'transcript')).length >= 2);
+    expect((await asked(id, 'transcript'))[0]!.status).toBe(404);
+    await scene.admin.changeAsset(id, { transcript: spoken });
+    await transcriptIs(id, 'mirrored');
+    expect(await asked(id, 'media')).toHaveLength(1);
+  });
+
+  test('a transcript is not asked for before the asset says that it has one, which may be later', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: false, uploadDate: Date.now() - 1000 });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await until('a second look at the asset', async () => (await asked(id, 'asset')).length >= 3);
+    expect(await asked(id, 'transcript')).toEqual([]);
+    await scene.admin.changeAsset(id, { hasTranscript: true, transcript: spoken });
+    await transcriptIs(id, 'mirrored');
+    expect(await asked(id, 'media')).toHaveLength(1);
+  });
+
+  test('an old asset whose transcript comes after years is found by the next full sync', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: false });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect((await scene.mirror.asset(id)).transcript).toBe('none');
+    await scene.admin.changeAsset(id, { hasTranscript: true, transcript: spoken });
+    await scene.resync();
+    await transcriptIs(id, 'mirrored');
+  });
+
+  test('a clip without speech has its answer, and no files', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true, transcript: { noSpeech: true } });
+    await scene.resync();
+    await transcriptIs(id, 'no_speech');
+    expect(await scene.keys(id)).toHaveLength(2);
+    expect((await scene.record(id)).transcript).toEqual({ state: 'no_speech', keys: [] });
+  });
+
+  test('transcripts are for video and audio only', async () => {
+    const id = await scene.upload({
+      name: 'a.pdf',
+      mimeType: 'application/pdf',
+      hasTranscript: true,
+      transcript: spoken,
+    });
+    const audio = await scene.upload({
+      name: 'a.wav',
+      mimeType: 'audio/wav',
+      assetType: 'audio',
+      hasTranscript: true,
+      transcript: spoken,
+    });
+    await scene.resync();
+    await transcriptIs(audio, 'mirrored');
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect((await scene.mirror.asset(id)).transcript).toBe('none');
+    expect(await asked(id, 'transcript')).toEqual([]);
+  });
+
+  test('a transcript answer that breaks its schema does not touch the media, and is asked for again', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true, transcript: spoken });
+    await scene.admin.addFault({
+      endpoint: 'transcript',
+      assetId: id,
+      times: 1,
+      status: 200,
+      body: { assetId: id, vtt: 7 },
+    });
+    await scene.resync();
+    await transcriptIs(id, 'mirrored');
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored' });
+  });
+
+  test('a thumbnail that cannot be had now is fetched later, and holds nothing up', async () => {
+    const id = await scene.upload({ name: 'p.jpg', mimeType: 'image/jpeg', assetType: 'photography', thumbnail: true });
+    await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, times: 2, status: 500 });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await until('the thumbnail', async () => (await scene.mirror.asset(id)).thumbnail === 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    expect((await scene.record(id)).thumbnail).toMatchObject({
+      key: `${key}.thumbnail.png`,
+      bytes: expect.any(Number),
+    });
+    expect(await asked(id, 'media')).toHaveLength(1);
+  });
+});
+
+test('a transcript that never comes is given up at its deadline', async () => {
+  const scene = await newScene({ environment: { TRANSCRIPT_GIVE_UP: '1s' } });
+  try {
+    const id = await scene.upload({ name: 'c.mp4', mimeType: 'video/mp4', assetType: 'videos', hasTranscript: true });
+    await scene.resync();
+    await until('giving up', async () => (await scene.mirror.asset(id))?.transcript === 'gave_up');
+    expect(await scene.mirror.asset(id)).toMatchObject({
+      state: 'mirrored',
+      reason: expect.stringMatching(/no transcript came/),
+    });
+    expect((await scene.record(id)).transcript).toEqual({ state: 'gave_up', keys: [] });
+  } finally {
+    await scene.close();
+  }
+});
+
+test('what nobody wants is not kept: MIRROR_THUMBNAILS and MIRROR_TRANSCRIPTS', async () => {
+  const scene = await newScene({ environment: { MIRROR_THUMBNAILS: 'false', MIRROR_TRANSCRIPTS: 'false' } });
+  try {
+    const id = await scene.upload({
+      name: 'c.mp4',
+      mimeType: 'video/mp4',
+      assetType: 'videos',
+      hasTranscript: true,
+      transcript: spoken,
+      thumbnail: true,
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toHaveLength(2);
+  } finally {
+    await scene.close();
+  }
+});

@@ -1,0 +1,66 @@
+import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { expect, inject, test } from 'vitest';
+import { newScene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const gate = (lines: Record<string, unknown>[]) =>
+  lines.filter((line) => line.msg === 'the bucket takes nothing; everything waits');
+
+test('a directory that takes nothing makes everything wait, says why, and nothing fails', {
+  timeout: 60_000,
+}, async () => {
+  const scene = await newScene();
+  try {
+    const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+    // A file in the way: not even root can write below it.
+    await rename(directory, `${directory}.aside`);
+    await writeFile(directory, '');
+    const ids = await Promise.all(Array.from({ length: 10 }, () => scene.upload()));
+    await scene.resync();
+    await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
+    const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
+    expect(ready.status).toBe(503);
+    expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
+    await rm(directory);
+    await mkdir(directory);
+    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+    expect(gate(scene.mirror.lines)).toHaveLength(1);
+    const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
+    // A few were on their way; the rest was not even asked for.
+    expect(downloads.length).toBeLessThanOrEqual(ids.length + 4);
+    await chmod(directory, 0o755);
+  } finally {
+    await scene.close();
+  }
+});
+
+test.runIf(inject('s3'))(
+  'a bucket that does not exist, or keys that are wrong, make everything wait',
+  { timeout: 60_000 },
+  async () => {
+    const scene = await newScene({ s3: inject('s3') });
+    try {
+      const { STORAGE_URL, AWS_SECRET_ACCESS_KEY } = scene.ground.environment;
+      await scene.restart({ STORAGE_URL: 's3://no-such-bucket/copy' });
+      const id = await scene.upload();
+      await scene.resync();
+      await until('the gate to close', () =>
+        gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
+      );
+      expect(await scene.mirror.assetIn(id, 'pending')).toMatchObject({ attempts: 0 });
+
+      process.env.AWS_SECRET_ACCESS_KEY = 'wrong';
+      await scene.restart({ STORAGE_URL: STORAGE_URL! });
+      await until('the gate to close again', () =>
+        gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
+      );
+      expect(await scene.mirror.asset(id)).toMatchObject({ state: 'pending', attempts: 0 });
+
+      process.env.AWS_SECRET_ACCESS_KEY = AWS_SECRET_ACCESS_KEY!;
+      await scene.restart();
+      await scene.mirror.assetIn(id, 'mirrored');
+    } finally {
+      await scene.close();
+    }
+  },
+);

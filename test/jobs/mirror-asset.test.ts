@@ -1,0 +1,232 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { bytesOf } from '../../src/library/index.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+
+describe('mirroring an asset', { timeout: 60_000 }, () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene();
+  });
+  afterEach(async () => {
+    await scene.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+  const requestsFor = (assetId: string, endpoint: string) =>
+    scene.admin.requests({ assetId, endpoint: endpoint as never });
+
+  test('a video that is still processing is looked at again until it is ready, and spends no attempt', async () => {
+    const id = await scene.upload({
+      name: 'clip.mp4',
+      mimeType: 'video/mp4',
+      assetType: 'videos',
+      status: 'processing',
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'processing');
+    const looks = (await requestsFor(id, 'asset')).length;
+    while ((await requestsFor(id, 'asset')).length < looks + 2) await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'processing', attempts: 0 });
+    expect(await requestsFor(id, 'media')).toEqual([]);
+    await scene.admin.changeAsset(id, { status: 'ready' });
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: 5, attempts: 0 });
+  });
+
+  test('an asset without a file is unavailable, and a later full sync looks again', async () => {
+    const id = await scene.upload({ status: 'unavailable' });
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'unavailable')).toMatchObject({
+      reason: expect.stringMatching(/no file/),
+      key: null,
+    });
+    await scene.admin.changeAsset(id, { status: 'ready' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+  });
+
+  test('the detail is asked for right before the download', async () => {
+    const id = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const [detail] = await requestsFor(id, 'asset');
+    const [media] = await requestsFor(id, 'media');
+    expect(Number(media!.at) - Number(detail!.at)).toBeLessThan(2000);
+  });
+
+  test('redirects are followed with the Referer on each hop and Authorization on none', async () => {
+    const id = await scene.upload({ content: { seed: 'redirected', size: 300_000 } });
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, redirect: 3 });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await scene.media(id)).toEqual(bytesOf('redirected', 0, 300_000));
+    const hops = await requestsFor(id, 'media');
+    expect(hops.length).toBeGreaterThanOrEqual(1);
+    for (const hop of hops) expect(hop).toMatchObject({ referer: scene.library.appUrl, hasAuthorization: false });
+  });
+
+  test('a link that expires in the middle is asked for anew, and the file goes on at the same byte', async () => {
+    const size = 2_000_000;
+    const id = await scene.upload({ content: { seed: 'expiring', size } });
+    await scene.admin.setFaults(
+      { endpoint: 'media', assetId: id, times: 1, cutAfter: 700_000 },
+      { endpoint: 'media', assetId: id, skip: 1, times: 1, expireLinks: true },
+    );
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
+    expect(await scene.media(id)).toEqual(bytesOf('expiring', 0, size));
+    const asked = await requestsFor(id, 'media');
+    expect(asked.map(({ status }) => status)).toEqual([200, 403, 206]);
+    expect(asked[2]!.range).toMatch(/^bytes=\d+-$/);
+    expect(asked[2]!.range).not.toBe('bytes=0-');
+    expect(await requestsFor(id, 'asset')).toHaveLength(2);
+  });
+
+  test('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
+    const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/says 13 bytes, the download has 12/);
+    await scene.admin.changeAsset(id, { override: { size: 12 } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect((await scene.media(id))?.toString()).toBe('twelve bytes');
+  });
+
+  test('an asset whose detail breaks the schema is failed with the name of the field, and the rest goes on', async () => {
+    const bad = await scene.upload({ name: 'bad', overrideDetail: { asset: { download: { url: 7 } } } as never });
+    const good = await scene.upload({ name: 'good' });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(bad, 'failed')).reason).toMatch(/asset\.download\.url/);
+    await scene.mirror.assetIn(good, 'mirrored');
+  });
+
+  test('unknown fields and types are carried along into the record, without the links in them', async () => {
+    const id = await scene.upload({
+      override: {
+        assetType: 'holograms',
+        rights: { until: 2031 },
+        previewUrl: 'https://cdn.example.com/p?sig=secret',
+        size: null,
+      },
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { asset } = await scene.record(id);
+    expect(asset).toMatchObject({ assetType: 'holograms', rights: { until: 2031 } });
+    expect(JSON.stringify(asset)).not.toMatch(/https?:|secret/);
+  });
+
+  test('a status that nobody knows is no obstacle when there is a file', async () => {
+    const id = await scene.upload({ override: { status: 'archived' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+  });
+
+  test('a rendition of unknown length that is a page of words is not taken for the film', async () => {
+    const id = await scene.upload({
+      name: 'film.mov',
+      mimeType: 'video/quicktime',
+      assetType: 'videos',
+      originalGone: true,
+      mp4: { text: '<h1>Forbidden</h1>' },
+    });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, wrongType: true });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/text\/html, not the file/);
+    expect(await scene.keys(id)).toEqual([]);
+  });
+
+  test('429 with Retry-After parks the connection and spends no attempt', async () => {
+    const id = await scene.upload();
+    await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
+    const started = Date.now();
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
+    expect(Date.now() - started).toBeGreaterThan(2000);
+  });
+
+  test('an access token that stops working is refreshed once, in the middle of everything', async () => {
+    const ids = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
+    await scene.admin.clearRequests();
+    await scene.admin.expireTokens();
+    await scene.resync();
+    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
+    expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
+  });
+
+  test('a replaced file is fetched again, and one whose name or tags changed only gets a new record', async () => {
+    const id = await scene.upload({ content: { text: 'first' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.admin.clearRequests();
+    await scene.admin.changeAsset(id, { tags: ['autumn'] });
+    await scene.resync();
+    await expect.poll(async () => (await scene.record(id)).asset.tags, { timeout: 10_000 }).toEqual(['autumn']);
+    expect(await requestsFor(id, 'media')).toEqual([]);
+
+    await scene.admin.changeAsset(id, { content: { text: 'the second version' } });
+    await scene.resync();
+    await expect.poll(async () => (await scene.media(id))?.toString(), { timeout: 10_000 }).toBe('the second version');
+    await scene.mirror.quiet();
+    expect((await scene.record(id)).media.bytes).toBe(18);
+  });
+});
+
+describe('a file that cannot be had whole', { timeout: 90_000 }, () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene({ environment: { CONNECTION_CONCURRENCY: '8', TRANSFER_STALL_TIMEOUT: '300ms' } });
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+
+  const broken = [
+    { what: 'that is shorter than the service says', fault: { shortBy: 100 }, reason: /wrong size.*50000.*49900/ },
+    { what: 'that is longer than the service says', fault: { longBy: 100 }, reason: /wrong size.*50000.*50100/ },
+    {
+      what: 'that is shorter, without a length',
+      fault: { shortBy: 100, chunked: true },
+      reason: /ended at byte 49900 of 50000/,
+    },
+    {
+      what: 'that is longer, without a length',
+      fault: { longBy: 100, chunked: true },
+      reason: /goes on behind its 50000 bytes/,
+    },
+    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /broke off/ },
+    {
+      what: 'that stalls',
+      fault: { stallAfter: 10_000, ignoreRange: true },
+      reason: /no byte came for 0.3 s|cannot go on/,
+    },
+    { what: 'that comes compressed', fault: { contentEncoding: 'gzip' }, reason: /encoded/ },
+    { what: 'whose links are all refused', fault: { status: 403 }, reason: /403/ },
+  ];
+  test.concurrent.each(broken)(
+    'one $what is never recorded, retried, and failed with the reason',
+    async ({ fault, reason }) => {
+      const id = await scene.upload({ content: { seed: 'broken', size: 50_000 } });
+      await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
+      await scene.resync();
+      const asset = await scene.mirror.assetIn(id, 'failed', 55_000);
+      expect(asset.reason).toMatch(reason);
+      expect(asset).toMatchObject({ attempts: 5, key: null, mirroredAt: null });
+      expect(await scene.keys(id)).toEqual([]);
+    },
+  );
+});
+
+test('a video that never gets ready is failed at its deadline, and says so', async () => {
+  const scene = await newScene({ environment: { PROCESSING_GIVE_UP: '1s', PROCESSING_POLL: '100ms' } });
+  try {
+    const id = await scene.upload({ mimeType: 'video/mp4', assetType: 'videos', status: 'processing' });
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'failed')).toMatchObject({
+      reason: expect.stringMatching(/still processing/),
+      attempts: 1,
+    });
+  } finally {
+    await scene.close();
+  }
+});

@@ -1,0 +1,116 @@
+import { Redis } from 'ioredis';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { bytesOf } from '../src/library/index.ts';
+import { type Admin, type Library, startTestLibrary } from './support/library.ts';
+import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+import { until } from './support/until.ts';
+
+describe.each(grounds())('processes that end ($name)', { timeout: 120_000 }, (kind) => {
+  let library: Library;
+  let admin: Admin;
+  let ground: Ground;
+  let mirrors: Awaited<ReturnType<typeof spawnMirror>>[];
+  const size = 3_000_000;
+
+  beforeEach(async () => {
+    const port = await freePort();
+    ground = await newGround({
+      port,
+      redis: kind.redis,
+      s3: kind.s3,
+      environment: { TRANSFER_STALL_TIMEOUT: '30s', SHUTDOWN_GRACE: '4s' },
+    });
+    ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
+    await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+    mirrors = [];
+  });
+  afterEach(async () => {
+    for (const mirror of mirrors) await mirror.kill('SIGKILL');
+    await library?.close();
+    await ground?.clear();
+  });
+  const start = async (role?: 'web' | 'worker' | 'all') => {
+    const mirror = await spawnMirror(ground, library, role);
+    mirrors.push(mirror);
+    return mirror;
+  };
+  const upload = async (seed: string) =>
+    (
+      await admin.addAsset({
+        companyId: 'acme',
+        name: 'big.bin',
+        mimeType: 'application/octet-stream',
+        assetType: 'documents',
+        uploadDate: Date.UTC(2024, 0, 1),
+        thumbnail: false,
+        content: { seed, size },
+      })
+    ).id;
+  const hold = (assetId: string) => admin.addFault({ endpoint: 'media', assetId, stallAfter: 1_000_000 });
+  const whole = async (id: string, seed: string) =>
+    expect(await contentOf(ground.storage, `acme/_/${id}/big.bin`)).toEqual(bytesOf(seed, 0, size));
+
+  test('SIGTERM hands work back without spending an attempt, within the grace, and exits 0', async () => {
+    const id = await upload('term');
+    await hold(id);
+    const first = await start();
+    await first.connect();
+    await first.assetIn(id, 'transferring');
+    const started = Date.now();
+    expect(await first.kill('SIGTERM'), first.output()).toBe(0);
+    expect(Date.now() - started).toBeLessThan(4500);
+    expect((await keysOf(ground.storage)).filter((key) => key.includes(id))).toEqual([]);
+
+    await admin.clearFaults();
+    const second = await start();
+    expect(await second.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
+    await whole(id, 'term');
+  });
+
+  test('a second signal ends at once', async () => {
+    const id = await upload('twice');
+    await hold(id);
+    const mirror = await start();
+    await mirror.connect();
+    await mirror.assetIn(id, 'transferring');
+    const started = Date.now();
+    mirror.child.kill('SIGTERM');
+    await until('the stop to begin', async () => (await fetch(`${ground.publicUrl}/readyz`)).status === 503);
+    expect(await mirror.kill('SIGTERM')).toBe(143);
+    expect(Date.now() - started).toBeLessThan(2000);
+  });
+
+  test('a worker that is killed in the middle of a transfer costs nothing but time', async () => {
+    const ids = await Promise.all(['kill 1', 'kill 2', 'kill 3'].map(upload));
+    for (const id of ids) await hold(id);
+    const web = await start('web');
+    const victim = await start('worker');
+    await web.connect();
+    for (const id of ids) await web.assetIn(id, 'transferring');
+    await victim.kill('SIGKILL');
+    await admin.clearFaults();
+    await start('worker');
+    for (const [index, id] of ids.entries()) {
+      expect(await web.assetIn(id, 'mirrored', 90_000)).toMatchObject({ attempts: 0 });
+      await whole(id, `kill ${index + 1}`);
+    }
+    const keys = await keysOf(ground.storage);
+    expect(keys).toHaveLength(ids.length * 2);
+  });
+
+  test.runIf(kind.redis)('a queue that is emptied in the middle is made again from the records', async () => {
+    const ids = await Promise.all(Array.from({ length: 12 }, (_, n) => upload(`flush ${n}`)));
+    await admin.addFault({ endpoint: 'media', latency: 500 });
+    const mirror = await start();
+    await mirror.connect();
+    await mirror.assetIn(ids[0]!, 'transferring');
+    const redis = new Redis(ground.environment.REDIS_URL!);
+    await redis.flushdb();
+    redis.disconnect();
+    for (const [n, id] of ids.entries()) {
+      expect(await mirror.assetIn(id, 'mirrored', 90_000)).toMatchObject({ attempts: 0 });
+      await whole(id, `flush ${n}`);
+    }
+  });
+});
