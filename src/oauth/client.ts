@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
+import { reasonOf, retryAfter } from '../errors.ts';
 
 export type OAuthClient = ReturnType<typeof createOAuthClient>;
 
@@ -17,11 +17,14 @@ export class OAuthError extends Error {
   override readonly name = 'OAuthError';
   readonly status: number;
   readonly code: string | undefined;
+  /** When the service wants to be asked again. */
+  readonly retryAt: Date | undefined;
 
-  constructor(what: string, status: number, code: string | undefined) {
+  constructor(what: string, status: number, code: string | undefined, retryAt?: Date) {
     super(`${what}: the service answered ${status}${code ? ` ${code}` : ''}`);
     this.status = status;
     this.code = code;
+    this.retryAt = retryAt;
   }
 
   /** The one answer that ends a connection (spec, section 7): 400 with `invalid_grant`. */
@@ -35,11 +38,15 @@ export class Unanswered extends Error {
   override readonly name = 'Unanswered';
 }
 
+/** Once this answer is here the token before it is spent: only an answer without an access token is of no use. */
 const tokenAnswer = z.object({
   access_token: z.string().min(1),
-  expires_in: z.number().positive().optional(),
-  refresh_token: z.string().min(1).optional(),
+  expires_in: z.coerce.number().positive().catch(3600),
+  refresh_token: z.string().min(1).optional().catch(undefined),
 });
+
+/** Seconds. A token that is said to live longer is replaced all the same. */
+const longestLife = 24 * 3600;
 
 /** Calls of the token and revoke endpoints (spec, sections 4.2 and 4.3). Each gives up after `timeoutMs`. */
 export function createOAuthClient(options: {
@@ -50,19 +57,24 @@ export function createOAuthClient(options: {
   timeoutMs?: number;
 }) {
   const timeoutMs = options.timeoutMs ?? 20_000;
-  // RFC 6749, section 2.3.1: both halves are form-encoded before they are joined.
-  const encoded = (part: string) => encodeURIComponent(part).replaceAll('%20', '+');
-  const authorization = `Basic ${Buffer.from(`${encoded(options.clientId)}:${encoded(options.clientSecret)}`).toString('base64')}`;
+  const { clientId, clientSecret } = options;
+  // RFC 6749, section 2.3.1 form-encodes both halves before they are joined, the spec's words do not. Where that makes a
+  // difference the credentials go into the body, which can be read in one way only.
+  const basic = [clientId, clientSecret].every((part) => encodeURIComponent(part) === part);
+  const authorization = `Basic ${Buffer.from(`${clientId}:${clientSecret}`).toString('base64')}`;
 
   async function post(path: string, what: string, form: Record<string, string>): Promise<unknown> {
     const response = await request(`${options.apiUrl}${path}`, {
       method: 'POST',
       headers: {
-        authorization,
+        ...(basic && { authorization }),
         'content-type': 'application/x-www-form-urlencoded',
         accept: 'application/json',
       },
-      body: new URLSearchParams(form).toString(),
+      body: new URLSearchParams({
+        ...form,
+        ...(!basic && { client_id: clientId, client_secret: clientSecret }),
+      }).toString(),
       signal: AbortSignal.timeout(timeoutMs),
       ...(options.dispatcher && { dispatcher: options.dispatcher }),
     });
@@ -73,9 +85,10 @@ export function createOAuthClient(options: {
     } catch {
       body = undefined;
     }
-    if (response.statusCode !== 200) {
-      const code = z.object({ error: z.string() }).safeParse(body).data?.error;
-      throw new OAuthError(what, response.statusCode, code && /^[\w-]{1,64}$/.test(code) ? code : undefined);
+    const { statusCode, headers } = response;
+    if (statusCode < 200 || statusCode > 299) {
+      const code = z.object({ error: z.string().regex(/^[\w-]{1,64}$/) }).safeParse(body).data?.error;
+      throw new OAuthError(what, statusCode, code, retryAfter(headers['retry-after']));
     }
     return body;
   }
@@ -86,7 +99,7 @@ export function createOAuthClient(options: {
       const field = answer.error.issues[0]?.path.join('.') || 'body';
       throw new Error(`${what}: the service's answer is not a token response (${field})`);
     }
-    const life = (answer.data.expires_in ?? 3600) * 1000;
+    const life = Math.min(answer.data.expires_in, longestLife) * 1000;
     return {
       accessToken: answer.data.access_token,
       refreshToken: answer.data.refresh_token,
@@ -118,7 +131,7 @@ export function createOAuthClient(options: {
         return grantOf(body, what);
       } catch (error) {
         // A refusal by 4xx was carried out no further; after all else the token may be spent.
-        if (error instanceof OAuthError && error.status < 500) throw error;
+        if (error instanceof OAuthError && error.status >= 400 && error.status < 500) throw error;
         if (neverSent(error)) throw error;
         throw new Unanswered(reasonOf(error), { cause: error });
       }

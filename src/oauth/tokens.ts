@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { Disconnected } from '../errors.ts';
+import { Disconnected, RetryLater } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
@@ -19,7 +19,7 @@ const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
 const purposeFor = (userId: string) => `tokens of ${userId}`;
 
 /** Longer than the call's own timeout, so that a lease never ends while its refresh may still be answered. */
-const leaseMs = 45_000;
+const defaultLeaseMs = 45_000;
 
 /**
  * Access tokens of connections, refreshed before they expire: one refresh at a time per connection across all processes.
@@ -31,10 +31,13 @@ export function createTokens(options: {
   sealer: Sealer;
   log: Log;
   instance: string;
+  leaseMs?: number;
 }) {
-  const { client, sealer, log } = options;
+  const { client, sealer, log, leaseMs = defaultLeaseMs } = options;
   const { connections } = options.store;
   const inHand = new Map<string, Promise<AccessToken>>();
+  /** Refreshes of a connection that failed in a row. */
+  const failures = new Map<string, number>();
 
   async function read(connectionId: string) {
     const connection = await connections.get(connectionId);
@@ -100,13 +103,14 @@ export function createTokens(options: {
         throw new Disconnected(reason);
       }
       await connections
-        .releaseRefresh(connectionId, at.owner, { unanswered: error instanceof Unanswered })
+        .releaseRefresh(connectionId, at.owner, { unanswered: error instanceof Unanswered || at.takenOver })
         .catch((err) =>
           log.warn({ connectionId, err }, 'the lease for refreshing could not be given back; it ends by itself'),
         );
       if (error instanceof Unanswered) log.warn({ connectionId, err: error }, 'a token refresh was not answered');
-      throw error;
+      throw comeBack(connectionId, error);
     }
+    failures.delete(connectionId);
     const tokens = seal(at.userId, {
       accessToken: grant.accessToken,
       refreshToken: grant.refreshToken ?? at.refreshToken,
@@ -115,9 +119,33 @@ export function createTokens(options: {
       () => connections.saveRefreshed(connectionId, version, tokens, grant.accessExpiresAt),
       connectionId,
     );
-    if (!saved) return undefined;
+    if (!saved) {
+      await revokeIfEnded(connectionId, grant.refreshToken);
+      return undefined;
+    }
     log.debug({ connectionId }, 'access token refreshed');
     return { value: grant.accessToken, version: version + 1 };
+  }
+
+  /** The token endpoint's trouble is nobody's fault here: everything of the connection waits, and spends no attempt. */
+  function comeBack(connectionId: string, cause: unknown): RetryLater {
+    const before = failures.get(connectionId) ?? 0;
+    failures.set(connectionId, before + 1);
+    const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
+    const at = (cause instanceof OAuthError ? cause.retryAt : undefined) ?? new Date(Date.now() + wait);
+    return new RetryLater('no access token for now', at, { scope: 'connection', cause });
+  }
+
+  /** What was revoked when the connection was ended is the token before this one. */
+  async function revokeIfEnded(connectionId: string, refreshToken: string | undefined): Promise<void> {
+    const connection = await connections.get(connectionId);
+    if (refreshToken !== undefined && connection?.status === 'disconnected') await revoke(connectionId, refreshToken);
+  }
+
+  async function revoke(connectionId: string, refreshToken: string): Promise<void> {
+    await client
+      .revoke(refreshToken)
+      .catch((err) => log.warn({ connectionId, err }, 'the grant could not be revoked at the service'));
   }
 
   /**
@@ -153,11 +181,10 @@ export function createTokens(options: {
   return {
     /**
      * A token that works now and for a while. `stale`: the version of one that the service has just refused.
-     * @throws Disconnected when the connection has ended
+     * @throws Disconnected when the connection has ended; RetryLater when the service gives no token for now
      */
     async getAccessToken(connectionId: string, stale?: number): Promise<AccessToken> {
-      const waiting = inHand.get(connectionId);
-      if (waiting) {
+      for (let waiting = inHand.get(connectionId); waiting; waiting = inHand.get(connectionId)) {
         const token = await waiting;
         if (token.version !== stale) return token;
       }
@@ -175,11 +202,7 @@ export function createTokens(options: {
       const held = await read(connectionId).catch(() => undefined);
       const ended = await connections.end(connectionId, 'disconnected by the operator');
       if (ended) log.warn({ connectionId, reason: 'disconnected by the operator' }, 'connection disconnected');
-      if (ended && held) {
-        await client
-          .revoke(held.refreshToken)
-          .catch((err) => log.warn({ connectionId, err }, 'the grant could not be revoked at the service'));
-      }
+      if (ended && held) await revoke(connectionId, held.refreshToken);
       return ended;
     },
 

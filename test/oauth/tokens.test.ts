@@ -1,0 +1,751 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { Writable } from 'node:stream';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { Disconnected, RetryLater, reasonOf } from '../../src/errors.ts';
+import { createAccess } from '../../src/jobs/access.ts';
+import { createLog } from '../../src/log.ts';
+import { createOAuthClient, Unanswered } from '../../src/oauth/client.ts';
+import { createSealer } from '../../src/oauth/seal.ts';
+import { createTokens } from '../../src/oauth/tokens.ts';
+import { createLibraryClient } from '../../src/source/client.ts';
+import { createAgent } from '../../src/source/http.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { newDatabase } from '../support/database.ts';
+import { type Admin, connect, type Library, postToken, startTestLibrary } from '../support/library.ts';
+import { until } from '../support/until.ts';
+import type { Order } from './refresher.ts';
+import { gate, type Relay, startRelay } from './relay.ts';
+
+const key = randomBytes(32);
+const sealer = createSealer([key]);
+const lost = /the answer to an earlier token refresh was lost/;
+
+let library: Library;
+let admin: Admin;
+let relay: Relay;
+let database: { url: string; drop(): Promise<void> };
+let store: Store;
+/** Sees the database as nobody's process does; the other one sees the server from outside of it. */
+let sql: pg.Client;
+let server: pg.Client;
+let lines: { msg: string; level: string; connectionId?: string; reason?: string }[] = [];
+const children: ChildProcess[] = [];
+
+const log = createLog({
+  level: 'debug',
+  pretty: false,
+  destination: new Writable({
+    write(chunk, _encoding, done) {
+      lines.push(
+        ...String(chunk)
+          .trim()
+          .split('\n')
+          .map((line) => JSON.parse(line)),
+      );
+      done();
+    },
+  }),
+});
+
+beforeAll(async () => {
+  ({ library, admin } = await startTestLibrary());
+  relay = await startRelay(library.apiUrl);
+  database = await newDatabase();
+  store = await openStore({ url: database.url, log });
+  sql = new pg.Client({ connectionString: database.url });
+  server = new pg.Client({ connectionString: inject('postgres') });
+  await Promise.all([sql.connect(), server.connect()]);
+});
+beforeEach(() => {
+  lines = [];
+});
+afterEach(async () => {
+  relay.reset();
+  await admin.clearFaults();
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+});
+afterAll(async () => {
+  await Promise.all([sql.end(), server.end()]);
+  await store.close();
+  await database.drop();
+  await relay.close();
+  await library.close();
+});
+
+type Options = Partial<Parameters<typeof createTokens>[0]> & { apiUrl?: string; timeoutMs?: number };
+
+/** The tokens as one process has them. */
+function tokensOf(options: Options = {}) {
+  const { apiUrl = relay.url, timeoutMs = 5000 } = options;
+  const client = createOAuthClient({ ...library, apiUrl, timeoutMs });
+  return createTokens({ store, client, sealer, log, instance: 'this process', ...options });
+}
+
+const seal = (userId: string, grant: { access_token: string; refresh_token: string }) =>
+  tokensOf().seal(userId, { accessToken: grant.access_token, refreshToken: grant.refresh_token });
+
+/** A connection whose access token has expired, as it was saved by the connect flow. */
+async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
+  const user = { id: `user ${randomUUID()}`, name: 'Ada', email: 'ada@example.com' };
+  const grant = await connect(library);
+  const { id } = await store.connections.saveGrant({ user, tokens: seal(user.id, grant), accessExpiresAt });
+  return { id, user, grant };
+}
+
+/** The user goes through the connect flow once more. */
+async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
+  const grant = await connect(library);
+  await store.connections.saveGrant({
+    user: connection.user,
+    tokens: seal(connection.user.id, grant),
+    accessExpiresAt: new Date(Date.now() + 3_600_000),
+  });
+  return grant;
+}
+
+const name = () => new URL(database.url).pathname.slice(1);
+
+/** The pair in the records. */
+async function saved(id: string) {
+  const connection = (await store.connections.get(id))!;
+  const pair = connection.tokens
+    ? JSON.parse(sealer.open(`tokens of ${connection.userId}`, connection.tokens))
+    : undefined;
+  return { ...connection, pair };
+}
+
+async function eventsOf(id: string): Promise<{ kind: string; data: { reason?: string } }[]> {
+  return (await sql.query('SELECT kind, data FROM events WHERE connection_id = $1 ORDER BY id', [id])).rows;
+}
+
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
+    (value) => {
+      throw new Error(`it was no failure: ${JSON.stringify(value)}`);
+    },
+    (error) => error,
+  );
+const refreshes = () => relay.requests.filter(({ body }) => body.includes('grant_type=refresh_token')).length;
+const works = async (accessToken: string) =>
+  (await fetch(`${library.apiUrl}/api/v1/me`, { headers: { authorization: `Bearer ${accessToken}` } })).status === 200;
+
+async function expectStillConnected(id: string) {
+  expect(await saved(id)).toMatchObject({ status: 'active', pair: { refreshToken: expect.stringMatching(/^svcr_/) } });
+  expect((await eventsOf(id)).map(({ kind }) => kind)).not.toContain('connection.disconnected');
+  expect(lines.filter(({ msg }) => msg === 'connection disconnected')).toEqual([]);
+}
+
+/** Status, one event and one log line, all with the same reason. */
+async function expectDisconnected(id: string, reason: RegExp) {
+  const connection = await saved(id);
+  expect(connection).toMatchObject({ status: 'disconnected', tokens: null, refreshOwner: null });
+  expect(connection.disconnectReason).toMatch(reason);
+  const ends = (await eventsOf(id)).filter(({ kind }) => kind === 'connection.disconnected');
+  expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.disconnectReason } }]);
+  const told = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
+  expect(told).toMatchObject([{ level: 'warn', reason: connection.disconnectReason }]);
+}
+
+/** A process of its own that asks for the same token. */
+async function startProcess(connectionId: string, options: Partial<Order> = {}) {
+  const order: Order = {
+    databaseUrl: database.url,
+    apiUrl: relay.url,
+    clientId: library.clientId,
+    clientSecret: library.clientSecret,
+    key: key.toString('base64'),
+    connectionId,
+    callers: 1,
+    leaseMs: 45_000,
+    ...options,
+  };
+  const script = new URL('refresher.ts', import.meta.url).pathname;
+  const child = spawn(process.execPath, [script, JSON.stringify(order)], { stdio: ['pipe', 'pipe', 'pipe'] });
+  children.push(child);
+  let output = '';
+  let errors = '';
+  child.stdout.on('data', (chunk) => {
+    output += chunk;
+  });
+  child.stderr.on('data', (chunk) => {
+    errors += chunk;
+  });
+  const line = (number: number) =>
+    until(
+      `line ${number} of a process (${errors})`,
+      () => {
+        if (child.exitCode !== null && output.split('\n').length <= number + 1) throw new Error(`it died: ${errors}`);
+        return output.split('\n').length > number + 1 && output.split('\n')[number]!;
+      },
+      25_000,
+    );
+  await line(0);
+  return {
+    go: () => child.stdin.write('go\n'),
+    calling: () => line(1),
+    results: async () => JSON.parse(await line(2)) as string[],
+    logLines: () =>
+      errors
+        .split('\n')
+        .filter((text) => text.startsWith('{'))
+        .map((text) => JSON.parse(text) as { msg: string }),
+    async kill() {
+      child.kill('SIGKILL');
+      await until('the end of the process', () => child.signalCode !== null);
+    },
+  };
+}
+
+describe('an access token', () => {
+  it('that has not expired is given without asking the service', async () => {
+    const connection = await newConnection(new Date(Date.now() + 60_000));
+    expect(await tokensOf().getAccessToken(connection.id)).toEqual({
+      value: connection.grant.access_token,
+      version: 1,
+    });
+    expect(refreshes()).toBe(0);
+  });
+
+  it('that has expired is refreshed, and the new pair is in the records before anybody has it', async () => {
+    const connection = await newConnection();
+    const token = await tokensOf().getAccessToken(connection.id);
+    expect(token).toEqual({ value: expect.stringMatching(/^svca_/), version: 2 });
+    expect(await works(token.value)).toBe(true);
+    const record = await saved(connection.id);
+    expect(record).toMatchObject({
+      tokenVersion: 2,
+      refreshOwner: null,
+      refreshUntil: null,
+      refreshUnansweredAt: null,
+    });
+    expect(record.pair.accessToken).toBe(token.value);
+    expect(record.pair.refreshToken).not.toBe(connection.grant.refresh_token);
+    expect(record.accessExpiresAt!.getTime()).toBeGreaterThan(Date.now() + 3_500_000);
+  });
+
+  it('and its refresh token stand in the database in no readable form', async () => {
+    const connection = await newConnection();
+    const { value } = await tokensOf().getAccessToken(connection.id);
+    const { rows } = await sql.query('SELECT c::text FROM connections c WHERE id = $1', [connection.id]);
+    const { pair } = await saved(connection.id);
+    for (const secret of [value, pair.refreshToken, 'svca_', 'svcr_']) expect(rows[0].c).not.toContain(secret);
+  });
+
+  it('of two seconds’ life is used, and refreshed when they are over', async () => {
+    const connection = await newConnection();
+    let count = 0;
+    relay.instead = (response) =>
+      response.end(JSON.stringify({ access_token: `svca_${++count}`, expires_in: 2, refresh_token: `svcr_${count}` }));
+    const tokens = tokensOf();
+    expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_1');
+    expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_1');
+    await until('its end', async () => (await saved(connection.id)).accessExpiresAt!.getTime() < Date.now());
+    expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_2');
+  });
+
+  it('comes without a new refresh token: the one there is stays', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) => response.end(JSON.stringify({ access_token: 'svca_x', expires_in: 3600 }));
+    await tokensOf().getAccessToken(connection.id);
+    expect((await saved(connection.id)).pair).toEqual({
+      accessToken: 'svca_x',
+      refreshToken: connection.grant.refresh_token,
+    });
+  });
+
+  it('whose key is gone is an error of ours, and no disconnect', async () => {
+    const connection = await newConnection();
+    const error = await failureOf(tokensOf({ sealer: createSealer([randomBytes(32)]) }).getAccessToken(connection.id));
+    expect(error).not.toBeInstanceOf(Disconnected);
+    expect(error.message).toContain('ENCRYPTION_KEYS');
+    await expectStillConnected(connection.id);
+  });
+
+  it('of a connection that is unknown or has ended is refused', async () => {
+    expect(await failureOf(tokensOf().getAccessToken('nobody'))).toBeInstanceOf(Disconnected);
+  });
+});
+
+describe('many callers at once', () => {
+  it('a hundred in three processes make exactly one refresh, and all get the same token', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.before = held.pass;
+    const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
+    for (const each of processes) each.go();
+    // The one that refreshes is held until all the others wait for it.
+    await Promise.all([held.reached, ...processes.map((each) => each.calling())]);
+    held.open();
+    const results = (await Promise.all(processes.map((each) => each.results()))).flat();
+    expect(results).toHaveLength(100);
+    const record = await saved(connection.id);
+    expect(new Set(results)).toEqual(new Set([`2 ${record.pair.accessToken}`]));
+    expect(refreshes()).toBe(1);
+    expect(await works(record.pair.accessToken)).toBe(true);
+  });
+
+  it('a hundred in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    const held = gate();
+    relay.before = held.pass;
+    const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
+    for (const each of processes) each.go();
+    await Promise.all([held.reached, ...processes.map((each) => each.calling())]);
+    held.open();
+    const results = (await Promise.all(processes.map((each) => each.results()))).flat();
+    expect(results).toEqual(Array(100).fill('Disconnected'));
+    expect(refreshes()).toBe(1);
+    const told = processes.flatMap((each) => each.logLines()).filter(({ msg }) => msg === 'connection disconnected');
+    lines.push(...(told as typeof lines));
+    await expectDisconnected(connection.id, /^the user disconnected the app or lost access/);
+  });
+
+  it('who were all refused with a token that has not expired yet make one refresh', async () => {
+    const connection = await newConnection(new Date(Date.now() + 60_000));
+    const tokens = tokensOf();
+    const { version } = await tokens.getAccessToken(connection.id);
+    const next = await Promise.all(Array.from({ length: 50 }, () => tokens.getAccessToken(connection.id, version)));
+    expect(new Set(next.map((token) => token.version))).toEqual(new Set([2]));
+    // Latecomers were refused with the same token.
+    expect(await tokens.getAccessToken(connection.id, version)).toEqual(next[0]);
+    expect(refreshes()).toBe(1);
+  });
+
+  it('whose calls the service answers with 401 before the time call again, once, with the next token', async () => {
+    const connection = await newConnection(new Date(Date.now() + 60_000));
+    const agent = createAgent({ connections: 10 });
+    const client = createLibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
+    const withToken = createAccess(tokensOf());
+    const signal = AbortSignal.timeout(20_000);
+    await admin.expireTokens();
+    await admin.clearRequests();
+    const all = Array.from({ length: 20 }, () => withToken(connection.id, (token) => client.me({ token, signal })));
+    for (const me of await Promise.all(all)) expect(me.user.id).toBe('usr_ada');
+    expect(refreshes()).toBe(1);
+    expect((await admin.requests({ endpoint: 'me', status: 401 })).length).toBeLessThanOrEqual(20);
+    expect(await admin.requests({ endpoint: 'me', status: 200 })).toHaveLength(20);
+    await agent.destroy();
+  });
+
+  it('a stop waits for the refresh that is under way, whoever else has come since', async () => {
+    const connection = await newConnection(new Date(Date.now() + 60_000));
+    const tokens = tokensOf();
+    const held = gate();
+    relay.after = held.pass;
+    // These come while the first one reads: all are refused with what it finds.
+    const calls = [tokens.getAccessToken(connection.id)];
+    for (let i = 0; i < 5; i++) calls.push(tokens.getAccessToken(connection.id, 1));
+    await held.reached;
+    let settled = false;
+    const settling = tokens.settled().then(() => {
+      settled = true;
+    });
+    expect(await saved(connection.id)).toMatchObject({ tokenVersion: 1 });
+    expect(settled).toBe(false);
+    held.open();
+    await settling;
+    expect(await saved(connection.id)).toMatchObject({ tokenVersion: 2 });
+    await Promise.all(calls);
+    expect(refreshes()).toBe(1);
+  });
+});
+
+describe('when the service has rotated, nothing loses the new pair:', () => {
+  /** The store, with a look at each try to save. */
+  function watchedStore(onSave?: (save: () => Promise<boolean>) => Promise<boolean>) {
+    const watched = { tries: 0, store };
+    watched.store = {
+      ...store,
+      connections: {
+        ...store.connections,
+        saveRefreshed: (...args) => {
+          watched.tries++;
+          const save = () => store.connections.saveRefreshed(...args);
+          return onSave ? onSave(save) : save();
+        },
+      },
+    };
+    return watched;
+  }
+
+  /** Refreshes with something happening between the service's answer and its being saved. */
+  async function refreshWhile(id: string, tokens: ReturnType<typeof tokensOf>, meanwhile: () => Promise<void>) {
+    const held = gate();
+    relay.after = held.pass;
+    let given = false;
+    const call = tokens.getAccessToken(id).finally(() => {
+      given = true;
+    });
+    call.catch(() => {});
+    await held.reached;
+    await meanwhile();
+    held.open();
+    return { call, given: () => given };
+  }
+
+  async function expectSaved(id: string, call: Promise<{ value: string; version: number }>) {
+    const token = await call;
+    expect(token.version).toBe(2);
+    expect(await saved(id)).toMatchObject({ tokenVersion: 2, status: 'active', pair: { accessToken: token.value } });
+    expect(await works(token.value)).toBe(true);
+    expect(refreshes()).toBe(1);
+    await expectStillConnected(id);
+  }
+
+  it('a database that refuses everybody for some time', async () => {
+    const connection = await newConnection();
+    const watched = watchedStore();
+    const ours = (await sql.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
+    const { call, given } = await refreshWhile(connection.id, tokensOf({ store: watched.store }), async () => {
+      await server.query(`ALTER DATABASE ${name()} ALLOW_CONNECTIONS false`);
+      await server.query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE datname = '${name()}' AND pid <> ${ours}`);
+    });
+    try {
+      await until('some tries to save', () => watched.tries >= 4);
+      // Others are told that the database is away, which is not that the user is.
+      expect(await failureOf(tokensOf().getAccessToken(connection.id))).not.toBeInstanceOf(Disconnected);
+      expect(given()).toBe(false);
+    } finally {
+      await server.query(`ALTER DATABASE ${name()} ALLOW_CONNECTIONS true`);
+    }
+    await expectSaved(connection.id, call);
+    expect(lines.filter(({ msg }) => msg === 'a rotated token could not be saved; trying on')).toHaveLength(1);
+  });
+
+  it('a table that is locked, and then the connection to it cut', async () => {
+    const connection = await newConnection();
+    const waiting = async () =>
+      (
+        await server.query(`SELECT pid FROM pg_stat_activity
+          WHERE datname = '${name()}' AND wait_event_type = 'Lock' AND query ILIKE 'update "connections"%'`)
+      ).rows[0]?.pid as number | undefined;
+    const { call, given } = await refreshWhile(connection.id, tokensOf(), async () => {
+      await sql.query('BEGIN');
+      await sql.query('LOCK TABLE connections IN ACCESS EXCLUSIVE MODE');
+    });
+    try {
+      const first = await until('the save to wait', waiting);
+      await server.query('SELECT pg_terminate_backend($1)', [first]);
+      await until('another try', async () => {
+        const pid = await waiting();
+        return pid !== undefined && pid !== first;
+      });
+      expect(given()).toBe(false);
+    } finally {
+      await sql.query('COMMIT');
+    }
+    await expectSaved(connection.id, call);
+  });
+
+  it('a save that was carried out, and whose answer was lost', async () => {
+    const connection = await newConnection();
+    const once = watchedStore(async (save) => {
+      const done = await save();
+      if (once.tries === 1) throw new Error('Connection terminated unexpectedly');
+      return done;
+    });
+    const { call } = await refreshWhile(connection.id, tokensOf({ store: once.store }), async () => {});
+    await expectSaved(connection.id, call);
+    expect(once.tries).toBe(2);
+  });
+});
+
+describe('what says nothing about the user never ends a connection:', () => {
+  const answer =
+    (status: number, body = '', headers: Record<string, string> = {}): Relay['instead'] =>
+    (response) =>
+      response.writeHead(status, headers).end(body);
+  const cases: [string, Options, Relay['instead']][] = [
+    ['no service', { apiUrl: 'http://127.0.0.1:9' }, undefined],
+    ['a dropped connection', {}, (response) => response.socket?.destroy()],
+    ['no answer in time', { timeoutMs: 200 }, () => {}],
+    ['500', {}, answer(500)],
+    ['500 that says invalid_grant', {}, answer(500, '{"error":"invalid_grant"}')],
+    ['503', {}, answer(503, '', { 'retry-after': '1' })],
+    ['429', {}, answer(429, '', { 'retry-after': '1' })],
+    ['a page in HTML', {}, answer(200, '<html>')],
+    ['401 invalid_client', {}, answer(401, '{"error":"invalid_client"}')],
+    ['400 of another kind', {}, answer(400, '{"error":"invalid_request"}')],
+  ];
+  for (const [what, options, instead] of cases) {
+    it(what, async () => {
+      const connection = await newConnection();
+      relay.instead = instead;
+      const errors = await Promise.all(
+        Array.from({ length: 10 }, () => failureOf(tokensOf(options).getAccessToken(connection.id))),
+      );
+      for (const error of errors) {
+        expect(error).toBeInstanceOf(RetryLater);
+        expect(error).toMatchObject({ scope: 'connection', cause: expect.any(Error) });
+        expect(error.at.getTime()).toBeGreaterThan(Date.now());
+      }
+      await expectStillConnected(connection.id);
+      relay.reset();
+      expect(await tokensOf().getAccessToken(connection.id)).toMatchObject({ version: 2 });
+      expect(await saved(connection.id)).toMatchObject({ refreshOwner: null, refreshUnansweredAt: null });
+    });
+  }
+
+  it('the longer the trouble, the later the next try, unless the service names a time', async () => {
+    const connection = await newConnection();
+    const tokens = tokensOf();
+    relay.instead = (response) => response.writeHead(500).end();
+    const waits: number[] = [];
+    for (let i = 0; i < 10; i++) {
+      const error = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
+      waits.push(error.at.getTime() - Date.now());
+    }
+    expect(waits[0]).toBeLessThan(3000);
+    expect(waits[3]).toBeGreaterThan(10_000);
+    expect(waits[9]).toBeGreaterThan(110_000);
+    expect(waits[9]).toBeLessThan(160_000);
+    relay.instead = (response) => response.writeHead(429, { 'retry-after': '600' }).end();
+    const told = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
+    expect(told.at.getTime() - Date.now()).toBeGreaterThan(599_000);
+  });
+});
+
+describe('invalid_grant', () => {
+  it('to the current token ends the connection, once, for everybody', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    const tokens = tokensOf();
+    const errors = await Promise.all(Array.from({ length: 20 }, () => failureOf(tokens.getAccessToken(connection.id))));
+    for (const error of errors) expect(error).toBeInstanceOf(Disconnected);
+    await expectDisconnected(
+      connection.id,
+      /^the user disconnected the app or lost access at the service; connect again$/,
+    );
+    expect(await failureOf(tokens.getAccessToken(connection.id))).toBeInstanceOf(Disconnected);
+    expect(refreshes()).toBe(1);
+  });
+
+  it('after someone else has rotated is none: the new pair is read', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.before = held.pass;
+    const call = tokensOf().getAccessToken(connection.id);
+    await held.reached;
+    const answer = await postToken(library, {
+      grant_type: 'refresh_token',
+      refresh_token: connection.grant.refresh_token,
+    });
+    const pair = (await answer.json()) as typeof connection.grant;
+    const expiry = new Date(Date.now() + 60_000);
+    expect(await store.connections.saveRefreshed(connection.id, 1, seal(connection.user.id, pair), expiry)).toBe(true);
+    held.open();
+    expect(await call).toEqual({ value: pair.access_token, version: 2 });
+    expect(refreshes()).toBe(1);
+    await expectStillConnected(connection.id);
+  });
+
+  it('to the token of a grant that the user has replaced meanwhile is none: the reconnect wins', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    const held = gate();
+    relay.after = held.pass;
+    const call = tokensOf().getAccessToken(connection.id);
+    await held.reached;
+    const grant = await reconnect(connection);
+    held.open();
+    expect(await call).toEqual({ value: grant.access_token, version: 2 });
+    await expectStillConnected(connection.id);
+  });
+
+  it('ends nothing while the database is away: the connection is ended when it is back', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    const broken = {
+      ...store,
+      connections: { ...store.connections, end: () => Promise.reject(new Error('the database is away')) },
+    };
+    const error = await failureOf(tokensOf({ store: broken, leaseMs: 300 }).getAccessToken(connection.id));
+    expect(error).not.toBeInstanceOf(Disconnected);
+    await expectStillConnected(connection.id);
+    expect(await failureOf(tokensOf({ leaseMs: 300 }).getAccessToken(connection.id))).toBeInstanceOf(Disconnected);
+    expect(await saved(connection.id)).toMatchObject({ status: 'disconnected' });
+  });
+});
+
+describe('an answer that got lost', () => {
+  it('after the service had rotated is written down, and ends the connection with that reason', async () => {
+    const connection = await newConnection();
+    await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
+    const tokens = tokensOf({ apiUrl: library.apiUrl });
+    const first = await failureOf(tokens.getAccessToken(connection.id));
+    expect(first).toBeInstanceOf(RetryLater);
+    expect(first.cause).toBeInstanceOf(Unanswered);
+    expect(await saved(connection.id)).toMatchObject({
+      status: 'active',
+      refreshOwner: null,
+      refreshUnansweredAt: expect.any(Date),
+    });
+    expect(lines.map(({ msg }) => msg)).toContain('a token refresh was not answered');
+    const second = await failureOf(tokens.getAccessToken(connection.id));
+    expect(second).toBeInstanceOf(Disconnected);
+    expect(reasonOf(second)).toMatch(lost);
+    await expectDisconnected(connection.id, lost);
+  });
+
+  it('is forgotten with the next one that comes', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) => response.writeHead(502).end();
+    await failureOf(tokensOf().getAccessToken(connection.id));
+    expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: expect.any(Date) });
+    relay.reset();
+    await tokensOf().getAccessToken(connection.id);
+    expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: null });
+  });
+
+  it('is forgotten with a reconnect', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) => response.writeHead(502).end();
+    await failureOf(tokensOf().getAccessToken(connection.id));
+    relay.reset();
+    await reconnect(connection);
+    expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: null, status: 'active' });
+  });
+});
+
+describe('a process that holds the refresh', () => {
+  it('and dies before the service has rotated costs the time of its lease, no more', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.before = async (response) => {
+      await held.pass();
+      await until('the end of the connection', () => response.destroyed);
+    };
+    const dying = await startProcess(connection.id, { leaseMs: 1500 });
+    dying.go();
+    await held.reached;
+    await dying.kill();
+    held.open();
+    relay.before = undefined;
+    expect(await tokensOf().getAccessToken(connection.id)).toMatchObject({ version: 2 });
+    await expectStillConnected(connection.id);
+  });
+
+  it('and dies with the new pair in its hands ends the connection, with that reason', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.after = held.pass;
+    const dying = await startProcess(connection.id, { leaseMs: 1500 });
+    dying.go();
+    await held.reached;
+    await dying.kill();
+    held.open();
+    relay.after = undefined;
+    const error = await failureOf(tokensOf({ leaseMs: 1000 }).getAccessToken(connection.id));
+    expect(error).toBeInstanceOf(Disconnected);
+    await expectDisconnected(connection.id, lost);
+  });
+
+  it('and only stands still for longer than its lease may still save what it got', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.after = held.pass;
+    const slow = tokensOf({ leaseMs: 200, instance: 'slow' }).getAccessToken(connection.id);
+    await held.reached;
+    relay.after = undefined;
+    const quick = tokensOf({ leaseMs: 10_000, instance: 'quick' }).getAccessToken(connection.id);
+    // The other one has taken over, and was told invalid_grant.
+    await until('its answer', () => relay.answered === 1);
+    await expectStillConnected(connection.id);
+    held.open();
+    expect(await slow).toMatchObject({ version: 2 });
+    expect(await quick).toEqual(await slow);
+    await expectStillConnected(connection.id);
+  });
+
+  it('keeps others out for as long as its lease lasts', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.before = held.pass;
+    const calls = [tokensOf().getAccessToken(connection.id)];
+    await held.reached;
+    const record = await saved(connection.id);
+    expect(record.refreshOwner).toMatch(/^this process /);
+    // Longer than a call may take by default.
+    expect(record.refreshUntil!.getTime() - Date.now()).toBeGreaterThan(30_000);
+    for (let i = 0; i < 5; i++) calls.push(tokensOf({ instance: `other ${i}` }).getAccessToken(connection.id));
+    expect(await store.connections.leaseRefresh(connection.id, 1, 'yet another', 1000)).toBeUndefined();
+    held.open();
+    expect(new Set((await Promise.all(calls)).map(({ version }) => version))).toEqual(new Set([2]));
+    expect(refreshes()).toBe(1);
+  });
+});
+
+describe('a reconnect', () => {
+  it('while a refresh is under way wins', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.after = held.pass;
+    const call = tokensOf().getAccessToken(connection.id);
+    await held.reached;
+    const grant = await reconnect(connection);
+    held.open();
+    expect(await call).toEqual({ value: grant.access_token, version: 2 });
+    expect((await saved(connection.id)).pair).toEqual({
+      accessToken: grant.access_token,
+      refreshToken: grant.refresh_token,
+    });
+    await expectStillConnected(connection.id);
+  });
+
+  it('after a disconnect gives tokens again', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    const tokens = tokensOf();
+    await failureOf(tokens.getAccessToken(connection.id));
+    const grant = await reconnect(connection);
+    expect(await tokens.getAccessToken(connection.id)).toMatchObject({ value: grant.access_token });
+  });
+});
+
+describe('a disconnect by the operator', () => {
+  it('ends the connection here and at the service, and is told once', async () => {
+    const connection = await newConnection();
+    const tokens = tokensOf();
+    expect(await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)])).toContain(true);
+    expect(await tokens.disconnect(connection.id)).toBe(false);
+    await expectDisconnected(connection.id, /^disconnected by the operator$/);
+    const answer = await postToken(library, {
+      grant_type: 'refresh_token',
+      refresh_token: connection.grant.refresh_token,
+    });
+    expect(answer.status).toBe(400);
+    expect(relay.requests.map(({ path }) => path)).toEqual(['/api/oauth/revoke']);
+  });
+
+  it('holds although the service cannot be told', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) => response.writeHead(500).end();
+    expect(await tokensOf().disconnect(connection.id)).toBe(true);
+    expect(await saved(connection.id)).toMatchObject({ status: 'disconnected', tokens: null });
+    expect(lines.map(({ msg }) => msg)).toContain('the grant could not be revoked at the service');
+  });
+
+  it('while a refresh is under way revokes the new token too', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.after = held.pass;
+    const tokens = tokensOf();
+    const call = tokens.getAccessToken(connection.id);
+    await held.reached;
+    relay.after = undefined;
+    await tokens.disconnect(connection.id);
+    held.open();
+    expect(await failureOf(call)).toBeInstanceOf(Disconnected);
+    const revoked = relay.requests
+      .filter(({ path }) => path === '/api/oauth/revoke')
+      .map(({ body }) => new URLSearchParams(body).get('token'));
+    expect(revoked).toHaveLength(2);
+    expect(revoked[0]).toBe(connection.grant.refresh_token);
+    expect(revoked[1]).not.toBe(connection.grant.refresh_token);
+    await expectDisconnected(connection.id, /^disconnected by the operator$/);
+  });
+});
