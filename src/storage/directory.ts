@@ -1,15 +1,16 @@
 import { randomUUID } from 'node:crypto';
-import { constants, createReadStream } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { addAbortSignal, type Readable } from 'node:stream';
 import { StorageUnavailable } from '../errors.ts';
-import { Meter } from './meter.ts';
+import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
 /** Holds files under way; never listed, and swept when the store is opened. */
 const workshop = '.asset-mirror-tmp';
+
+/** A draft that nobody has written to for so long belongs to a process that died. */
+const abandonedMs = 24 * 60 * 60 * 1000;
 
 /**
  * Objects as files below a directory. A file is written beside, synced to the disk, then renamed into its place, and the
@@ -19,43 +20,88 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
   const root = options.path;
   const temporary = join(root, workshop);
   const fileOf = (key: string) => {
-    if (key === '' || key.split('/').some((s) => s === '' || s === '.' || s === '..') || key.includes('\0')) {
+    const segments = key.split('/');
+    if (segments.some((s) => s === '' || s === '.' || s === '..' || s.includes('\0')) || segments[0] === workshop) {
       throw new Error(`not a key: ${JSON.stringify(key)}`);
     }
     return join(root, key);
   };
 
+  /** What the disk says about the whole store is told apart from what a body or one file does. */
+  async function onDisk<T>(work: Promise<T>): Promise<T> {
+    return work.catch((error) => {
+      throw sorted(error, root);
+    });
+  }
+
+  let made = false;
+  /** Made once: a directory that was there and is gone may be a disk that is not mounted, and is not to be made anew. */
+  async function prepare(): Promise<void> {
+    if (!made) await mkdir(root, { recursive: true });
+    made = true;
+    await mkdir(temporary).catch((error) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+  }
+
   async function write(key: string, body: Readable | Buffer | string, put: PutOptions): Promise<Stored> {
-    const target = fileOf(key);
+    const flow = openBody(body, put.signal);
+    const { breaker } = flow;
     const draft = join(temporary, randomUUID());
     const meter = new Meter({ expected: put.bytes, md5: false });
     try {
-      await mkdir(temporary, { recursive: true });
-      const file = await open(draft, 'wx', 0o644);
+      breaker.signal.throwIfAborted();
+      const target = fileOf(key);
+      await onDisk(prepare());
+      const file = await onDisk(open(draft, 'wx', 0o644));
       try {
-        const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
-        await pipeline(source, meter, (chunks: AsyncIterable<Buffer>) => file.writeFile(chunks), {
-          signal: put.signal,
-        });
-        await file.sync();
-        const { size } = await file.stat();
+        flow.flowInto(meter);
+        for await (const chunk of meter) {
+          await onDisk(file.writeFile(chunk)).catch((error) => {
+            breaker.abort(error);
+            throw error;
+          });
+        }
+        await onDisk(file.sync());
+        const { size } = await onDisk(file.stat());
         if (size !== meter.passed) throw new Error(`store ${key}: the file has ${size} bytes of ${meter.passed}`);
       } finally {
         await file.close();
       }
-      await mkdir(dirname(target), { recursive: true });
-      await rename(draft, target);
-      await syncDirectory(dirname(target));
+      breaker.signal.throwIfAborted();
+      await onDisk(place(draft, target, key));
       return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
     } catch (error) {
       await rm(draft, { force: true }).catch(() => {});
-      throw sorted(error, root);
+      breaker.signal.throwIfAborted();
+      throw error;
+    } finally {
+      flow.close();
     }
   }
 
-  async function* walk(folder: string, prefix: string): AsyncGenerator<StoredObject> {
+  /** The rename, and every directory made for it, are on the disk when this returns. */
+  async function place(draft: string, target: string, key: string): Promise<void> {
+    const folder = dirname(target);
+    try {
+      const first = await mkdir(folder, { recursive: true });
+      await rename(draft, target);
+      for (let at = folder; ; at = dirname(at)) {
+        await syncDirectory(at);
+        if (!first || at === dirname(first)) return;
+      }
+    } catch (error) {
+      // In the way of this one object, not of the store.
+      if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY'].includes(codeOf(error))) {
+        throw new Error(`store ${key}: a file or directory is in its place`, { cause: error });
+      }
+      throw error;
+    }
+  }
+
+  async function* walk(folder: string, prefix: string, signal?: AbortSignal): AsyncGenerator<StoredObject> {
     const entries = await readdir(folder === '' ? root : join(root, folder), { withFileTypes: true }).catch((error) => {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+      if (folder !== '' && codeOf(error) === 'ENOENT') return [];
       throw sorted(error, root);
     });
     const named = entries
@@ -66,8 +112,9 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
       }))
       .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
     for (const { entry, key } of named) {
+      signal?.throwIfAborted();
       if (entry.isDirectory()) {
-        if (key.startsWith(prefix) || prefix.startsWith(key)) yield* walk(key.slice(0, -1), prefix);
+        if (key.startsWith(prefix) || prefix.startsWith(key)) yield* walk(key.slice(0, -1), prefix, signal);
       } else if (entry.isFile() && key.startsWith(prefix)) {
         const found = await describe(key);
         if (found) yield found;
@@ -85,39 +132,66 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
     }
   }
 
+  /** Only what is old: another process may be at work here. */
+  async function sweep(): Promise<void> {
+    for (const name of await readdir(temporary)) {
+      const draft = join(temporary, name);
+      if (Date.now() - (await stat(draft)).mtimeMs > abandonedMs) await rm(draft, { force: true });
+    }
+  }
+
   const storage: Storage = {
     name: `file://${root}`,
     put: (key, body, put = {}) => write(key, body, put),
     async get(key, { signal } = {}) {
-      if (!(await describe(key))) return undefined;
-      return createReadStream(fileOf(key), { ...(signal && { signal }) });
+      signal?.throwIfAborted();
+      const file = await open(fileOf(key), 'r').catch((error) => {
+        if (isAbsent(error)) return undefined;
+        throw sorted(error, root);
+      });
+      if (!(await file?.stat())?.isFile()) {
+        await file?.close();
+        return undefined;
+      }
+      const stream = file!.createReadStream();
+      return signal ? addAbortSignal(signal, stream) : stream;
     },
-    head: describe,
-    list: (prefix) => walk('', prefix),
+    async head(key, { signal } = {}) {
+      signal?.throwIfAborted();
+      return describe(key);
+    },
+    list: (prefix, { signal } = {}) => walk('', prefix, signal),
     async remove(key) {
       await unlink(fileOf(key)).catch((error) => {
-        if (!isAbsent(error)) throw sorted(error, root);
+        if (!isAbsent(error) && codeOf(error) !== 'EISDIR') throw sorted(error, root);
       });
     },
     async check() {
       const probe = join(temporary, `probe-${randomUUID()}`);
       try {
-        await mkdir(temporary, { recursive: true });
-        const file = await open(probe, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY);
+        await prepare();
+        const file = await open(probe, 'wx');
         try {
-          await file.write(Buffer.alloc(1 << 16));
+          await file.writeFile(Buffer.alloc(1 << 16));
           await file.sync();
         } finally {
           await file.close();
         }
       } catch (error) {
-        throw sorted(error, root);
+        const reason = sorted(error, root);
+        throw reason instanceof StorageUnavailable
+          ? reason
+          : new StorageUnavailable(`${root}: the directory does not work`, { cause: reason });
       } finally {
         await rm(probe, { force: true }).catch(() => {});
       }
     },
     async close() {},
   };
+  // What is wrong with the directory now, `check` says, and every `put`.
+  await prepare()
+    .then(sweep)
+    .catch(() => {});
   return storage;
 }
 
@@ -130,7 +204,8 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-const isAbsent = (error: unknown) => ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? '';
+const isAbsent = (error: unknown) => ['ENOENT', 'ENOTDIR'].includes(codeOf(error));
 
 const words: Record<string, string> = {
   ENOSPC: 'the disk is full',
@@ -139,10 +214,12 @@ const words: Record<string, string> = {
   EACCES: 'this process may not write there',
   EPERM: 'this process may not write there',
   EIO: 'the disk reports errors',
+  ENOENT: 'the directory is not there any more',
   ENOTDIR: 'a file is in the way of the directory',
+  EEXIST: 'a file is in the way of the directory',
 };
 
 function sorted(error: unknown, root: string): unknown {
-  const word = words[(error as NodeJS.ErrnoException).code ?? ''];
+  const word = words[codeOf(error)];
   return word ? new StorageUnavailable(`${root}: ${word}`, { cause: error }) : error;
 }

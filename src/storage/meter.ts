@@ -1,5 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
-import { Transform, type TransformCallback } from 'node:stream';
+import { Readable, Transform, type TransformCallback } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
 
 /**
@@ -9,25 +10,38 @@ import { crc32 } from 'node:zlib';
 export class Meter extends Transform {
   // Not `size`: lib-storage takes a body's `size` for its length.
   passed = 0;
+  /** Whether the body has ended as it should. Nothing behind this stream can have all of it before. */
+  whole = false;
+  /** The ETag of a store that makes it of MD5: of the body, or of the sums of its parts. Known once it is whole. */
+  etag: string | undefined;
   #crc = 0;
-  readonly #md5: Hash | undefined;
+  #md5: Hash | undefined;
+  readonly #parts: Buffer[] = [];
+  readonly #partBytes: number;
+  #room: number;
   readonly #expected: number | undefined;
   #held: Buffer | undefined;
 
-  constructor(options: { expected: number | undefined; md5: boolean }) {
+  constructor(options: { expected: number | undefined; md5: boolean; partBytes?: number }) {
     super({ highWaterMark: 1 << 16 });
     this.#expected = options.expected;
     this.#md5 = options.md5 ? createHash('md5') : undefined;
+    this.#partBytes = this.#room = options.partBytes ?? Number.POSITIVE_INFINITY;
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
+    // Held back in place of the chunk before it, an empty one would let the body through before its end.
+    if (chunk.length === 0) {
+      done();
+      return;
+    }
     this.passed += chunk.length;
     if (this.#expected !== undefined && this.passed > this.#expected) {
       done(new WrongLength(`the body goes on behind its ${this.#expected} bytes`));
       return;
     }
     this.#crc = crc32(chunk, this.#crc);
-    this.#md5?.update(chunk);
+    this.#sum(chunk);
     const before = this.#held;
     this.#held = chunk;
     done(null, before);
@@ -38,17 +52,77 @@ export class Meter extends Transform {
       done(new WrongLength(`the body ended at byte ${this.passed} of ${this.#expected}`));
       return;
     }
+    const last = this.#md5?.digest();
+    if (last && this.#parts.length > 0) {
+      const all = [...this.#parts, last];
+      this.etag = `${createHash('md5').update(Buffer.concat(all)).digest('hex')}-${all.length}`;
+    } else {
+      this.etag = last?.toString('hex');
+    }
+    this.whole = true;
     done(null, this.#held);
   }
 
-  /** Once the body has ended: lower-case hex. */
+  #sum(chunk: Buffer): void {
+    for (let rest = chunk; this.#md5 && rest.length > 0; ) {
+      if (this.#room === 0) {
+        this.#parts.push(this.#md5.digest());
+        this.#md5 = createHash('md5');
+        this.#room = this.#partBytes;
+      }
+      const piece = rest.subarray(0, this.#room);
+      this.#md5.update(piece);
+      this.#room -= piece.length;
+      rest = rest.subarray(piece.length);
+    }
+  }
+
+  /** Once the body is whole: lower-case hex. */
   checksums(): { crc32: string; md5?: string } {
     const sum = { crc32: this.#crc.toString(16).padStart(8, '0') };
-    return this.#md5 ? { ...sum, md5: this.#md5.digest('hex') } : sum;
+    return this.etag && this.#parts.length === 0 ? { ...sum, md5: this.etag } : sum;
   }
 }
 
-/** A body that is not as long as was declared. */
+/** A body that is not as long as was declared, or was let go of before its end. */
 export class WrongLength extends Error {
   override readonly name = 'WrongLength';
+}
+
+/**
+ * A body on its way through a meter. `breaker` is aborted with what breaks first, the body, the caller's patience or what
+ * the store adds, and its reason is what a put rejects with. The body's errors never end the process, whenever they come.
+ */
+export function openBody(body: Readable | Buffer | string, signal: AbortSignal | undefined) {
+  const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
+  const breaker = new AbortController();
+  const stop = () => breaker.abort(signal!.reason);
+  source.on('error', (error) => breaker.abort(error));
+  if (signal?.aborted) stop();
+  else signal?.addEventListener('abort', stop, { once: true });
+  const broken = new Promise<never>((_, reject) => {
+    breaker.signal.addEventListener('abort', () => reject(breaker.signal.reason), { once: true });
+  });
+  broken.catch(() => {});
+
+  return {
+    breaker,
+    /** Never fulfilled; rejects with the breaker's reason. */
+    broken,
+    /** Nobody need wait for it: a body may be slow to close, or never do, when all the rest has long been broken off. */
+    async flowInto(meter: Meter): Promise<void> {
+      meter.on('error', () => {});
+      await pipeline(source, meter, { signal: breaker.signal }).catch((error) => {
+        breaker.abort(
+          error.code === 'ERR_STREAM_PREMATURE_CLOSE'
+            ? new WrongLength(`the body was closed at byte ${meter.passed}, before its end`, { cause: error })
+            : error,
+        );
+      });
+    },
+    close(): void {
+      signal?.removeEventListener('abort', stop);
+      source.destroy();
+    },
+  };
 }

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { pipeline, Readable } from 'node:stream';
+import { addAbortSignal, Readable } from 'node:stream';
 import {
   DeleteObjectCommand,
   GetObjectCommand,
@@ -7,11 +7,13 @@ import {
   ListObjectsV2Command,
   PutObjectCommand,
   type PutObjectCommandInput,
+  type PutObjectCommandOutput,
   S3Client,
+  UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import { RetryLater, StorageUnavailable } from '../errors.ts';
-import { Meter } from './meter.ts';
+import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
 export interface S3Options {
@@ -47,6 +49,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
     // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
+    // What it would warn of comes back as an error.
+    logger: { debug() {}, info() {}, warn() {}, error() {} },
     requestHandler: {
       connectionTimeout: 10_000,
       socketTimeout: 120_000,
@@ -93,109 +97,119 @@ export async function openS3(options: S3Options): Promise<Storage> {
   }
 
   async function write(key: string, body: Readable | Buffer | string, put: PutOptions): Promise<Stored> {
-    const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
-    source.on('error', () => {});
-    const length = body instanceof Readable ? put.bytes : Buffer.byteLength(body);
-    const aborter = new AbortController();
+    const length = put.bytes ?? (body instanceof Readable ? undefined : Buffer.byteLength(body));
+    const inParts = length === undefined || length > largestPut;
+    const partBytes = Math.max(16 * 2 ** 20, Math.ceil((length ?? 0) / mostParts));
+    const flow = openBody(body, put.signal);
+    const { breaker, broken } = flow;
     try {
-      put.signal?.throwIfAborted();
-      const prove = await howToProve();
-      const meter = new Meter({ expected: length, md5: prove === 'md5-etag' });
+      breaker.signal.throwIfAborted();
+      const prove = await Promise.race([howToProve(), broken]);
+      const meter = new Meter({ expected: length, md5: prove === 'md5-etag', ...(inParts && { partBytes }) });
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
-      const broken = new Promise<never>((_, reject) => {
-        pipeline(source, meter, (error) => {
-          if (!error) return;
-          reject(error);
-          aborter.abort(error);
-        });
-      });
-      broken.catch(() => {});
-      const onAbort = () => meter.destroy(abortReason(put.signal!));
-      put.signal?.addEventListener('abort', onAbort, { once: true });
-      try {
-        const sent =
-          length !== undefined && length <= largestPut
-            ? client.send(
-                new PutObjectCommand({
-                  ...target(key, put),
-                  // A stream of no bytes would be sent chunked, which S3 does not take.
-                  Body: length === 0 ? '' : meter,
-                  ContentLength: length,
-                  ...(prove === 'crc32' && { ChecksumAlgorithm: 'CRC32' as const }),
-                  ...(prove === 'crc64nvme' && { ChecksumAlgorithm: 'CRC64NVME' as const }),
-                }),
-                { abortSignal: aborter.signal },
-              )
-            : upload(key, meter, put, length, aborter);
-        if (length === 0) meter.resume();
-        sent.catch(() => {});
-        const answer = await Promise.race([sent, broken]);
-        // With a length the store may answer before the source has ended; only its end says that nothing came behind.
-        if (!meter.readableEnded) await Promise.race([ended(meter), broken]);
-        const checksums = meter.checksums();
-        await proveStored(
-          key,
-          meter.passed,
-          checksums,
-          answer,
-          length === undefined || length > largestPut ? 'none' : prove,
-        );
-        return { key, bytes: meter.passed, etag: unquoted(answer.ETag), checksums };
-      } finally {
-        put.signal?.removeEventListener('abort', onAbort);
+      const flowed = flow.flowInto(meter);
+      // A stream of no bytes would be sent chunked, which S3 does not take; and bytes at hand the SDK can send again.
+      const atHand = body instanceof Readable ? (length === 0 ? '' : undefined) : body;
+      if (atHand !== undefined) {
+        meter.resume();
+        await Promise.race([flowed, broken]);
+        breaker.signal.throwIfAborted();
       }
+      const answer = inParts
+        ? await upload(key, meter, put, partBytes, breaker)
+        : await client.send(
+            new PutObjectCommand({
+              ...target(key, put),
+              Body: atHand ?? meter,
+              ContentLength: length,
+              ...(prove === 'crc32' && { ChecksumAlgorithm: 'CRC32' as const }),
+              ...(prove === 'crc64nvme' && { ChecksumAlgorithm: 'CRC64NVME' as const }),
+            }),
+            { abortSignal: breaker.signal },
+          );
+      if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
+      const etag = await proveStored(key, meter, answer);
+      return { key, bytes: meter.passed, etag, checksums: meter.checksums() };
     } catch (error) {
-      throw sorted(error, name);
+      // The store's refusal may come while the body still flows: then this ends it. Otherwise the first reason stays.
+      breaker.abort(sorted(error, name));
+      throw breaker.signal.reason;
     } finally {
-      source.destroy();
+      flow.close();
     }
   }
 
+  /** In parts of `partBytes`; settles when the store has all of them, or has been told to forget them. */
   async function upload(
     key: string,
     body: Readable,
     put: PutOptions,
-    length: number | undefined,
-    aborter: AbortController,
-  ) {
+    partBytes: number,
+    breaker: AbortController,
+  ): Promise<PutObjectCommandOutput> {
+    // Upload's own abort returns before the parts are forgotten, waits for those under way, and a part that fails lets
+    // the others read on to the body's end. So it gets a client that breaks off what carries bytes, and nothing else:
+    // an upload whose creation is cut off could never be forgotten.
+    const sender: S3Client = Object.create(client);
+    sender.send = async (command: unknown) => {
+      const carries = command instanceof UploadPartCommand || command instanceof PutObjectCommand;
+      try {
+        return await client.send(command as never, carries ? { abortSignal: breaker.signal } : {});
+      } catch (error) {
+        if (carries) breaker.abort(sorted(error, name));
+        throw error;
+      }
+    };
     const transfer = new Upload({
-      client,
+      client: sender,
       params: { ...target(key, put), Body: body },
       queueSize: 4,
-      partSize: Math.max(16 * 2 ** 20, Math.ceil((length ?? 0) / mostParts)),
+      partSize: partBytes,
       leavePartsOnError: false,
-      abortController: aborter,
     });
     return transfer.done();
   }
 
-  /** Compares what the store says it has with what was sent. */
+  /** Compares what the store says it has with what was sent, and gives its ETag. What is proven wrong does not stay. */
   async function proveStored(
     key: string,
-    bytes: number,
-    checksums: { crc32: string; md5?: string },
+    meter: Meter,
     answer: { ETag?: string | undefined; ChecksumCRC32?: string | undefined },
-    prove: 'md5-etag' | 'crc32' | 'crc64nvme' | 'none',
-  ): Promise<void> {
-    if (prove === 'md5-etag') {
-      if (unquoted(answer.ETag) === checksums.md5) return;
-      throw new Error(`store ${key}: the store has ETag ${unquoted(answer.ETag)} for a body with MD5 ${checksums.md5}`);
+  ): Promise<string | undefined> {
+    const refuse = async (theirs: string, ours: string) => {
+      await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) })).catch(() => {});
+      throw new Error(`store ${key}: the store has ${theirs} of a body with ${ours}`);
+    };
+    // Some answers have an empty one.
+    const answered = unquoted(answer.ETag) || undefined;
+    const proof = (etag: string) =>
+      // Of an upload in parts some stores make it in their own way.
+      meter.etag && (!meter.etag.includes('-') || /^[\da-f]{32}-\d+$/.test(etag)) ? meter.etag : undefined;
+    if (answered && proof(answered)) {
+      if (answered !== meter.etag) await refuse(`ETag ${answered}`, meter.etag!);
+      return answered;
     }
-    if (prove === 'crc32' && answer.ChecksumCRC32) {
+    const { crc32 } = meter.checksums();
+    if (answer.ChecksumCRC32 && !answer.ChecksumCRC32.includes('-')) {
       const theirs = Buffer.from(answer.ChecksumCRC32, 'base64').toString('hex');
-      if (theirs === checksums.crc32) return;
-      throw new Error(`store ${key}: the store has CRC-32 ${theirs} for a body with ${checksums.crc32}`);
+      if (theirs !== crc32) await refuse(`CRC-32 ${theirs}`, crc32);
+      return answered;
     }
     const found = await describe(key);
-    if (found?.bytes !== bytes)
-      throw new Error(`store ${key}: the store has ${found?.bytes ?? 'no'} bytes of ${bytes}`);
+    if (!found) throw new Error(`store ${key}: the store took it, and has it not`);
+    // With another ETag it is another's by now, written after this one.
+    if (answered && found.etag !== answered) return answered;
+    if (found.bytes !== meter.passed) await refuse(`${found.bytes} bytes`, `${meter.passed}`);
+    if (found.etag && proof(found.etag) && found.etag !== meter.etag) await refuse(`ETag ${found.etag}`, meter.etag!);
+    return found.etag;
   }
 
-  async function describe(key: string): Promise<StoredObject | undefined> {
+  async function describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined> {
     try {
-      const head = await client.send(new HeadObjectCommand({ Bucket: bucket, Key: full(key) }));
+      const head = await client.send(new HeadObjectCommand({ Bucket: bucket, Key: full(key) }), stoppedBy(signal));
       return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
     } catch (error) {
+      signal?.throwIfAborted();
       // A HEAD has no body to say that it is the bucket that is missing; `check` does.
       if (statusOf(error) === 404) return undefined;
       throw sorted(error, name);
@@ -207,22 +221,25 @@ export async function openS3(options: S3Options): Promise<Storage> {
     put: (key, body, put = {}) => write(key, body, put),
     async get(key, { signal } = {}) {
       try {
-        const { Body } = await client.send(new GetObjectCommand({ Bucket: bucket, Key: full(key) }), {
-          ...(signal && { abortSignal: signal }),
-        });
-        return Body as Readable;
+        const { Body } = await client.send(new GetObjectCommand({ Bucket: bucket, Key: full(key) }), stoppedBy(signal));
+        return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
       } catch (error) {
-        if (codeOf(error) === 'NoSuchKey') return undefined;
+        signal?.throwIfAborted();
+        if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
         throw sorted(error, name);
       }
     },
-    head: describe,
-    async *list(prefix) {
+    head: (key, { signal } = {}) => describe(key, signal),
+    async *list(prefix, { signal } = {}) {
       let after: string | undefined;
       do {
         const page = await client
-          .send(new ListObjectsV2Command({ Bucket: bucket, Prefix: full(prefix), ContinuationToken: after }))
+          .send(
+            new ListObjectsV2Command({ Bucket: bucket, Prefix: full(prefix), ContinuationToken: after }),
+            stoppedBy(signal),
+          )
           .catch((error) => {
+            signal?.throwIfAborted();
             throw sorted(error, name);
           });
         for (const entry of page.Contents ?? []) {
@@ -244,10 +261,14 @@ export async function openS3(options: S3Options): Promise<Storage> {
     async check() {
       const key = `_mirror/probe-${randomUUID()}`;
       try {
-        await client.send(new PutObjectCommand({ ...target(key, {}), Body: 'probe', ContentLength: 5 }));
+        // As a stream, for some stores take a body at hand and refuse that.
+        await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5 });
         await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) }));
       } catch (error) {
-        throw sorted(error, name);
+        const reason = sorted(error, name);
+        throw reason instanceof StorageUnavailable
+          ? reason
+          : new StorageUnavailable(`${name}: the store does not work`, { cause: reason });
       }
     },
     async close() {
@@ -256,7 +277,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   };
 }
 
-const ended = (stream: Readable) => new Promise<void>((resolve) => stream.once('end', resolve));
+const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
 const statusOf = (error: unknown) =>
   (error as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
@@ -264,9 +285,6 @@ const codeOf = (error: unknown) => {
   const { name, Code, code } = (error ?? {}) as { name?: string; Code?: string; code?: string };
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };
-const abortReason = (signal: AbortSignal) =>
-  signal.reason instanceof Error ? signal.reason : new Error('aborted', { cause: signal.reason });
-
 const words: Record<string, string> = {
   NoSuchBucket: 'the bucket does not exist; make it, or correct STORAGE_URL',
   AccessDenied: 'the store denies access; check the credentials and the policy of the bucket',
@@ -279,12 +297,14 @@ const words: Record<string, string> = {
   CredentialsProviderError:
     'no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role',
   RequestTimeTooSkewed: 'the clock of this machine differs too much from that of the store',
+  MissingContentLength: 'the store takes no checksum behind a stream; set S3_CHECKSUMS to auto or md5-etag',
   PermanentRedirect: 'the bucket is in another region; correct S3_REGION or S3_ENDPOINT',
   QuotaExceeded: 'the quota of the bucket is used up',
   XMinioStorageFull: 'the store is full',
   ECONNREFUSED: 'the store cannot be reached',
   ENOTFOUND: 'the name of the store cannot be resolved; check S3_ENDPOINT',
   EAI_AGAIN: 'the name of the store cannot be resolved at present',
+  ETIMEDOUT: 'the store cannot be reached',
   EHOSTUNREACH: 'the store cannot be reached',
   ENETUNREACH: 'the store cannot be reached',
 };

@@ -29,12 +29,14 @@ export interface PutOptions {
  * A place for objects. What every implementation guarantees, and the conformance suite holds it to:
  *
  * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
- * - A body that fails, ends before `bytes`, goes on behind it, or is aborted makes `put` reject and leaves nothing behind.
- * - When `put` returns, the object is stored, and length and checksum of what is stored were compared with what was sent.
+ * - A body that fails, ends before `bytes`, goes on behind it, is closed before its end, or is aborted makes `put` reject
+ *   and leaves nothing behind: neither an object nor a part of one. The body is destroyed in any case.
+ * - When `put` returns, the object is stored, and what the store says it has, its length and where it has one its checksum,
+ *   was compared with what was sent.
  * - Memory does not grow with the size of a body whose length is known.
  * - Keys are `/`-separated text as `keys.ts` makes them. `list` gives them in the order of their UTF-8 bytes.
  * - What keeps the whole store from working (missing, full, wrong keys) is a StorageUnavailable that says so; a body's own
- *   error comes back as it is.
+ *   error comes back as it is, and an abort as its signal's reason.
  */
 export interface Storage {
   /** For people: `s3://bucket/prefix`, `file:///dir`. */
@@ -46,7 +48,7 @@ export interface Storage {
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
   /** Removing what is not there is no error. */
   remove(key: string): Promise<void>;
-  /** Whether objects can be written now. @throws StorageUnavailable */
+  /** Whether objects can be written now, found out by writing one. @throws StorageUnavailable */
   check(): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,0 +1,572 @@
+import { once } from 'node:events';
+import { PassThrough, Readable } from 'node:stream';
+import { setImmediate } from 'node:timers/promises';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Storage } from '../../src/storage/storage.ts';
+import { until } from '../support/until.ts';
+import { bytesOf, collected, crc32Of, KiB, MiB, streaming } from './bodies.ts';
+
+export interface Ground {
+  /** Empty at first. */
+  storage: Storage;
+  /** What is under way, or was left lying: drafts, uploads in parts. */
+  leftovers(): Promise<string[]>;
+  clear(): Promise<void>;
+}
+
+class Broken extends Error {
+  override readonly name = 'Broken';
+  // What the store's own errors are told by, so that a body's error that looks like one is not taken for it.
+  readonly code: string;
+
+  constructor(code = 'EIO') {
+    super('the line broke');
+    this.code = code;
+  }
+}
+
+/** Holds an implementation to every guarantee that `storage.ts` states. */
+export function conformance(name: string, open: () => Promise<Ground>): void {
+  describe(name, () => {
+    let ground: Ground;
+    let storage: Storage;
+    beforeAll(async () => {
+      ground = await open();
+      storage = ground.storage;
+    });
+    afterAll(() => ground?.clear());
+
+    const read = async (key: string) => {
+      const stream = await storage.get(key);
+      return stream && collected(stream);
+    };
+    const keys = async (prefix: string) => (await Array.fromAsync(storage.list(prefix))).map((object) => object.key);
+
+    describe('what was put is there', () => {
+      const lengths = [0, 1, 64 * KiB - 1, 64 * KiB, 64 * KiB + 1, 3 * MiB];
+
+      test.each(lengths)('a stream declared as %i bytes comes back byte for byte', async (length) => {
+        const bytes = bytesOf(length);
+        const stored = await storage.put(`known/${length}`, streaming(bytes), { bytes: length });
+        expect(stored).toMatchObject({ key: `known/${length}`, bytes: length });
+        expect(stored.checksums.crc32).toBe(crc32Of(bytes));
+        expect(bytes.equals((await read(`known/${length}`))!)).toBe(true);
+        const head = await storage.head(`known/${length}`);
+        expect(head).toMatchObject({ key: `known/${length}`, bytes: length, etag: stored.etag });
+        expect(Math.abs(head!.modified!.getTime() - Date.now())).toBeLessThan(60_000);
+      });
+
+      test.each([...lengths, 16 * MiB, 16 * MiB + 1, 40 * MiB])(
+        'a stream of %i bytes that nobody declared comes back byte for byte',
+        async (length) => {
+          const bytes = bytesOf(length);
+          const stored = await storage.put(
+            `unknown/${length}`,
+            streaming(bytes, () => {}, 100 * KiB),
+          );
+          expect(stored.bytes).toBe(length);
+          if (length <= 3 * MiB) expect(stored.checksums.crc32).toBe(crc32Of(bytes));
+          expect(bytes.equals((await read(`unknown/${length}`))!)).toBe(true);
+          expect(await storage.head(`unknown/${length}`)).toMatchObject({ bytes: length, etag: stored.etag });
+          expect(await ground.leftovers()).toEqual([]);
+        },
+      );
+
+      test.each([
+        ['text', 'grüße 🎞', 12],
+        ['bytes', Buffer.from([0, 255, 0]), 3],
+        ['empty text', '', 0],
+        ['no bytes', Buffer.alloc(0), 0],
+      ])('%s given whole', async (_, body, length) => {
+        const stored = await storage.put('whole', body);
+        expect(stored).toMatchObject({ bytes: length, checksums: { crc32: crc32Of(Buffer.from(body)) } });
+        expect(await read('whole')).toEqual(Buffer.from(body));
+      });
+
+      test('a checksum is that of the standard', async () => {
+        const stored = await storage.put('nine', '123456789');
+        expect(stored.checksums.crc32).toBe('cbf43926');
+      });
+
+      test('however the body is cut into chunks, empty ones too', async () => {
+        await fc.assert(
+          fc.asyncProperty(
+            fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 8 }),
+            fc.boolean(),
+            async (chunks, declared) => {
+              const whole = Buffer.concat(chunks);
+              const body = new PassThrough();
+              for (const chunk of chunks) body.write(chunk);
+              body.end();
+              await storage.put('cut', body, declared ? { bytes: whole.length } : {});
+              expect(await read('cut')).toEqual(whole);
+            },
+          ),
+          { numRuns: 40 },
+        );
+      });
+
+      test('a body of text chunks is stored as UTF-8', async () => {
+        await storage.put('chunks', Readable.from(['grü', 'ße']), { bytes: 7 });
+        expect((await read('chunks'))?.toString()).toBe('grüße');
+      });
+
+      test('the later put wins', async () => {
+        await storage.put('twice', streaming(bytesOf(100 * KiB)), { bytes: 100 * KiB });
+        await storage.put('twice', 'short');
+        expect((await read('twice'))?.toString()).toBe('short');
+      });
+
+      test('puts to one key at once all succeed, and one of them is there, whole', async () => {
+        const bodies = Array.from({ length: 12 }, (_, i) => Buffer.alloc(i * 10 * KiB + 1, i));
+        await Promise.all(
+          bodies.map((body, i) =>
+            storage.put('race', i % 2 ? body : streaming(body), i % 4 ? { bytes: body.length } : {}),
+          ),
+        );
+        const there = await read('race');
+        expect(bodies.some((body) => body.equals(there!))).toBe(true);
+        expect(await ground.leftovers()).toEqual([]);
+      });
+
+      test('200 MiB of declared length pass without being held in memory', async () => {
+        const length = 200 * MiB;
+        let held = 0;
+        const before = process.memoryUsage().arrayBuffers;
+        const body = Readable.from(
+          (async function* () {
+            for (let at = 0; at < length; at += MiB) {
+              for (let i = 0; i < 16; i++) yield Buffer.alloc(MiB / 16, at / MiB);
+              held = Math.max(held, process.memoryUsage().arrayBuffers - before);
+            }
+          })(),
+          { objectMode: false },
+        );
+        const stored = await storage.put('large', body, { bytes: length });
+        expect(stored.bytes).toBe(length);
+        expect(await storage.head('large')).toMatchObject({ bytes: length });
+        expect(held).toBeLessThan(100 * MiB);
+        await storage.remove('large');
+      }, 120_000);
+    });
+
+    describe('whole or not at all', () => {
+      const small = 100;
+      const large = 8 * MiB;
+      const parts = 40 * MiB;
+
+      interface Case {
+        what: string;
+        declared: number | undefined;
+        body: () => Readable;
+        error: unknown;
+      }
+      const throws = () => {
+        throw new Broken();
+      };
+      const broken = expect.objectContaining({ name: 'Broken' });
+      const says = (message: RegExp) => expect.objectContaining({ message: expect.stringMatching(message) });
+      const closing = (length: number) => {
+        const bytes = bytesOf(length);
+        let at = 0;
+        return new Readable({
+          read() {
+            if (at === length) this.destroy();
+            else this.push(bytes.subarray(at, at + 64 * KiB));
+            at = Math.min(length, at + 64 * KiB);
+          },
+        });
+      };
+      const cases: Case[] = [
+        ...[small, large].flatMap((declared): Case[] => [
+          { what: 'breaks at once', declared, body: () => streaming(bytesOf(0), throws), error: broken },
+          {
+            what: 'breaks in the middle',
+            declared,
+            body: () => streaming(bytesOf(declared / 2), throws),
+            error: broken,
+          },
+          {
+            what: 'breaks behind its last byte',
+            declared,
+            body: () => streaming(bytesOf(declared), throws),
+            error: broken,
+          },
+          {
+            what: 'breaks behind its last byte and an empty chunk',
+            declared,
+            body: () => {
+              const body = new PassThrough();
+              body.write(bytesOf(declared));
+              body.write(Buffer.alloc(0), () => body.destroy(new Broken()));
+              return body;
+            },
+            error: broken,
+          },
+          {
+            what: 'ends before its first byte',
+            declared,
+            body: () => streaming(bytesOf(0)),
+            error: says(/ended at byte 0 of/),
+          },
+          {
+            what: 'is one byte short',
+            declared,
+            body: () => streaming(bytesOf(declared - 1)),
+            error: says(new RegExp(`ended at byte ${declared - 1} of ${declared}`)),
+          },
+          {
+            what: 'is one byte long, in the same chunk',
+            declared,
+            body: () => streaming(bytesOf(declared + 1), () => {}, declared + 1),
+            error: says(/goes on behind/),
+          },
+          {
+            what: 'is one byte long, in a later chunk',
+            declared,
+            body: () => streaming(bytesOf(declared + 1), () => {}, declared),
+            error: says(/goes on behind/),
+          },
+          {
+            what: 'goes on without end',
+            declared,
+            body: () =>
+              Readable.from(
+                (async function* () {
+                  for (;;) yield Buffer.alloc(64 * KiB);
+                })(),
+                { objectMode: false },
+              ),
+            error: says(/goes on behind/),
+          },
+          {
+            what: 'is closed without an error in the middle',
+            declared,
+            body: () => closing(declared / 2),
+            error: says(/was closed at byte \d+, before its end/),
+          },
+          {
+            what: 'was closed before',
+            declared,
+            body: () => streaming(bytesOf(declared)).destroy(),
+            error: says(/was closed at byte 0, before its end/),
+          },
+          {
+            what: 'had broken before',
+            declared,
+            body: () =>
+              streaming(bytesOf(declared))
+                .on('error', () => {})
+                .destroy(new Broken()),
+            error: broken,
+          },
+        ]),
+        {
+          what: 'is declared empty and has a byte',
+          declared: 0,
+          body: () => streaming(bytesOf(1)),
+          error: says(/goes on behind/),
+        },
+        { what: 'is declared empty and breaks', declared: 0, body: () => streaming(bytesOf(0), throws), error: broken },
+        {
+          what: 'of unknown length breaks at once',
+          declared: undefined,
+          body: () => streaming(bytesOf(0), throws),
+          error: broken,
+        },
+        {
+          what: 'of unknown length breaks',
+          declared: undefined,
+          body: () => streaming(bytesOf(small), throws),
+          error: broken,
+        },
+        {
+          what: 'of unknown length breaks after 40 MiB',
+          declared: undefined,
+          body: () => streaming(bytesOf(parts), throws),
+          error: broken,
+        },
+        {
+          what: 'of unknown length is closed after 40 MiB',
+          declared: undefined,
+          body: () => closing(parts),
+          error: says(/was closed at byte \d+, before its end/),
+        },
+      ];
+
+      describe.each(cases)('a body that $what (declared: $declared)', ({ declared, body: make, error }) => {
+        test.each(['nothing was there', 'something was there'])('changes nothing where %s', async (before) => {
+          const key = `broken/${before}`;
+          await storage.remove(key);
+          if (before === 'something was there') await storage.put(key, 'old');
+          const body = make();
+          await expect(storage.put(key, body, { bytes: declared })).rejects.toEqual(error);
+          expect(body.destroyed).toBe(true);
+          expect((await read(key))?.toString()).toBe(before === 'something was there' ? 'old' : undefined);
+          expect(await ground.leftovers()).toEqual([]);
+        });
+      });
+
+      test.each([4, 6])('bytes at hand that are not the declared %i are refused', async (declared) => {
+        await expect(storage.put('at hand', 'bytes', { bytes: declared })).rejects.toThrow(/the body/);
+        expect(await storage.head('at hand')).toBeUndefined();
+      });
+
+      test.each(['ENOSPC', 'EACCES', 'ENOENT', 'ECONNREFUSED', 'AccessDenied', 'SlowDown'])(
+        'a body that breaks with %s is not mistaken for a store that does',
+        async (code) => {
+          const error = new Broken(code);
+          const body = streaming(bytesOf(100), () => {
+            throw error;
+          });
+          await expect(storage.put('code', body, { bytes: 200 })).rejects.toBe(error);
+        },
+      );
+
+      test.each([
+        ['declared', 2 * KiB],
+        ['declared, large', 6 * MiB],
+        ['unknown', undefined],
+      ])('until a put has returned, readers see what was there before (length: %s)', async (_, declared) => {
+        await storage.put('seen', 'old');
+        const bytes = bytesOf(declared ?? 20 * MiB);
+        let goOn = () => {};
+        const waiting = new Promise<void>((resolve) => {
+          goOn = resolve;
+        });
+        let offered = false;
+        const last = bytes.subarray(-KiB);
+        const body = Readable.from(
+          (async function* () {
+            yield* streaming(bytes.subarray(0, -KiB));
+            offered = true;
+            await waiting;
+            yield last;
+          })(),
+          { objectMode: false },
+        );
+        const put = storage.put('seen', body, { bytes: declared });
+        await until('all but the last KiB taken', () => offered);
+        expect((await read('seen'))?.toString()).toBe('old');
+        expect(await storage.head('seen')).toMatchObject({ bytes: 3 });
+        expect(await Array.fromAsync(storage.list('seen'))).toMatchObject([{ bytes: 3 }]);
+        goOn();
+        await put;
+        expect(bytes.equals((await read('seen'))!)).toBe(true);
+      });
+
+      test('a body breaks just when its put begins', async () => {
+        const body = new PassThrough();
+        const put = storage.put('at once', body, { bytes: 10 });
+        body.destroy(new Broken());
+        await expect(put).rejects.toEqual(broken);
+        expect(await storage.head('at once')).toBeUndefined();
+      });
+
+      test('a body that breaks once more after its put has failed harms nobody', async () => {
+        const body = new PassThrough({ autoDestroy: false });
+        const put = storage.put('again', body, { bytes: 10 });
+        body.emit('error', new Broken());
+        await expect(put).rejects.toEqual(broken);
+        body.emit('error', new Broken());
+        expect(await storage.head('again')).toBeUndefined();
+      });
+    });
+
+    describe('aborted', () => {
+      const reason = new Error('enough');
+      const isReason = (error: unknown) => error === reason;
+
+      test('before it begins, a put takes nothing', async () => {
+        const body = streaming(bytesOf(100));
+        const put = storage.put('aborted', body, { bytes: 100, signal: AbortSignal.abort(reason) });
+        await expect(put).rejects.toSatisfy(isReason);
+        expect(body.destroyed).toBe(true);
+        expect(await storage.head('aborted')).toBeUndefined();
+      });
+
+      test.each([
+        ['100 bytes', 100, 50],
+        ['8 MiB', 8 * MiB, 4 * MiB],
+        ['unknown, small', undefined, 1000],
+        ['unknown, in parts', undefined, 40 * MiB],
+      ])('in the middle, a put rejects at once and leaves nothing (length: %s)', async (_, declared, sent) => {
+        const stop = new AbortController();
+        const body = streaming(bytesOf(sent), async () => {
+          stop.abort(reason);
+          await new Promise(() => {});
+        });
+        const put = storage.put('aborted', body, { bytes: declared, signal: stop.signal });
+        await expect(put).rejects.toSatisfy(isReason);
+        expect(body.destroyed).toBe(true);
+        expect(await storage.head('aborted')).toBeUndefined();
+        expect(await ground.leftovers()).toEqual([]);
+      });
+
+      test('at whatever moment, a put is stored whole or rejects with the reason', async () => {
+        const bytes = bytesOf(3 * MiB);
+        for (let turns = 0; turns < 60; turns++) {
+          const key = `moment/${turns}`;
+          const stop = new AbortController();
+          const put = storage.put(key, streaming(bytes), {
+            bytes: turns % 2 ? bytes.length : undefined,
+            signal: stop.signal,
+          });
+          const outcome = put.then(
+            () => 'stored',
+            (error) => error,
+          );
+          for (let turn = 0; turn < turns * 2; turn++) await setImmediate();
+          stop.abort(reason);
+          const got = await outcome;
+          if (got !== 'stored') expect(got).toBe(reason);
+          const head = await storage.head(key);
+          if (got === 'stored' || head) expect(head).toMatchObject({ bytes: bytes.length });
+        }
+        expect(await ground.leftovers()).toEqual([]);
+      });
+
+      test('after it has returned, a signal changes nothing', async () => {
+        const stop = new AbortController();
+        await storage.put('later', streaming(bytesOf(100)), { bytes: 100, signal: stop.signal });
+        stop.abort(reason);
+        expect(await storage.head('later')).toMatchObject({ bytes: 100 });
+      });
+
+      test('before it begins, get, head and list reject with the reason', async () => {
+        const signal = AbortSignal.abort(reason);
+        await storage.put('read', 'x');
+        await expect(storage.get('read', { signal })).rejects.toSatisfy(isReason);
+        await expect(storage.head('read', { signal })).rejects.toSatisfy(isReason);
+        await expect(Array.fromAsync(storage.list('', { signal }))).rejects.toSatisfy(isReason);
+      });
+
+      test('while it is read, a body breaks off', async () => {
+        await storage.put('reading', bytesOf(8 * MiB));
+        const stop = new AbortController();
+        const stream = (await storage.get('reading', { signal: stop.signal }))!;
+        await once(stream, 'readable');
+        stop.abort(reason);
+        await expect(collected(stream)).rejects.toMatchObject({ name: 'AbortError', cause: reason });
+      });
+    });
+
+    describe('keys', () => {
+      const strange = [
+        'with space/and more.jpg',
+        ' leading and trailing ',
+        'Überstraße/ñandú/日本語.mp4',
+        'emoji 🎬👩‍👩‍👧.mov',
+        '100% %20 %2F.txt',
+        'a+b&c=d;e,f.txt',
+        'what?.txt',
+        '#1.txt',
+        `"double" 'single' \`back\`.txt`,
+        '<xml>&amp;</xml>.txt',
+        '(a)[b]{c}!$*@:~^|.txt',
+        'back\\slash',
+        '.hidden/.file',
+        'dots../...txt',
+        '_/_mirror_',
+        'a'.repeat(200),
+      ];
+
+      test.each(strange)('%s', async (key) => {
+        const at = `strange/${key}`;
+        await storage.put(at, key);
+        expect((await read(at))?.toString()).toBe(key);
+        expect(await storage.head(at)).toMatchObject({ key: at, bytes: Buffer.byteLength(key) });
+        expect(await keys(at)).toEqual([at]);
+        await storage.remove(at);
+        expect(await storage.head(at)).toBeUndefined();
+      });
+
+      test('are listed in the order of their UTF-8 bytes, by their prefix', async () => {
+        const names = [
+          'a',
+          'a b',
+          'a-b',
+          'a.b',
+          'a/b',
+          'a/b/c',
+          'a0',
+          'aa',
+          'B',
+          'b',
+          'z',
+          'ä',
+          'é',
+          '\ufb01',
+          '𐍈',
+          '🎬',
+        ];
+        const all = names.map((name) => `order/${name === 'a' ? 'a!' : name === 'a/b' ? 'a/b!' : name}`);
+        for (const key of all) await storage.put(key, '');
+        const ordered = all.toSorted((a, b) => Buffer.compare(Buffer.from(a), Buffer.from(b)));
+        expect(await keys('order/')).toEqual(ordered);
+        expect(await keys('order')).toEqual(ordered);
+        for (const prefix of ['order/a', 'order/a/', 'order/a/b', 'order/a/b/c', 'order/ä', 'order/x', 'rder/']) {
+          expect(await keys(prefix)).toEqual(ordered.filter((key) => key.startsWith(prefix)));
+        }
+      });
+
+      test('more than a thousand are listed without a gap', async () => {
+        const all = Array.from({ length: 1100 }, (_, i) => `many/${String(i % 3)}/${String(i).padStart(5, '0')}`);
+        const queue = [...all];
+        const worker = async () => {
+          for (let key = queue.pop(); key !== undefined; key = queue.pop()) await storage.put(key, key);
+        };
+        await Promise.all(Array.from({ length: 16 }, worker));
+        expect(await keys('many/')).toEqual(all.toSorted());
+        expect(await keys('many/1/')).toEqual(all.toSorted().filter((key) => key.startsWith('many/1/')));
+        const listed = await Array.fromAsync(storage.list('many/0'));
+        expect(listed.every((object) => object.bytes === object.key.length && object.modified instanceof Date)).toBe(
+          true,
+        );
+      }, 120_000);
+
+      test('a list that is left early lets go', async () => {
+        for await (const object of storage.list('many/')) {
+          expect(object.key).toBe('many/0/00000');
+          break;
+        }
+      });
+    });
+
+    describe('what is not there', () => {
+      test('has no head and no body', async () => {
+        expect(await storage.head('no/such')).toBeUndefined();
+        expect(await storage.get('no/such')).toBeUndefined();
+        expect(await keys('no/such')).toEqual([]);
+      });
+
+      test('is removed as often as one likes', async () => {
+        await storage.put('goes/away', 'x');
+        await storage.remove('goes/away');
+        await storage.remove('goes/away');
+        await storage.remove('never/there');
+        expect(await storage.head('goes/away')).toBeUndefined();
+        expect(await keys('goes')).toEqual([]);
+      });
+
+      test('the beginning of a key is no object', async () => {
+        await storage.put('folder/object', 'x');
+        expect(await storage.head('folder')).toBeUndefined();
+        expect(await storage.get('folder')).toBeUndefined();
+        await storage.remove('folder');
+        expect(await storage.head('folder/object/behind')).toBeUndefined();
+        expect(await storage.get('folder/object/behind')).toBeUndefined();
+        await storage.remove('folder/object/behind');
+        expect((await read('folder/object'))?.toString()).toBe('x');
+      });
+    });
+
+    test('check says that objects can be written, and leaves none', async () => {
+      const before = await keys('');
+      await storage.check();
+      expect(await keys('')).toEqual(before);
+      expect(await ground.leftovers()).toEqual([]);
+    });
+  });
+}
