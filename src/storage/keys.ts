@@ -34,18 +34,19 @@ export const beside = {
 };
 
 /**
- * An id as one path segment. Ordinary ids stay as they are; what would mean something in a path is percent-encoded, so two
- * ids never share a segment, and none is `_` (no project), `_mirror` (ours) or hidden.
+ * An id as one path segment. Ordinary ids stay as they are; what would mean something in a path is percent-encoded, and
+ * what no segment can hold (too long, empty, not NFC) ends in `~` and a digest. So two ids never share a segment, and none
+ * is `_` (no project), `_mirror` (ours) or hidden.
  */
 export function idSegment(id: string): string {
   const encoded = id
     .toWellFormed()
     .normalize('NFC')
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}/\\%?#]|^\.|^_(?=$|mirror$)/gu, (c) =>
-      encodeURIComponent(c).replace('.', '%2E').replace('_', '%5F'),
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}/\\%?#~]|^\.|^_(?=$|mirror$)/gu, (c) =>
+      encodeURIComponent(c).replace('.', '%2E').replace('_', '%5F').replace('~', '%7E'),
     );
-  if (Buffer.byteLength(encoded) <= 200) return encoded;
-  return `${cut(encoded, 120)}~${createHash('sha256').update(id).digest('hex')}`;
+  if (id !== '' && id.isWellFormed() && id === id.normalize('NFC') && Buffer.byteLength(encoded) <= 200) return encoded;
+  return `${cut(encoded, 120)}~${createHash('sha256').update(id, 'utf16le').digest('hex')}`;
 }
 
 /**
@@ -58,14 +59,18 @@ export function safeFilename(name: string | null | undefined, extension?: string
     .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, '')
     .replace(/[/\\]/g, '_')
     .normalize('NFC');
-  if (/^[\s.]*$/.test(safe)) safe = 'asset';
+  if (isBlank(safe)) safe = 'asset';
   const dot = safe.lastIndexOf('.');
-  // A suffix of more than 32 bytes is no extension, and neither is all of `.profile`.
-  const has = dot > 0 && dot < safe.length - 1 && Buffer.byteLength(safe.slice(dot)) <= 32;
+  const ending = safe.slice(dot);
+  // A suffix of more than 32 bytes or with a space is no extension, and neither is all of `.profile`.
+  const has = dot > 0 && ending !== '.' && !/\s/.test(ending) && Buffer.byteLength(ending) <= 32;
   const stem = has ? safe.slice(0, dot) : safe;
-  const suffix = extension ? `.${extension}` : has ? safe.slice(dot) : '';
-  return cut(stem, maxBytes - Buffer.byteLength(suffix)) + suffix;
+  const suffix = extension ? `.${extension}` : has ? ending : '';
+  const short = cut(stem, maxBytes - Buffer.byteLength(suffix)) + suffix;
+  return isBlank(short) ? 'asset' : short;
 }
+
+const isBlank = (name: string) => /^[\s.]*$/.test(name);
 
 /** At most `bytes` bytes of UTF-8, never through a character. */
 function cut(text: string, bytes: number): string {
