@@ -10,9 +10,9 @@ const text = z.string().nullish();
 const number = z.number().nullish();
 
 /** Ids become keys, rows and addresses: bounded, and nothing a database cannot hold. */
-const id = z.string().regex(/^[^\p{Cc}]{1,400}$/u, 'expected an id of 1 to 400 printable characters');
+const id = z.string().regex(/^[^\p{Cc}\p{Cs}]{1,400}$/u, 'expected an id of 1 to 400 printable characters');
 
-export const company = z.looseObject({ id, name: z.string() });
+export const company = z.looseObject({ id, name: text });
 
 export const meAnswer = z.looseObject({
   user: z.looseObject({ id, name: text, email: text }),
@@ -82,37 +82,34 @@ export function problemOf(error: z.ZodError): string {
 }
 
 const links = new Set(['thumbnailUrl', 'url', 'mp4Url']);
-const plainText = new Set([
-  'name',
-  'projectName',
-  'tags',
-  'filename',
-  'status',
-  'assetType',
-  'mimeType',
-  'id',
-  'projectId',
-]);
+const plainText = new Set(['id', 'name', 'mimeType', 'assetType', 'projectId', 'projectName', 'tags', 'status']);
+
+/** A web address, or the query of a signed one that has no host. */
+const address = /\b[a-z][a-z0-9+.-]*:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 
 /**
  * The asset as the API gave it, without signed links. A field that the spec does not name loses every web address in it:
- * whether one is signed cannot be told from outside.
+ * whether one is signed cannot be told from outside. What people write themselves (names, tags) stays as it is.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
   const clean = (v: unknown): unknown => {
-    if (typeof v === 'string') return /\bhttps?:\/\//i.test(v) ? undefined : v;
+    if (typeof v === 'string') return address.test(v) ? undefined : v;
     if (Array.isArray(v)) return v.map(clean).filter((item) => item !== undefined);
-    if (v !== null && typeof v === 'object') return object(v as Record<string, unknown>);
+    if (v !== null && typeof v === 'object') return fields(v, new Set());
     return v;
   };
-  const object = (o: Record<string, unknown>): Record<string, unknown> =>
+  const fields = (o: object, asWritten: Set<string>): Record<string, unknown> =>
     Object.fromEntries(
       Object.entries(o)
-        .filter(([key]) => !links.has(key))
-        .map(([key, v]) => [key, plainText.has(key) ? v : clean(v)])
+        .filter(([key]) => !links.has(key) && !address.test(key))
+        .map(([key, v]) => [key, asWritten.has(key) ? v : clean(v)])
         .filter(([, v]) => v !== undefined),
     );
-  return object(value);
+  const { download, ...asset } = value;
+  return {
+    ...fields(asset, plainText),
+    ...(download !== null && typeof download === 'object' && { download: fields(download, new Set(['filename'])) }),
+  };
 }
 
 /** For the database, whose text holds neither NUL nor half a surrogate pair. */
