@@ -131,11 +131,14 @@ async function connectLikeABrowser(link: string): Promise<void> {
 
 type Status = Awaited<ReturnType<Operations['status']>>;
 
-/** Shows progress until nothing moves any more: what is left waits for the service, or has a reason. */
+/** Videos that are still transcoding get this long before the demo says what it has. */
+const patienceMs = 60_000;
+
+/** Shows progress until everything that comes soon has come: what is left then waits for the service, or has a reason. */
 async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
   const bar = new SingleBar(
     {
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {value}/{total} assets  {bytes}  {rate}  {left}`,
+      format: ` ${paint('cyan', '{bar}')} {percentage}%  {value}/{total} assets  {bytes}  {rate}  {note}`,
       hideCursor: true,
       barsize: 28,
       noTTYOutput: true,
@@ -144,20 +147,28 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
     },
     Presets.rect,
   );
-  const facts = (status: Status) => ({
-    bytes: formatBytes(status.bytes).padStart(9),
-    rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
-    left: status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '',
-  });
+  const facts = (status: Status) => {
+    const { processing } = status.assets.byState;
+    const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
+    return {
+      bytes: formatBytes(status.bytes).padStart(9),
+      rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
+      note: left || (processing > 0 ? `${processing} still transcoding at the library` : ''),
+    };
+  };
   let status = await operations.status();
   if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status));
+  let quietSince = 0;
   for (;;) {
     status = await operations.status();
     const { byState, total } = status.assets;
     const moving = byState.pending + byState.transferring;
     bar.setTotal(Math.max(total, 1));
-    bar.update(total - moving, facts(status));
-    if (stop.aborted || (moving === 0 && status.syncs.waiting + status.syncs.running === 0)) break;
+    bar.update(total - moving - byState.processing, facts(status));
+    if (moving > 0 || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
+    else quietSince ||= Date.now();
+    const patient = byState.processing > 0 && Date.now() - quietSince < patienceMs;
+    if (stop.aborted || (quietSince > 0 && !patient)) break;
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
   if (!silent) bar.stop();
@@ -182,7 +193,7 @@ async function summarize(end: {
   if (result.outstanding.artefacts > 0)
     waiting.push({
       count: result.outstanding.artefacts,
-      why: 'mirrored, and waiting for a transcript that comes some time after the upload',
+      why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
     });
   for (const state of ['unavailable', 'failed'] as const) {
     const { assets } = await service.operations.assets({ state, limit: 500 });
@@ -203,7 +214,7 @@ async function summarize(end: {
 ${paint(byState.failed > 0 ? 'yellow' : 'green', paint('bold', `${summary.mirrored} of ${total} assets mirrored`))}, ${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${
     end.before > 0 ? ` (${end.before} were there already)` : ''
   }
-Each was compared with the library's size and the store's checksum; its .asset.json says so.
+The length and the checksum of each were verified before its .asset.json was written.
   ${summary.where}`);
   if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${why}`);

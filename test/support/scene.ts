@@ -1,0 +1,89 @@
+import { type Admin, type Library, type LibraryOptions, startTestLibrary, type Upload } from './library.ts';
+import { contentOf, type Ground, keysOf, newGround, startMirror } from './mirror.ts';
+import { freePort } from './ports.ts';
+import type { S3Server } from './services.ts';
+
+export type Scene = Awaited<ReturnType<typeof newScene>>;
+
+/** A library with the company `acme`, a mirror in this process that is connected to it, and what tests do with the two. */
+export async function newScene(
+  options: {
+    environment?: Record<string, string>;
+    library?: Partial<LibraryOptions>;
+    redis?: string | undefined;
+    s3?: S3Server | undefined;
+  } = {},
+) {
+  const port = await freePort();
+  const ground: Ground = await newGround({ port, ...options });
+  const started: { library: Library; admin: Admin } = await startTestLibrary({
+    redirectUris: [`${ground.publicUrl}/oauth/callback`],
+    ...options.library,
+  });
+  const { library, admin } = started;
+  await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+  let mirror = await startMirror(ground, library);
+  const connectionId = await mirror.connect();
+  await mirror.quiet();
+
+  return {
+    ground,
+    library,
+    admin,
+    connectionId,
+    storage: ground.storage,
+    get mirror() {
+      return mirror;
+    },
+
+    /** Uploads to the library, long ago unless said otherwise, without telling the mirror. */
+    async upload(asset: Partial<Upload> = {}): Promise<string> {
+      const added = await admin.addAsset({
+        companyId: 'acme',
+        name: 'file.bin',
+        mimeType: 'application/octet-stream',
+        assetType: 'documents',
+        uploadDate: Date.UTC(2024, 1, 29),
+        thumbnail: false,
+        content: { text: 'hello' },
+        ...asset,
+      });
+      return added.id;
+    },
+
+    /** Asks for a run over everything. */
+    async resync(request: object = { mode: 'full' }): Promise<string> {
+      return (await mirror.api('POST', `/connections/${connectionId}/resync`, request)).syncId;
+    },
+
+    /** The media file as it lies in storage; undefined when there is none. */
+    async media(id: string): Promise<Buffer | undefined> {
+      const asset = await mirror.asset(id);
+      return asset?.key ? contentOf(ground.storage, asset.key) : undefined;
+    },
+
+    async record(id: string) {
+      const asset = await mirror.asset(id);
+      const content = asset?.key && (await contentOf(ground.storage, `${asset.key}.asset.json`));
+      return content ? JSON.parse(content.toString()) : undefined;
+    },
+
+    /** Everything that lies in storage for an asset. */
+    async keys(id: string): Promise<string[]> {
+      return (await keysOf(ground.storage)).filter((key) => key.includes(`/${id}/`));
+    },
+
+    /** The same mirror again, on what it left behind. */
+    async restart(environment: Record<string, string> = {}): Promise<void> {
+      await mirror.stop();
+      Object.assign(ground.environment, environment);
+      mirror = await startMirror(ground, library);
+    },
+
+    async close(): Promise<void> {
+      await mirror.stop();
+      await library.close();
+      await ground.clear();
+    },
+  };
+}
