@@ -21,10 +21,9 @@ export function createApiClient(options: { url: string; adminToken: string | und
         ...(body !== undefined && { body: JSON.stringify(body) }),
         signal: AbortSignal.timeout(30_000),
       });
-    } catch (cause) {
+    } catch {
       throw new NotReachable(
         `No asset-mirror answers at ${options.url}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to where it runs.`,
-        { cause },
       );
     }
     const text = await response.text();

@@ -1,26 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import mime from 'mime';
-import { Disconnected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
-import { beside } from '../storage/keys.ts';
-import type { Asset, ThumbnailState, TranscriptState } from '../store/schema.ts';
-import type { MirrorDeps } from './mirror-asset.ts';
-import { type Outcome, settle } from './outcome.ts';
-import { recordOf, writeRecord } from './record.ts';
+import type { Asset } from '../store/schema.ts';
+import type { MirrorDeps } from './deps.ts';
+import { keepGoing, type Outcome, settle } from './outcome.ts';
+import { type Artefacts, recordOf, writeRecord } from './record.ts';
+import { mirrorThumbnail } from './thumbnail.ts';
+import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
-
-/** What lies beside the media: transcript and thumbnail, each with where it stands. */
-export interface Artefacts {
-  transcriptState: TranscriptState;
-  transcriptKeys: string[] | null;
-  transcriptDeadline: Date | null;
-  thumbnailState: ThumbnailState;
-  thumbnail: { key: string; bytes: number } | null;
-}
-
-/** Thumbnails are small pictures; more than this is something else. */
-const largestThumbnail = 32 * 2 ** 20;
 
 /** Where transcript and thumbnail stand when the media has just been stored. */
 export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDetail): Artefacts {
@@ -32,20 +19,6 @@ export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDe
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
     thumbnail: asset.thumbnail,
   };
-}
-
-/**
- * Until when a transcript may still come; undefined: none will. They exist for video and audio only, some minutes after
- * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
- */
-function transcriptDeadline(deps: MirrorDeps, detail: AssetDetail): Date | undefined {
-  const timed =
-    /^(video|audio)\//i.test(detail.mimeType ?? '') || detail.assetType === 'videos' || detail.assetType === 'audio';
-  if (!timed) return undefined;
-  const { giveUp } = deps.transcripts;
-  if (detail.hasTranscript) return new Date(Date.now() + giveUp);
-  const uploaded = Math.min(detail.uploadDate ?? 0, Date.now());
-  return uploaded + giveUp > Date.now() ? new Date(uploaded + giveUp) : undefined;
 }
 
 /** When there is something to come back for; null: nothing. `tries`: how often it was not there yet. */
@@ -152,89 +125,3 @@ async function startOver(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   await deps.store.assets.startOver(held.turn);
   return { outcome: 'the media is looked at again' };
 }
-
-/** One look for the transcript; what it finds goes into the bucket and into `artefacts`. */
-async function lookForTranscript(
-  deps: MirrorDeps,
-  held: HeldAsset,
-  detail: AssetDetail,
-  artefacts: Artefacts,
-  reasons: string[],
-): Promise<void> {
-  const { asset, signal } = held;
-  const late = () => Date.now() >= (artefacts.transcriptDeadline?.getTime() ?? 0);
-  if (!detail.hasTranscript) {
-    if (late()) Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
-    return;
-  }
-  const transcript = await deps
-    .withToken(asset.connectionId, (token) => deps.client.getTranscript({ token, assetId: asset.id, signal }))
-    .catch(keepGoing(signal, reasons));
-  if (transcript?.kind === 'no speech') {
-    Object.assign(artefacts, { transcriptState: 'no_speech', transcriptDeadline: null });
-  } else if (transcript?.kind === 'transcript') {
-    const { key } = asset.media!;
-    const parts = [
-      [beside.captions(key), transcript.vtt, 'text/vtt; charset=utf-8'],
-      [beside.text(key), transcript.text, 'text/plain; charset=utf-8'],
-      [beside.transcript(key), transcript.json, 'application/json'],
-    ] as const;
-    for (const [place, content, contentType] of parts) await deps.storage.put(place, content, { contentType, signal });
-    Object.assign(artefacts, {
-      transcriptState: 'mirrored',
-      transcriptKeys: parts.map(([place]) => place),
-      transcriptDeadline: null,
-    });
-  } else if (late()) {
-    Object.assign(artefacts, { transcriptState: 'gave_up', transcriptDeadline: null });
-    reasons.push('no transcript came until the deadline');
-  }
-}
-
-/** Fetches the thumbnail. Undefined: the asset has none. */
-export async function mirrorThumbnail(
-  deps: MirrorDeps,
-  detail: AssetDetail,
-  key: string,
-  signal: AbortSignal,
-): Promise<{ key: string; bytes: number } | undefined> {
-  if (!detail.thumbnailUrl) return undefined;
-  const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl! };
-  const download = await deps.downloader.open(link, signal);
-  try {
-    const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';
-    if (type !== '' && !type.startsWith('image/') && type !== 'application/octet-stream') {
-      throw new Error(`the thumbnail is ${type}, not a picture`);
-    }
-    if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
-    const extension = mime.getExtension(type) ?? 'jpg';
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of download.body) {
-      size += chunk.length;
-      if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
-      chunks.push(chunk);
-    }
-    const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
-    const stored = await deps.storage.put(place, Buffer.concat(chunks), { contentType: type || 'image/jpeg', signal });
-    return { key: place, bytes: stored.bytes };
-  } finally {
-    download.body.on('error', () => {}).destroy();
-  }
-}
-
-/** Notes what went wrong and goes on; what is not about this one thing is passed on. */
-const keepGoing =
-  (signal: AbortSignal, reasons: string[]) =>
-  (error: unknown): undefined => {
-    if (
-      signal.aborted ||
-      error instanceof RetryLater ||
-      error instanceof StorageUnavailable ||
-      error instanceof Disconnected
-    ) {
-      throw error;
-    }
-    reasons.push(reasonOf(error));
-    return undefined;
-  };

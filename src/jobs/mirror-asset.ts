@@ -1,33 +1,13 @@
 import { Rejected } from '../errors.ts';
-import type { Log } from '../log.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
-import type { LibraryClient } from '../source/client.ts';
-import type { Downloader } from '../source/download.ts';
-import type { Storage } from '../storage/storage.ts';
 import type { Asset, Media } from '../store/schema.ts';
-import type { Store } from '../store/store.ts';
-import type { Access } from './access.ts';
-import { artefactsAtFirst, mirrorThumbnail, nextLook } from './artefacts.ts';
-import type { Gate } from './gate.ts';
+import { artefactsAtFirst, nextLook } from './artefacts.ts';
+import type { MirrorDeps } from './deps.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { recordOf, writeRecord } from './record.ts';
+import { mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
-import { type HeldAsset, Interrupted, type Turns } from './turns.ts';
-
-export interface MirrorDeps {
-  store: Store;
-  storage: Storage;
-  client: LibraryClient;
-  downloader: Downloader;
-  withToken: Access;
-  turns: Turns;
-  gate: Gate;
-  log: Log;
-  keyTemplate: string;
-  processing: { poll: number; giveUp: number };
-  transcripts: { mirror: boolean; delay: number; giveUp: number };
-  thumbnails: { mirror: boolean };
-}
+import { type HeldAsset, Interrupted } from './turns.ts';
 
 /** One asset, from its name to a checked copy with a record: ask, look at its status, move, verify, record, mark. */
 export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Outcome> {

@@ -63,3 +63,19 @@ export async function settle(
   await store.assets.again(turn, at, { spent: true, reason });
   return { outcome: 'attempt failed', reason, at };
 }
+
+/** Notes what went wrong and goes on; what is not about this one thing is passed on. */
+export const keepGoing =
+  (signal: AbortSignal, reasons: string[]) =>
+  (error: unknown): undefined => {
+    if (
+      signal.aborted ||
+      error instanceof RetryLater ||
+      error instanceof StorageUnavailable ||
+      error instanceof Disconnected
+    ) {
+      throw error;
+    }
+    reasons.push(reasonOf(error));
+    return undefined;
+  };

@@ -1,7 +1,6 @@
 import { beside } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
-import type { Asset, Media, TranscriptState } from '../store/schema.ts';
-import type { Artefacts } from './artefacts.ts';
+import type { Asset, Media, ThumbnailState, TranscriptState } from '../store/schema.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -14,6 +13,15 @@ export interface AssetRecord {
   thumbnail: { key: string; bytes: number } | null;
   /** ISO 8601. */
   mirroredAt: string;
+}
+
+/** What lies beside the media: transcript and thumbnail, each with where it stands. */
+export interface Artefacts {
+  transcriptState: TranscriptState;
+  transcriptKeys: string[] | null;
+  transcriptDeadline: Date | null;
+  thumbnailState: ThumbnailState;
+  thumbnail: { key: string; bytes: number } | null;
 }
 
 export function recordOf(

@@ -1,0 +1,24 @@
+import type { Log } from '../log.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { Downloader } from '../source/download.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Store } from '../store/store.ts';
+import type { Access } from './access.ts';
+import type { Gate } from './gate.ts';
+import type { Turns } from './turns.ts';
+
+/** What the jobs of assets work with. */
+export interface MirrorDeps {
+  store: Store;
+  storage: Storage;
+  client: LibraryClient;
+  downloader: Downloader;
+  withToken: Access;
+  turns: Turns;
+  gate: Gate;
+  log: Log;
+  keyTemplate: string;
+  processing: { poll: number; giveUp: number };
+  transcripts: { mirror: boolean; delay: number; giveUp: number };
+  thumbnails: { mirror: boolean };
+}

@@ -1,0 +1,39 @@
+import mime from 'mime';
+import type { AssetDetail } from '../source/answers.ts';
+import { beside } from '../storage/keys.ts';
+import type { MirrorDeps } from './deps.ts';
+
+/** Thumbnails are small pictures; more than this is something else. */
+const largestThumbnail = 32 * 2 ** 20;
+
+/** Fetches the thumbnail. Undefined: the asset has none. */
+export async function mirrorThumbnail(
+  deps: MirrorDeps,
+  detail: AssetDetail,
+  key: string,
+  signal: AbortSignal,
+): Promise<{ key: string; bytes: number } | undefined> {
+  if (!detail.thumbnailUrl) return undefined;
+  const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl! };
+  const download = await deps.downloader.open(link, signal);
+  try {
+    const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';
+    if (type !== '' && !type.startsWith('image/') && type !== 'application/octet-stream') {
+      throw new Error(`the thumbnail is ${type}, not a picture`);
+    }
+    if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
+    const extension = mime.getExtension(type) ?? 'jpg';
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of download.body) {
+      size += chunk.length;
+      if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
+      chunks.push(chunk);
+    }
+    const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
+    const stored = await deps.storage.put(place, Buffer.concat(chunks), { contentType: type || 'image/jpeg', signal });
+    return { key: place, bytes: stored.bytes };
+  } finally {
+    download.body.on('error', () => {}).destroy();
+  }
+}
