@@ -10,6 +10,7 @@ import {
   meAnswer,
   parseAnswer,
   problemOf,
+  storable,
   transcriptAnswer,
 } from './answers.ts';
 import { getText, HttpError } from './http.ts';
@@ -71,11 +72,11 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
     async me(call: Call): Promise<Me> {
       const { value } = await getJson('/me', 'read /me', call, meAnswer);
       const companies = value.companies.map((entry) => company.safeParse(entry));
-      return {
+      return storable({
         user: { id: value.user.id, name: value.user.name ?? '', email: value.user.email ?? '' },
-        companies: companies.flatMap((entry) => (entry.success ? [{ id: entry.data.id, name: entry.data.name }] : [])),
+        companies: companies.flatMap(({ data }) => (data ? [{ id: data.id, name: data.name || data.id }] : [])),
         complete: companies.every((entry) => entry.success),
-      };
+      });
     },
 
     /** `since`: epoch milliseconds, strictly after. */

@@ -1,0 +1,415 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Rejected, RetryLater } from '../../src/errors.ts';
+import { createLibraryClient } from '../../src/source/client.ts';
+import { createAgent, HttpError, passing } from '../../src/source/http.ts';
+import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
+import { freePort } from '../support/ports.ts';
+import { answer, type Bare, hangUp, startBare } from './bare.ts';
+
+let library: Library;
+let admin: Admin;
+let bare: Bare;
+let token: string;
+const agent = createAgent({ connections: 10 });
+const signal = new AbortController().signal;
+
+beforeAll(async () => {
+  ({ library, admin } = await startTestLibrary());
+  bare = await startBare();
+  // Who can read nothing any more is disconnected; this company stays.
+  await newCompany();
+  token = (await connect(library)).access_token;
+});
+afterEach(() => admin.clearFaults());
+afterAll(async () => {
+  await agent.destroy();
+  await bare.close();
+  await library.close();
+});
+
+const client = () => createLibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
+const odd = () => createLibraryClient({ apiUrl: bare.url, dispatcher: agent });
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => {
+      throw new Error('it was no failure');
+    },
+    (error) => error,
+  );
+
+let companies = 0;
+/** A company with so many assets, the newest first. */
+async function newCompany(count = 0) {
+  const company = await admin.addCompany({ name: `Company ${++companies}`, userIds: ['usr_ada'] });
+  const ids: string[] = [];
+  for (let i = 0; i < count; i++) {
+    const asset = await admin.addAsset({
+      companyId: company.id,
+      name: `${i}.bin`,
+      mimeType: 'application/octet-stream',
+      assetType: 'documents',
+      uploadDate: 1_700_000_000_000 - i,
+    });
+    ids.push(asset.id);
+  }
+  return { id: company.id, ids };
+}
+const newFilm = async (more: object = {}) => {
+  const { id: companyId } = await newCompany();
+  return admin.addAsset({ companyId, name: 'film.mp4', mimeType: 'video/mp4', assetType: 'videos', ...more });
+};
+
+describe('/me', () => {
+  it('says who connected and which companies can be read', async () => {
+    const { id } = await newCompany();
+    const me = await client().me({ token, signal });
+    expect(me).toMatchObject({
+      user: { id: 'usr_ada', name: expect.any(String), email: expect.any(String) },
+      complete: true,
+    });
+    expect(me.companies.map((company) => company.id)).toContain(id);
+    await admin.setAccess(id, 'usr_ada', false);
+    expect((await client().me({ token, signal })).companies.map((company) => company.id)).not.toContain(id);
+  });
+
+  it('with a company that cannot be read says that it is not complete, and has the others', async () => {
+    const companies = [{ id: 'c1', name: 'One' }, { name: 'without id' }, { id: 'c2' }, null];
+    bare.answer(answer(200, { user: { id: 'u' }, companies }));
+    expect(await odd().me({ token, signal })).toEqual({
+      user: { id: 'u', name: '', email: '' },
+      companies: [
+        { id: 'c1', name: 'One' },
+        { id: 'c2', name: 'c2' },
+      ],
+      complete: false,
+    });
+  });
+
+  it('gives names that a database can hold', async () => {
+    bare.answer(
+      answer(
+        200,
+        '{"user":{"id":"u","name":"A\\u0000da","email":"\\ud800"},"companies":[{"id":"c","name":"\\u0000C"}]}',
+      ),
+    );
+    const me = await odd().me({ token, signal });
+    expect(me.user).toEqual({ id: 'u', name: 'Ada', email: '\ufffd' });
+    expect(me.companies).toEqual([{ id: 'c', name: 'C' }]);
+  });
+
+  it('with a token that is refused is an error with that status', async () => {
+    const error = await failureOf(client().me({ token: 'svca_wrong', signal }));
+    expect(error).toBeInstanceOf(HttpError);
+    expect(error.status).toBe(401);
+  });
+});
+
+describe('a listing', () => {
+  async function listAll(companyId: string, since?: number): Promise<string[]> {
+    const ids: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = await client().listAssets({ token, signal, companyId, cursor, since });
+      expect(page.assets.length).toBeLessThanOrEqual(100);
+      ids.push(...page.assets.map((asset) => asset.id));
+      cursor = page.nextCursor;
+    } while (cursor !== undefined);
+    return ids;
+  }
+
+  it('comes in pages of a hundred, to its end, newest first', async () => {
+    const { id, ids } = await newCompany(230);
+    await admin.clearRequests();
+    expect(await listAll(id)).toEqual(ids);
+    expect(await admin.requests({ endpoint: 'assets' })).toHaveLength(3);
+  });
+
+  it('ends however the service says so: nextCursor null, absent or empty', async () => {
+    const { id, ids } = await newCompany(3);
+    for (const nextCursor of ['null', 'absent', 'empty'] as const) {
+      await admin.setFaults({ endpoint: 'assets', nextCursor });
+      const page = await client().listAssets({ token, signal, companyId: id });
+      expect(page.nextCursor).toBeUndefined();
+      expect(page.assets.map((asset) => asset.id)).toEqual(ids);
+    }
+  });
+
+  it('since a moment has only what was uploaded after it', async () => {
+    const { id, ids } = await newCompany(5);
+    expect(await listAll(id, 1_700_000_000_000 - 3)).toEqual(ids.slice(0, 3));
+    expect(await listAll(id, 0)).toEqual(ids);
+  });
+
+  it('of one type or one project has only those, and never asks for both', async () => {
+    const { id, ids } = await newCompany(2);
+    const project = await admin.addProject({ companyId: id, name: 'Spring' });
+    await admin.changeAsset(ids[0]!, { assetType: 'brand assets' });
+    await admin.changeAsset(ids[1]!, { projectId: project.id });
+    const list = async (filter: object) =>
+      (await client().listAssets({ token, signal, companyId: id, ...filter })).assets.map((asset) => asset.id);
+    expect(await list({ assetType: 'brand assets' })).toEqual([ids[0]]);
+    expect(await list({ projectId: project.id })).toEqual([ids[1]]);
+    expect(await list({ assetType: 'brand assets', projectId: project.id })).toEqual([ids[0]]);
+  });
+
+  it('tells the service’s own time', async () => {
+    const { id } = await newCompany();
+    const { date } = await client().listAssets({ token, signal, companyId: id });
+    expect(Math.abs(date - Date.now())).toBeLessThan(5000);
+    bare.answer(answer(200, { assets: [] }, { date: 'Wed, 21 Oct 2015 07:28:00 GMT' }));
+    expect((await odd().listAssets({ token, signal, companyId: 'c' })).date).toBe(Date.UTC(2015, 9, 21, 7, 28));
+  });
+
+  it('with a broken item beside good ones has the good ones, and says what is wrong with the other', async () => {
+    const { id, ids } = await newCompany(3);
+    await admin.changeAsset(ids[1]!, { override: { size: 'five' } });
+    const page = await client().listAssets({ token, signal, companyId: id });
+    expect(page.assets.map((asset) => asset.id)).toEqual([ids[0], ids[2]]);
+    expect(page.broken).toMatchObject([
+      { id: ids[1], problem: expect.stringMatching(/^size: /), item: { size: 'five' } },
+    ]);
+  });
+
+  it('with an item that is nobody has it without an id', async () => {
+    bare.answer(answer(200, { assets: [{ id: 5 }, null, 'text', { name: 'x' }, { id: 'a' }] }));
+    const page = await odd().listAssets({ token, signal, companyId: 'c' });
+    expect(page.assets).toEqual([{ id: 'a' }]);
+    expect(page.broken.map(({ id }) => id)).toEqual([undefined, undefined, undefined, undefined]);
+    expect(page.broken.map(({ problem }) => problem.split(':')[0])).toEqual(['id', 'answer', 'answer', 'id']);
+  });
+
+  it('carries along what nobody knows', async () => {
+    const { id, ids } = await newCompany(1);
+    await admin.changeAsset(ids[0]!, { override: { status: 'frozen', assetType: 'holograms', mood: { of: 'x' } } });
+    const page = await client().listAssets({ token, signal, companyId: id });
+    expect(page.assets).toMatchObject([{ status: 'frozen', assetType: 'holograms', mood: { of: 'x' } }]);
+  });
+
+  it('that is none is rejected with the field’s name', async () => {
+    for (const [body, field] of [
+      [{}, 'assets'],
+      [{ assets: [], nextCursor: 7 }, 'nextCursor'],
+      [[], 'answer'],
+    ] as const) {
+      bare.answer(answer(200, body));
+      const error = await failureOf(odd().listAssets({ token, signal, companyId: 'c' }));
+      expect(error).toBeInstanceOf(Rejected);
+      expect(error.message).toContain(
+        `list the assets of company c: the service's answer breaks its schema: ${field}:`,
+      );
+    }
+  });
+
+  it('of a company whose id needs quoting asks for exactly that one', async () => {
+    bare.answer(answer(200, { assets: [] }));
+    await odd().listAssets({ token, signal, companyId: 'a/b?c#d e', cursor: 'x&limit=1' });
+    expect(bare.requests[0]!.path).toBe('/api/v1/companies/a%2Fb%3Fc%23d%20e/assets?limit=100&cursor=x%26limit%3D1');
+  });
+});
+
+describe('an asset', () => {
+  it('comes with fresh links', async () => {
+    const { id } = await newFilm();
+    const asset = await client().getAsset({ token, signal, assetId: id });
+    expect(asset.download).toMatchObject({ url: expect.stringContaining('signature='), filename: 'film.mp4' });
+  });
+
+  it('with a field that breaks the schema is rejected by its name', async () => {
+    const { id } = await newFilm({ overrideDetail: { asset: { download: { expiresAt: 'soon' } } } });
+    const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
+    expect(error).toBeInstanceOf(Rejected);
+    expect(error.message).toContain(
+      `read asset ${id}: the service's answer breaks its schema: asset.download.expiresAt:`,
+    );
+  });
+
+  it('that is another than was asked for is refused', async () => {
+    const { id } = await newFilm({ overrideDetail: { asset: { id: 'another' } } });
+    const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
+    expect(error.message).toBe(`read asset ${id}: the service answered with another asset, "another"`);
+  });
+
+  it('that does not exist is a 404', async () => {
+    expect(await failureOf(client().getAsset({ token, signal, assetId: 'nobody' }))).toMatchObject({ status: 404 });
+  });
+});
+
+describe('a transcript', () => {
+  const words = [{ word: 'Hello', start: 0, end: 0.5 }];
+  const spoken = { language: 'en', durationSec: 1, text: 'Hello', vtt: 'WEBVTT\n\nHello', words };
+  const get = (assetId: string) => client().getTranscript({ token, signal, assetId });
+
+  it('is fetched once, as JSON, and kept exactly as served', async () => {
+    const { id } = await newFilm({ transcript: spoken });
+    await admin.clearRequests();
+    const found = await get(id);
+    expect(found).toMatchObject({ kind: 'transcript', vtt: spoken.vtt, text: 'Hello' });
+    const served = await fetch(`${library.apiUrl}/api/v1/assets/${id}/transcript?format=json`, {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    expect(found).toHaveProperty('json', await served.text());
+    expect(await admin.requests({ endpoint: 'transcript' })).toHaveLength(2);
+  });
+
+  it('may have no words', async () => {
+    const { id } = await newFilm({ transcript: { ...spoken, words: null } });
+    expect(await get(id)).toMatchObject({ kind: 'transcript', text: 'Hello' });
+  });
+
+  it('of a clip without speech says so', async () => {
+    const { id } = await newFilm({ transcript: { noSpeech: true } });
+    expect(await get(id)).toEqual({ kind: 'no speech' });
+  });
+
+  it('that is not there yet is a 404, and no error', async () => {
+    const { id } = await newFilm();
+    expect(await get(id)).toEqual({ kind: 'not yet' });
+  });
+
+  it('without captions or text in it has them asked for by themselves', async () => {
+    bare.answer(
+      answer(200, { assetId: 'a', language: 'en' }),
+      answer(200, 'WEBVTT\n', { 'content-type': 'text/vtt' }),
+      answer(200, 'Hello', { 'content-type': 'text/plain' }),
+    );
+    expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({
+      kind: 'transcript',
+      json: '{"assetId":"a","language":"en"}',
+      vtt: 'WEBVTT\n',
+      text: 'Hello',
+    });
+    expect(bare.requests.map(({ path }) => path.split('=')[1])).toEqual(['json', 'vtt', 'txt']);
+  });
+
+  it('whose captions are answered with JSON is one without speech', async () => {
+    bare.answer(
+      answer(200, { assetId: 'a' }),
+      answer(200, { assetId: 'a', noSpeech: true }, { 'content-type': 'application/json; charset=utf-8' }),
+    );
+    expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'no speech' });
+  });
+
+  it('whose captions are not there yet is not there yet', async () => {
+    bare.answer(answer(200, { assetId: 'a', text: 'Hello' }), answer(404));
+    expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'not yet' });
+  });
+
+  it('with empty captions keeps them', async () => {
+    bare.answer(answer(200, { assetId: 'a', text: '', vtt: '' }));
+    expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toMatchObject({ vtt: '', text: '' });
+    expect(bare.requests).toHaveLength(1);
+  });
+
+  it('of another asset, or with a field that breaks the schema, is refused', async () => {
+    bare.answer(answer(200, { assetId: 'b', text: 'x', vtt: 'y' }));
+    expect((await failureOf(odd().getTranscript({ token, signal, assetId: 'a' }))).message).toContain(
+      'for another asset',
+    );
+    bare.answer(answer(200, { assetId: 'a', vtt: 5 }));
+    const error = await failureOf(odd().getTranscript({ token, signal, assetId: 'a' }));
+    expect(error).toBeInstanceOf(Rejected);
+    expect(error.message).toContain('vtt:');
+  });
+});
+
+describe('a service that asks to wait', () => {
+  const read = () => failureOf(client().me({ token, signal }));
+
+  it('with 429 or 503 and Retry-After, in seconds or as a date, gets what it asks for', async () => {
+    for (const status of [429, 503]) {
+      for (const retryAfter of [60, new Date(Date.now() + 61_000).toUTCString()]) {
+        await admin.setFaults({ endpoint: 'me', status, retryAfter });
+        await admin.clearRequests();
+        const error = await read();
+        expect(error).toBeInstanceOf(RetryLater);
+        expect(error.scope).toBe('connection');
+        expect(error.at.getTime()).toBeGreaterThan(Date.now() + 59_000);
+        expect(error.at.getTime()).toBeLessThan(Date.now() + 75_000);
+        expect(await admin.requests({ endpoint: 'me' })).toHaveLength(1);
+      }
+    }
+  });
+
+  it('with 429 and no time gets some', async () => {
+    await admin.setFaults({ endpoint: 'me', status: 429 });
+    const error = await read();
+    expect(error).toBeInstanceOf(RetryLater);
+    expect(error.at.getTime()).toBeGreaterThan(Date.now() + 20_000);
+  });
+});
+
+describe('a passing fault', () => {
+  const tries = async () => (await admin.requests({ endpoint: 'me' })).length;
+
+  it('of the service costs a moment: 5xx and dropped connections are tried again', async () => {
+    for (const fault of [{ status: 500 }, { status: 503 }, { dropAnswer: true }, { cutAfter: 5 }]) {
+      await admin.setFaults({ endpoint: 'me', times: 2, ...fault });
+      await admin.clearRequests();
+      expect((await client().me({ token, signal })).user.id).toBe('usr_ada');
+      expect(await tries()).toBe(3);
+    }
+  });
+
+  it('that does not pass is told after three tries', async () => {
+    await admin.setFaults({ endpoint: 'me', status: 502 });
+    await admin.clearRequests();
+    const error = await failureOf(client().me({ token, signal }));
+    expect(error).toMatchObject({ name: 'HttpError', status: 502 });
+    expect(passing(error)).toBe(true);
+    expect(await tries()).toBe(3);
+    bare.answer(hangUp);
+    expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
+    expect(bare.requests).toHaveLength(3);
+  });
+
+  it('is not what will be the same again: 4xx, and answers that make no sense', async () => {
+    for (const body of ['<html>', '', '{"user":', '\ufeff']) {
+      bare.answer(answer(200, body));
+      expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the service's answer is not JSON");
+      expect(bare.requests).toHaveLength(1);
+    }
+    for (const status of [302, 400, 401, 403, 404]) {
+      bare.answer(answer(status, ''));
+      expect(await failureOf(odd().me({ token, signal }))).toMatchObject({ status });
+      expect(bare.requests).toHaveLength(1);
+    }
+  });
+
+  it('of the network is told as one when nobody is there', async () => {
+    const nobody = createLibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
+    expect(passing(await failureOf(nobody.me({ token, signal })))).toBe(true);
+  });
+});
+
+describe('an abort', () => {
+  it('ends a call that waits for an answer, or for its next try', async () => {
+    for (const instead of [() => {}, answer(500)]) {
+      bare.answer((request, response) => {
+        instead(request, response);
+        setImmediate(() => stop.abort(new Error('enough')));
+      });
+      const stop = new AbortController();
+      await failureOf(odd().me({ token, signal: stop.signal }));
+      expect(bare.requests.length).toBe(1);
+    }
+  });
+});
+
+describe('every call', () => {
+  it('carries the token', async () => {
+    bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
+    await odd().me({ token: 'svca_x', signal });
+    expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
+  });
+
+  it('stops reading an answer without end', async () => {
+    bare.answer((_request, response) => {
+      const more = () => {
+        while (!response.destroyed && response.write(' '.repeat(1 << 20)));
+      };
+      response.on('drain', more);
+      more();
+    });
+    expect((await failureOf(odd().me({ token, signal }))).message).toBe('read /me: the answer is larger than 64 MiB');
+  });
+});
