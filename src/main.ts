@@ -12,13 +12,21 @@ import { createLog } from './log.ts';
 import { findAdminToken } from './secrets.ts';
 import { startService } from './service.ts';
 
+/** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
+const sameKeystrokeMs = 250;
+
 /** The first signal asks for an orderly stop, the second ends at once. */
 function stopSignal(): AbortSignal {
   const stop = new AbortController();
+  let first = 0;
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
-      if (stop.signal.aborted) process.exit(signal === 'SIGINT' ? 130 : 143);
-      stop.abort();
+      if (!stop.signal.aborted) {
+        first = Date.now();
+        stop.abort();
+      } else if (signal === 'SIGTERM' || Date.now() - first > sameKeystrokeMs) {
+        process.exit(signal === 'SIGINT' ? 130 : 143);
+      }
     });
   }
   return stop.signal;
@@ -53,6 +61,13 @@ const app = program(
     async start(role) {
       const config = readConfig(process.env);
       const log = createLog(config.log);
+      // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
+      for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
+        process.on(event, (err) => {
+          log.fatal({ err }, 'this should not happen; ending');
+          process.exit(1);
+        });
+      }
       const stop = stopSignal();
       const service = await startService(config, log, role);
       await aborted(stop);

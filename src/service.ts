@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
 import { openContext } from './context.ts';
 import { startServer } from './http/server.ts';
@@ -46,7 +47,16 @@ export async function startService(config: Config, log: Log, role: Role = 'all')
       const started = Date.now();
       stopBy = started + config.shutdownGrace;
       drain();
-      await running.disposeAsync();
+      const ended = new AbortController();
+      const orderly = running.disposeAsync().finally(() => ended.abort());
+      // A queue that does not answer cannot be told goodbye: what is on it is made again from the records.
+      const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
+      if (await Promise.race([orderly.then(() => false), late])) {
+        log.warn({ ms: Date.now() - started }, 'not everything could be closed in time; leaving it');
+        orderly.catch(() => {});
+      }
+      // Of a token that was rotated just now this process has the only copy: that is saved, however long it takes.
+      await context.tokens.settled();
       log.info({ ms: Date.now() - started }, 'stopped');
     },
   };

@@ -1,3 +1,4 @@
+import { spawn } from 'node:child_process';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { bytesOf } from '../src/library/index.ts';
@@ -97,6 +98,25 @@ describe.each(grounds())('processes that end ($name)', { timeout: 120_000 }, (ki
     }
     const keys = await keysOf(ground.storage);
     expect(keys).toHaveLength(ids.length * 2);
+  });
+
+  test.runIf(kind.redis)('a queue that does not answer does not keep a process from ending in its grace', async () => {
+    const port = await freePort();
+    const server = spawn('redis-server', ['--port', String(port), '--save', '', '--maxmemory-policy', 'noeviction'], {
+      stdio: 'ignore',
+    });
+    try {
+      ground.environment.REDIS_URL = `redis://127.0.0.1:${port}`;
+      const mirror = await start();
+      await mirror.connect();
+      await mirror.quiet();
+      server.kill('SIGSTOP');
+      const started = Date.now();
+      expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
+      expect(Date.now() - started).toBeLessThan(5000);
+    } finally {
+      server.kill('SIGKILL');
+    }
   });
 
   test.runIf(kind.redis)('a queue that is emptied in the middle is made again from the records', async () => {
