@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, request } from 'undici';
-import { reasonOf } from '../errors.ts';
+import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { HttpError, throwFor } from './http.ts';
 
 /** The file behind a signed link does not exist (any more). */
@@ -52,7 +52,7 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
       });
       const { location } = response.headers;
       if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
-      await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+      await discard(response);
       if (hops === 10) throw new Error('the download link redirects without end');
       const next = new URL(location, at);
       if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
@@ -62,13 +62,19 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
     }
   }
 
+  /** An answer whose body is of no use is read to its end, if that comes soon: then its socket can serve again. */
+  async function discard(response: Dispatcher.ResponseData): Promise<void> {
+    const signal = AbortSignal.timeout(Math.min(options.stallMs, 5000));
+    await response.body.dump({ limit: 64 * 1024, signal }).catch(() => {});
+  }
+
   /** A link that is refused is asked for anew, once; what a link's expiry looks like is not specified. */
   async function askWithLink(link: Link, signal: AbortSignal, headers: Record<string, string> = {}) {
     let response = await ask(link.url, signal, headers);
     // 404 at first is an answer about the file; of a file that was there a moment ago it may well be about the link.
     const about = headers.range ? [416, 429] : [404, 416, 429];
     if (response.statusCode >= 400 && response.statusCode < 500 && !about.includes(response.statusCode)) {
-      await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+      await discard(response);
       link.url = await link.renew();
       response = await ask(link.url, signal, headers);
     }
@@ -78,28 +84,41 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
   return {
     /** @throws Missing on 404; RetryLater; HttpError */
     async open(link: Link, signal: AbortSignal): Promise<Download> {
-      const response = await askWithLink(link, signal);
+      const released = new AbortController();
+      const either = AbortSignal.any([signal, released.signal]);
+      const response = await askWithLink(link, either);
       const { headers, statusCode } = response;
       if (statusCode !== 200) {
-        await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+        await discard(response);
         if (statusCode === 404 || statusCode === 410) throw new Missing(`the download link answered ${statusCode}`);
         if (statusCode >= 200 && statusCode < 300) throw new HttpError('download', statusCode);
         throwFor('download', statusCode, headers);
       }
-      const encoding = headers['content-encoding'];
-      if (encoding !== undefined && encoding !== 'identity') {
+      if (encoded(response)) {
         response.body.on('error', () => {}).destroy();
-        throw new Error(`the download came encoded (${encoding}), although it was asked for as it is`);
+        throw new Error(
+          `the download came encoded (${headers['content-encoding']}), although it was asked for as it is`,
+        );
       }
       const length = headers['content-length'];
       const bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : undefined;
       const etag = typeof headers.etag === 'string' && headers.etag.startsWith('"') ? headers.etag : undefined;
-      const body = Readable.from(wholeBody({ link, first: response, bytes, etag, signal }), {
-        objectMode: false,
+      const chunks = wholeBody({ link, first: response, bytes, etag, signal: either });
+      const body = new Readable({
         highWaterMark: 1 << 16,
+        read() {
+          chunks.next().then(
+            ({ done, value }) => this.push(done ? null : value),
+            (error) => this.destroy(error),
+          );
+        },
+        destroy(error, callback) {
+          // A body that is given up lets go of everything at once: a request, a pause, an answer that nobody has begun to read.
+          released.abort();
+          chunks.return(undefined).catch(() => {});
+          callback(error);
+        },
       });
-      // A body that is given up before its first byte was asked for has not started to clean up behind itself.
-      body.once('close', () => response.body.on('error', () => {}).destroy());
       return {
         bytes,
         contentType: typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined,
@@ -136,8 +155,7 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
           broken = error;
         }
         response = undefined;
-        const canGoOn =
-          bytes !== undefined && etag !== undefined && offset < bytes && !(broken instanceof OtherVersion);
+        const canGoOn = bytes !== undefined && etag !== undefined && offset < bytes && !isFinal(broken);
         if (signal.aborted || !canGoOn || ++starts >= fruitless) throw broken;
         await sleep(starts * 250, undefined, { signal });
       }
@@ -152,6 +170,7 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
     const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(String(response.headers['content-range'] ?? ''));
     const same =
       response.statusCode === 206 &&
+      !encoded(response) &&
       range !== null &&
       Number(range[1]) === at.offset &&
       Number(range[2]) === at.bytes - 1 &&
@@ -164,10 +183,20 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
     throw new OtherVersion(`the download broke off at byte ${at.offset}, and the server cannot go on there`);
   }
 }
+
 export type Downloader = ReturnType<typeof createDownloader>;
 
 class OtherVersion extends Error {
   override readonly name = 'OtherVersion';
+}
+
+/** What another try would only meet again, or must not be tried now. */
+function isFinal(error: unknown): boolean {
+  return [OtherVersion, RetryLater, Disconnected, Rejected].some((kind) => error instanceof kind);
+}
+
+function encoded(response: Dispatcher.ResponseData): boolean {
+  return !['', 'identity'].includes(String(response.headers['content-encoding'] ?? ''));
 }
 
 /** The body's chunks; one that does not come for `stallMs` breaks it off. Time in which nobody reads does not count. */

@@ -1,0 +1,631 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { Disconnected, RetryLater } from '../../src/errors.ts';
+import { createLibraryClient } from '../../src/source/client.ts';
+import { createDownloader, type Download, Missing } from '../../src/source/download.ts';
+import { createAgent, HttpError } from '../../src/source/http.ts';
+import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
+import { until } from '../support/until.ts';
+import { answer, type Bare, hangUp, startBare } from './bare.ts';
+
+const bytes = randomBytes(2_000_000);
+const etag = '"one"';
+
+let library: Library;
+let admin: Admin;
+let bare: Bare;
+let token: string;
+let companyId: string;
+const agents: ReturnType<typeof createAgent>[] = [];
+const never = new AbortController().signal;
+
+beforeAll(async () => {
+  ({ library, admin } = await startTestLibrary());
+  bare = await startBare();
+  companyId = (await admin.addCompany({ name: 'First', userIds: ['usr_ada'] })).id;
+  token = (await connect(library)).access_token;
+});
+afterEach(async () => {
+  await admin.clearFaults();
+  await Promise.all(agents.splice(0).map((agent) => agent.destroy()));
+  await until('no connection to be left', () => bare.sockets === 0);
+});
+afterAll(async () => {
+  await bare.close();
+  await library.close();
+});
+
+/** With one socket only: one that is not given back is missed at the next request. */
+function downloader(options: { stallMs?: number; connections?: number; referer?: string } = {}) {
+  const dispatcher = createAgent({ connections: options.connections ?? 1 });
+  agents.push(dispatcher);
+  return createDownloader({
+    referer: options.referer ?? library.appUrl,
+    dispatcher,
+    stallMs: options.stallMs ?? 5000,
+  });
+}
+
+/** A file at the library, and a link to it that counts its renewals. */
+async function newFile(content = bytes) {
+  const { id } = await admin.addAsset({
+    companyId,
+    name: 'file.bin',
+    mimeType: 'application/octet-stream',
+    assetType: 'documents',
+    content: { base64: content.toString('base64') },
+  });
+  const dispatcher = createAgent({ connections: 1 });
+  agents.push(dispatcher);
+  const client = createLibraryClient({ apiUrl: library.apiUrl, dispatcher });
+  const read = async () => (await client.getAsset({ token, assetId: id, signal: never })).download!.url!;
+  const link = {
+    url: await read(),
+    renewed: 0,
+    renew: () => {
+      link.renewed++;
+      return read();
+    },
+  };
+  await admin.clearRequests();
+  const requests = () => admin.requests({ endpoint: 'media', assetId: id });
+  return { id, link, requests };
+}
+
+/** A link to the bare server. */
+const bareLink = (renew: () => Promise<string> = async () => bare.url) => ({ url: bare.url, renew });
+
+async function bytesOf(download: Download): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of download.body) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+/** What arrived before the error, and the error. */
+async function broken(download: Download): Promise<{ arrived: Buffer; error: Error & { cause?: unknown } }> {
+  const chunks: Buffer[] = [];
+  try {
+    for await (const chunk of download.body) chunks.push(chunk);
+  } catch (error) {
+    return { arrived: Buffer.concat(chunks), error: error as Error };
+  }
+  throw new Error('the body was whole');
+}
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => {
+      throw new Error('it was no failure');
+    },
+    (error) => error,
+  );
+
+/** The first `sent` bytes of a file, then the line drops. */
+const cutAt =
+  (sent: number, headers: Record<string, string> = { etag }): Parameters<Bare['answer']>[0] =>
+  (_request, response) => {
+    response.writeHead(200, { 'content-length': String(bytes.length), ...headers });
+    response.write(bytes.subarray(0, sent), () => response.socket?.destroySoon());
+  };
+/** The first `sent` bytes of a file, then nothing. */
+const stallAt =
+  (sent: number, headers: Record<string, string> = { etag }): Parameters<Bare['answer']>[0] =>
+  (_request, response) => {
+    response.writeHead(200, { 'content-length': String(bytes.length), ...headers });
+    response.write(bytes.subarray(0, sent));
+  };
+const rest = (start: number, headers: Record<string, string> = {}, body: Buffer = bytes.subarray(start)) =>
+  answer(206, body, { etag, 'content-range': `bytes ${start}-${bytes.length - 1}/${bytes.length}`, ...headers });
+
+describe('a download', () => {
+  it('is the whole file, with its length and type', async () => {
+    const { link } = await newFile();
+    const download = await downloader().open(link, never);
+    expect(download).toMatchObject({ bytes: bytes.length, contentType: 'application/octet-stream', unbounded: false });
+    expect((await bytesOf(download)).equals(bytes)).toBe(true);
+    expect(link.renewed).toBe(0);
+  });
+
+  it('of nothing is nothing', async () => {
+    const { link } = await newFile(Buffer.alloc(0));
+    const download = await downloader().open(link, never);
+    expect(download.bytes).toBe(0);
+    expect(await bytesOf(download)).toHaveLength(0);
+  });
+
+  it('carries the exact Referer and no Authorization, on every hop of a redirect', async () => {
+    const { link } = await newFile();
+    await admin.setFaults({ endpoint: 'media', redirect: 3 });
+    expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
+    const hops = (await admin.requests()).filter(({ path }) => path.includes('/media/'));
+    expect(hops).toHaveLength(4);
+    for (const hop of hops) expect(hop).toMatchObject({ referer: library.appUrl, hasAuthorization: false });
+  });
+
+  it('carries a Referer exactly as it is configured, and asks for the file as it is', async () => {
+    bare.answer(answer(302, '', { location: '/there' }), answer(200, 'x'));
+    await bytesOf(await downloader({ referer: 'https://app.example.com/' }).open(bareLink(), never));
+    expect(bare.requests.map(({ path }) => path)).toEqual(['/', '/there']);
+    for (const { headers } of bare.requests) {
+      expect(headers).toMatchObject({ referer: 'https://app.example.com/', 'accept-encoding': 'identity' });
+      expect(headers.authorization).toBeUndefined();
+    }
+  });
+
+  it('follows no redirect without end, and none to what is not a web address', async () => {
+    bare.answer(answer(302, '', { location: '/again' }));
+    expect((await failureOf(downloader().open(bareLink(), never))).message).toContain('redirects without end');
+    for (const location of ['file:///etc/passwd', 'ftp://h/x', 'javascript:1']) {
+      bare.answer(answer(302, '', { location }));
+      const error = await failureOf(downloader().open(bareLink(), never));
+      expect(error.message).toBe('the download link is not a web address');
+    }
+    const nothing = { url: 'x', renew: async () => 'x' };
+    expect((await failureOf(downloader().open(nothing, never))).message).toBe('the download link is not a web address');
+  });
+
+  it('without a length is whole when it is chunked, and unbounded when it only ends', async () => {
+    const { link } = await newFile();
+    await admin.setFaults({ endpoint: 'media', chunked: true });
+    const chunked = await downloader().open(link, never);
+    expect(chunked).toMatchObject({ bytes: undefined, unbounded: false });
+    expect((await bytesOf(chunked)).equals(bytes)).toBe(true);
+
+    bare.answer((request) => request.socket.end('HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end'));
+    const plain = await downloader().open(bareLink(), never);
+    expect(plain).toMatchObject({ bytes: undefined, unbounded: true });
+    expect(String(await bytesOf(plain))).toBe('until the end');
+  });
+
+  it('that comes encoded is refused, whatever the encoding', async () => {
+    const { link } = await newFile();
+    const one = downloader();
+    for (const contentEncoding of ['gzip', 'br', 'zstd', 'aws-chunked']) {
+      await admin.setFaults({ endpoint: 'media', contentEncoding });
+      const error = await failureOf(one.open(link, never));
+      expect(error.message).toBe(`the download came encoded (${contentEncoding}), although it was asked for as it is`);
+    }
+    await admin.setFaults({ endpoint: 'media', contentEncoding: 'identity' });
+    expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
+  });
+
+  it('that is shorter or longer than the API says has the length that is sent', async () => {
+    const { link } = await newFile();
+    await admin.setFaults({ endpoint: 'media', shortBy: 5 });
+    const short = await downloader().open(link, never);
+    expect(short.bytes).toBe(bytes.length - 5);
+    expect(await bytesOf(short)).toHaveLength(bytes.length - 5);
+    await admin.setFaults({ endpoint: 'media', longBy: 5 });
+    const long = await downloader().open(link, never);
+    expect(long.bytes).toBe(bytes.length + 5);
+    expect(await bytesOf(long)).toHaveLength(bytes.length + 5);
+  });
+
+  it('never has more bytes than were declared', async () => {
+    bare.answer((request) => request.socket.end('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more'));
+    const download = await downloader().open(bareLink(), never);
+    expect(String(await bytesOf(download).catch(() => 'four'))).toBe('four');
+  });
+});
+
+describe('an answer that is no file:', () => {
+  it('404 and 410 are a file that is missing', async () => {
+    const { id, link } = await newFile();
+    await admin.changeAsset(id, { originalGone: true });
+    expect(await failureOf(downloader().open(link, never))).toBeInstanceOf(Missing);
+    expect(link.renewed).toBe(0);
+    bare.answer(answer(410));
+    expect(await failureOf(downloader().open(bareLink(), never))).toBeInstanceOf(Missing);
+  });
+
+  it('429, and 503 with Retry-After, are a reason to come back later', async () => {
+    const { link } = await newFile();
+    for (const status of [429, 503]) {
+      await admin.setFaults({ endpoint: 'media', status, retryAfter: 60 });
+      const error = await failureOf(downloader().open(link, never));
+      expect(error).toBeInstanceOf(RetryLater);
+      expect(error.at.getTime()).toBeGreaterThan(Date.now() + 59_000);
+    }
+    expect(link.renewed).toBe(0);
+  });
+
+  it('all else is an error with its status, and never a body', async () => {
+    for (const status of [201, 204, 206, 300, 304, 416, 500, 502, 503]) {
+      bare.answer(answer(status, status === 204 || status === 304 ? '' : 'words'));
+      const error = await failureOf(downloader().open(bareLink(), never));
+      expect(error, String(status)).toBeInstanceOf(HttpError);
+      expect(error.status).toBe(status);
+    }
+  });
+
+  it('the address of a link is in none of the errors', async () => {
+    const { link } = await newFile();
+    await admin.setFaults({ endpoint: 'media', status: 500 });
+    const error = await failureOf(downloader().open(link, never));
+    expect(error.message).toBe('download: the service answered 500');
+  });
+});
+
+describe('a link that has expired', () => {
+  it('is renewed, once', async () => {
+    const { link } = await newFile();
+    await admin.advanceClock(901);
+    expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
+    expect(link.renewed).toBe(1);
+  });
+
+  it('whatever the refusal looks like', async () => {
+    for (const status of [400, 401, 403, 409, 451]) {
+      bare.answer(answer(status, 'expired'), answer(200, 'x'));
+      expect(String(await bytesOf(await downloader().open(bareLink(), never)))).toBe('x');
+    }
+  });
+
+  it('and is refused when it is new is an error', async () => {
+    const { link } = await newFile();
+    await admin.setFaults({ endpoint: 'media', expireLinks: true });
+    expect(await failureOf(downloader().open(link, never))).toMatchObject({ status: 403 });
+    expect(link.renewed).toBe(1);
+  });
+
+  it('in the middle of a body is renewed, and the body goes on', async () => {
+    const { link, requests } = await newFile();
+    await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
+    const { body } = await downloader().open(link, never);
+    const chunks: Buffer[] = [];
+    for await (const chunk of body) {
+      if (chunks.length === 0) await admin.advanceClock(901);
+      chunks.push(chunk);
+    }
+    expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
+    expect(link.renewed).toBe(1);
+    expect((await requests()).map(({ status, range }) => [status, range])).toEqual([
+      [200, null],
+      [403, 'bytes=1000000-'],
+      [206, 'bytes=1000000-'],
+    ]);
+  });
+
+  it('in the middle may also look like 404', async () => {
+    bare.answer(cutAt(1000), answer(404), rest(1000));
+    expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
+  });
+});
+
+describe('a body that breaks off', () => {
+  it('goes on at the same byte of the same version', async () => {
+    const { link, requests } = await newFile();
+    await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
+    expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
+    const [first, second, ...more] = await requests();
+    expect(first).toMatchObject({ range: null, ifRange: null, status: 200 });
+    expect(second).toMatchObject({ range: 'bytes=1000000-', ifRange: expect.stringMatching(/^"/), status: 206 });
+    expect(second).toMatchObject({ referer: library.appUrl, hasAuthorization: false });
+    expect(more).toEqual([]);
+  });
+
+  it('again and again goes on, as long as each time brings something', async () => {
+    const { link, requests } = await newFile();
+    await admin.setFaults({ endpoint: 'media', cutAfter: 300_000 });
+    expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
+    expect(await requests()).toHaveLength(7);
+  });
+
+  it('goes on through redirects, to the same byte', async () => {
+    const { link } = await newFile();
+    await admin.setFaults(
+      { endpoint: 'media', cutAfter: 500_000, times: 1 },
+      { endpoint: 'media', redirect: 2, skip: 1, times: 1 },
+    );
+    expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
+    const hops = (await admin.requests()).filter(({ path }) => path.includes('/media/')).slice(1);
+    expect(hops).toHaveLength(3);
+    for (const hop of hops) expect(hop).toMatchObject({ range: 'bytes=500000-', referer: library.appUrl });
+  });
+
+  it('because no byte comes is broken off, and goes on', async () => {
+    const { link, requests } = await newFile();
+    await admin.setFaults({ endpoint: 'media', stallAfter: 700_000, times: 1 });
+    expect((await bytesOf(await downloader({ stallMs: 300 }).open(link, never))).equals(bytes)).toBe(true);
+    expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
+  });
+
+  it('and brings nothing any more is given up after some tries', async () => {
+    bare.answer(cutAt(1000), hangUp);
+    const cut = await broken(await downloader().open(bareLink(), never));
+    expect(cut.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
+    expect(bare.requests).toHaveLength(4);
+
+    bare.answer(stallAt(1000), () => {});
+    const stalled = await broken(await downloader({ stallMs: 100 }).open(bareLink(), never));
+    expect(stalled.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
+    expect(bare.requests).toHaveLength(4);
+  });
+
+  it('survives errors of the service in between', async () => {
+    bare.answer(cutAt(1000), answer(500), answer(503), rest(1000));
+    expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
+  });
+
+  it('before anybody has begun to read it goes on too', async () => {
+    bare.answer(cutAt(1000), rest(1000));
+    const download = await downloader().open(bareLink(), never);
+    await until('the end of the line', () => bare.sockets === 0);
+    expect((await bytesOf(download)).equals(bytes)).toBe(true);
+  });
+
+  it('is not hurried when the service asks to wait', async () => {
+    bare.answer(cutAt(1000), answer(429, '', { 'retry-after': '60' }));
+    const { error } = await broken(await downloader().open(bareLink(), never));
+    expect(error).toBeInstanceOf(RetryLater);
+    expect(bare.requests).toHaveLength(2);
+  });
+
+  it('ends with the connection', async () => {
+    bare.answer(cutAt(1000), answer(403));
+    let renewals = 0;
+    const link = bareLink(async () => {
+      renewals++;
+      throw new Disconnected('the user disconnected');
+    });
+    const { error } = await broken(await downloader().open(link, never));
+    expect(error).toBeInstanceOf(Disconnected);
+    expect(renewals).toBe(1);
+  });
+});
+
+describe('two versions are never mixed:', () => {
+  it('a file that was replaced in the middle is an error', async () => {
+    const { id, link, requests } = await newFile();
+    await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
+    const { body } = await downloader().open(link, never);
+    const chunks: Buffer[] = [];
+    const error = await failureOf(
+      (async () => {
+        for await (const chunk of body) {
+          const other = { base64: Buffer.alloc(bytes.length, 1).toString('base64') };
+          if (chunks.length === 0) await admin.changeAsset(id, { content: other });
+          chunks.push(chunk);
+        }
+      })(),
+    );
+    expect(error.message).toBe('the download broke off at byte 1000000, and the server cannot go on there');
+    expect(Buffer.concat(chunks).equals(bytes.subarray(0, 1_000_000))).toBe(true);
+    expect(await requests()).toHaveLength(2);
+  });
+
+  it('a server that ignores Range is an error', async () => {
+    const { link } = await newFile();
+    await admin.setFaults(
+      { endpoint: 'media', cutAfter: 1_000_000, times: 1 },
+      { endpoint: 'media', ignoreRange: true },
+    );
+    const { arrived, error } = await broken(await downloader().open(link, never));
+    expect(error.message).toContain('the server cannot go on there');
+    expect(arrived.equals(bytes.subarray(0, 1_000_000))).toBe(true);
+  });
+
+  const length = bytes.length;
+  const wrong: [string, Parameters<Bare['answer']>[0]][] = [
+    ['another ETag', rest(1000, { etag: '"two"' })],
+    ['the same ETag, but weak', rest(1000, { etag: `W/${etag}` })],
+    ['an earlier start', rest(1000, { 'content-range': `bytes 999-${length - 1}/${length}` })],
+    ['a later start', rest(1000, { 'content-range': `bytes 1001-${length - 1}/${length}` })],
+    ['an earlier end', rest(1000, { 'content-range': `bytes 1000-${length - 2}/${length}` })],
+    ['another size', rest(1000, { 'content-range': `bytes 1000-${length - 1}/${length + 1}` })],
+    ['no size', rest(1000, { 'content-range': `bytes 1000-${length - 1}/*` })],
+    ['a Content-Range in words', rest(1000, { 'content-range': 'all the rest' })],
+    ['an encoding', rest(1000, { 'content-encoding': 'gzip' }, gzipSync(bytes.subarray(1000)))],
+    ['several parts', rest(1000, { 'content-range': '', 'content-type': 'multipart/byteranges; boundary=x' })],
+    ['no ETag', answer(206, bytes.subarray(1000), { 'content-range': `bytes 1000-${length - 1}/${length}` })],
+    ['no Content-Range', answer(206, bytes.subarray(1000), { etag })],
+    ['the whole file', answer(200, bytes, { etag })],
+  ];
+  for (const [what, continuation] of wrong) {
+    it(`${what} in a continuation is an error`, async () => {
+      bare.answer(cutAt(1000), continuation);
+      const { arrived, error } = await broken(await downloader().open(bareLink(), never));
+      expect(error.message).toBe('the download broke off at byte 1000, and the server cannot go on there');
+      expect(arrived.equals(bytes.subarray(0, 1000))).toBe(true);
+      expect(bare.requests).toHaveLength(2);
+    });
+  }
+
+  it('a continuation that has more bytes than it says is an error', async () => {
+    const more = Buffer.concat([bytes.subarray(1000), Buffer.from('more')]);
+    bare.answer(cutAt(1000), rest(1000, {}, more));
+    const { error } = await broken(await downloader().open(bareLink(), never));
+    expect(error.message).toBe(`the download ended at byte ${length + 4} of ${length}`);
+  });
+
+  it('a continuation that is cut short goes on from there', async () => {
+    bare.answer(cutAt(1000), rest(1000, {}, bytes.subarray(1000, 5000)), rest(5000));
+    expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
+    expect(bare.requests.map(({ headers }) => headers.range)).toEqual([undefined, 'bytes=1000-', 'bytes=5000-']);
+  });
+
+  it('without a strong ETag, or without a length, nothing goes on', async () => {
+    const cases = [
+      cutAt(1000, {}),
+      cutAt(1000, { etag: `W/${etag}` }),
+      cutAt(1000, { etag: '' }),
+      ((_request, response) => {
+        response.writeHead(200, { etag });
+        response.write(bytes.subarray(0, 1000), () => response.socket?.destroySoon());
+      }) satisfies Parameters<Bare['answer']>[0],
+    ];
+    for (const first of cases) {
+      bare.answer(first, rest(1000));
+      const { arrived, error } = await broken(await downloader().open(bareLink(), never));
+      expect(error.message).toMatch(/^the download broke off: /);
+      expect(arrived.equals(bytes.subarray(0, 1000))).toBe(true);
+      expect(bare.requests).toHaveLength(1);
+    }
+  });
+});
+
+describe('an abort', () => {
+  const reason = new Error('enough');
+  const aborting = () => {
+    const stop = new AbortController();
+    return { signal: stop.signal, abort: () => stop.abort(reason) };
+  };
+
+  it('before it begins asks nothing', async () => {
+    bare.answer(answer(200, 'x'));
+    await failureOf(downloader().open(bareLink(), AbortSignal.abort(reason)));
+    expect(bare.requests).toHaveLength(0);
+  });
+
+  it('while the answer is awaited ends it', async () => {
+    const { signal, abort } = aborting();
+    bare.answer(abort);
+    expect(await failureOf(downloader().open(bareLink(), signal))).toBe(reason);
+  });
+
+  it('while a byte is awaited ends it, and nothing is asked again', async () => {
+    const { signal, abort } = aborting();
+    bare.answer(stallAt(1000));
+    const download = await downloader().open(bareLink(), signal);
+    const ended = broken(download);
+    await until('the bytes', () => download.body.readableDidRead);
+    abort();
+    expect((await ended).error.cause).toBe(reason);
+    await until('the line to be free', () => bare.sockets === 0);
+    expect(bare.requests).toHaveLength(1);
+  });
+
+  it('after the line has dropped again is the end of the tries', async () => {
+    const { signal, abort } = aborting();
+    const dropAndAbort: Parameters<Bare['answer']>[0] = (request, response) => {
+      hangUp(request, response);
+      setImmediate(abort);
+    };
+    bare.answer(cutAt(1000), dropAndAbort, rest(1000));
+    await broken(await downloader().open(bareLink(), signal));
+    expect(bare.requests).toHaveLength(2);
+  });
+
+  it('while a continuation is awaited ends it', async () => {
+    const { signal, abort } = aborting();
+    bare.answer(cutAt(1000), abort);
+    const { error } = await broken(await downloader().open(bareLink(), signal));
+    expect(error).toBe(reason);
+  });
+
+  it('before anybody has read frees the line, and reading then fails', async () => {
+    const { signal, abort } = aborting();
+    bare.answer(stallAt(1000));
+    const download = await downloader().open(bareLink(), signal);
+    abort();
+    await until('the line to be free', () => bare.sockets === 0);
+    const { arrived } = await broken(download);
+    expect(arrived.length).toBeLessThan(bytes.length);
+    expect(bare.requests).toHaveLength(1);
+  });
+});
+
+describe('a body that is given up frees its socket', () => {
+  it('when nobody has read of it', async () => {
+    const { link } = await newFile();
+    const one = downloader();
+    for (let i = 0; i < 5; i++) (await one.open(link, never)).body.destroy();
+    expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
+  });
+
+  it('in the middle', async () => {
+    const { link, requests } = await newFile();
+    const one = downloader();
+    for (let i = 0; i < 5; i++) for await (const _ of (await one.open(link, never)).body) break;
+    expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
+    expect(await requests()).toHaveLength(6);
+  });
+
+  it('while it waits for a byte, at once and without another request', async () => {
+    bare.answer(stallAt(1000));
+    const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
+    body.resume();
+    body.on('error', () => {});
+    await until('the bytes', () => body.readableDidRead);
+    body.destroy();
+    await until('the line to be free', () => bare.sockets === 0, 5000);
+    expect(bare.requests).toHaveLength(1);
+  });
+
+  it('while it waits for a continuation', async () => {
+    const second = Promise.withResolvers<void>();
+    bare.answer(cutAt(1000), () => second.resolve());
+    const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
+    body.resume();
+    body.on('error', () => {});
+    await second.promise;
+    body.destroy();
+    await until('the line to be free', () => bare.sockets === 0, 5000);
+    expect(bare.requests).toHaveLength(2);
+  });
+
+  it('with the error it was given up with', async () => {
+    bare.answer(stallAt(1000));
+    const { body } = await downloader().open(bareLink(), never);
+    const closed = Promise.withResolvers<Error>();
+    body.on('error', closed.resolve);
+    body.destroy(new Error('the bucket is full'));
+    expect((await closed.promise).message).toBe('the bucket is full');
+  });
+
+  it('and so do answers that are of no use, even when they never end', async () => {
+    const endless =
+      (status: number, headers: Record<string, string> = {}): Parameters<Bare['answer']>[0] =>
+      (_request, response) => {
+        response.writeHead(status, { 'content-length': '500', ...headers }).write('x');
+      };
+    bare.answer(endless(302, { location: '/there' }), endless(403), answer(200, 'x'));
+    const one = downloader({ stallMs: 200 });
+    expect(String(await bytesOf(await one.open(bareLink(), never)))).toBe('x');
+    for (const status of [404, 500, 429, 206]) {
+      bare.answer(endless(status));
+      await failureOf(one.open(bareLink(), never));
+    }
+    bare.answer(cutAt(1000), endless(416), rest(1000));
+    expect((await bytesOf(await one.open(bareLink(), never))).equals(bytes)).toBe(true);
+  });
+});
+
+describe('a stall', () => {
+  it('is one while the head of the answer does not come', async () => {
+    bare.answer(() => {});
+    const error = await failureOf(downloader({ stallMs: 200 }).open(bareLink(), never));
+    expect(error.code).toBe('UND_ERR_HEADERS_TIMEOUT');
+  });
+
+  it('is none while bytes come, however slowly', async () => {
+    const stallMs = 400;
+    bare.answer(async (_request, response) => {
+      response.writeHead(200, { 'content-length': '8', etag });
+      for (const byte of 'slow but') {
+        response.write(byte);
+        await pause(stallMs / 4);
+      }
+      response.end();
+    });
+    expect(String(await bytesOf(await downloader({ stallMs }).open(bareLink(), never)))).toBe('slow but');
+    expect(bare.requests).toHaveLength(1);
+  });
+
+  it('is none while the reader takes its time', async () => {
+    const stallMs = 100;
+    const large = randomBytes(20_000_000);
+    const { link, requests } = await newFile(large);
+    const download = await downloader({ stallMs }).open(link, never);
+    // Before it begins, and in the middle, with more on the way than all buffers hold.
+    await pause(stallMs * 5);
+    const chunks: Buffer[] = [];
+    for await (const chunk of download.body) {
+      if (chunks.length === 3) await pause(stallMs * 5);
+      chunks.push(chunk);
+    }
+    expect(Buffer.concat(chunks).equals(large)).toBe(true);
+    expect(await requests()).toHaveLength(1);
+  });
+});
