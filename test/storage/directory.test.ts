@@ -1,0 +1,231 @@
+import { execFile } from 'node:child_process';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StorageUnavailable } from '../../src/errors.ts';
+import { openDirectory } from '../../src/storage/directory.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { bytesOf, collected, KiB, MiB, streaming } from './bodies.ts';
+
+const run = promisify(execFile);
+const isRoot = process.getuid?.() === 0;
+const canMount = isRoot && (await mountable());
+
+describe('a directory', () => {
+  let home: string;
+  let path: string;
+  let mounted = false;
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'asset-mirror-directory-'));
+    path = join(home, 'mirror');
+  });
+  afterEach(async () => {
+    if (mounted) await run('umount', [path]);
+    mounted = false;
+    await rm(home, { recursive: true, force: true });
+  });
+
+  /** Both ways to find out agree, and name the cause and the place. */
+  async function expectUnavailable(storage: Storage, message: RegExp): Promise<void> {
+    for (const attempt of [
+      () => storage.check(),
+      () => storage.put('a/b', 'text'),
+      () => storage.put('a/b', streaming(bytesOf(MiB)), { bytes: MiB }),
+    ]) {
+      const error = await attempt().then(
+        () => undefined,
+        (reason) => reason,
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      expect(error.message).toMatch(message);
+      expect(error.message).toContain(path);
+    }
+  }
+
+  async function expectAvailable(storage: Storage): Promise<void> {
+    await storage.check();
+    await storage.put('a/b', 'again');
+    expect((await collected((await storage.get('a/b'))!)).toString()).toBe('again');
+  }
+
+  test('has a file for each object, named as its key', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('c1/p1/a1/Grüße #1.txt', 'text');
+    expect(await readFile(join(path, 'c1/p1/a1/Grüße #1.txt'), 'utf8')).toBe('text');
+    expect(storage.name).toBe(`file://${path}`);
+  });
+
+  test.each(['', '/', 'a//b', 'a/', '/a', '.', '..', '../out', 'a/../../out', 'a/./b', 'nul\0', '.asset-mirror-tmp/x'])(
+    'takes no key that leads elsewhere: %j',
+    async (key) => {
+      const storage = await openDirectory({ path });
+      const body = streaming(bytesOf(10));
+      await expect(storage.put(key, body)).rejects.toThrow('not a key');
+      expect(body.destroyed).toBe(true);
+      await expect(storage.get(key)).rejects.toThrow('not a key');
+      await expect(storage.head(key)).rejects.toThrow('not a key');
+      await expect(storage.remove(key)).rejects.toThrow('not a key');
+      expect(await readdir(home)).toEqual(['mirror']);
+    },
+  );
+
+  test('an object in the place of a directory, or the other way round, is an error of that object alone', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('a/b', 'text');
+    for (const key of ['a', 'a/b/c']) {
+      const error = await storage.put(key, 'text').catch((reason) => reason);
+      expect(error.message).toBe(`store ${key}: a file or directory is in its place`);
+      expect(error).not.toBeInstanceOf(StorageUnavailable);
+    }
+    await storage.check();
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  test('lists what others put there, but neither drafts nor links', async () => {
+    const storage = await openDirectory({ path });
+    await writeFile(join(path, 'mine.txt'), 'x');
+    await writeFile(join(path, '.asset-mirror-tmp', 'draft'), 'x');
+    await mkdir(join(path, 'empty'));
+    await run('ln', ['-s', '/etc', join(path, 'link')]);
+    expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['mine.txt']);
+  });
+
+  test('an abandoned draft is swept when the store is opened, one under way is not', async () => {
+    const storage = await openDirectory({ path });
+    const drafts = join(path, '.asset-mirror-tmp');
+    await writeFile(join(drafts, 'abandoned'), 'x');
+    await utimes(join(drafts, 'abandoned'), new Date(0), new Date(Date.now() - 25 * 60 * 60 * 1000));
+    await writeFile(join(drafts, 'under-way'), 'x');
+    await storage.close();
+    await openDirectory({ path });
+    expect(await readdir(drafts)).toEqual(['under-way']);
+  });
+
+  test('two that share a directory do not disturb one another', async () => {
+    const [one, two] = await Promise.all([openDirectory({ path }), openDirectory({ path })]);
+    await Promise.all([one!.put('k/1', bytesOf(MiB)), two!.put('k/2', bytesOf(MiB)), one!.check(), two!.check()]);
+    expect((await Array.fromAsync(two!.list('k/'))).map((object) => object.bytes)).toEqual([MiB, MiB]);
+  });
+
+  test('removed underneath, it is not made anew but missed, until it is back', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('kept', 'x');
+    await rename(path, join(home, 'elsewhere'));
+    await expectUnavailable(storage, /is not there any more/);
+    await expect(Array.fromAsync(storage.list(''))).rejects.toBeInstanceOf(StorageUnavailable);
+    expect(await readdir(home)).toEqual(['elsewhere']);
+    await rename(join(home, 'elsewhere'), path);
+    await expectAvailable(storage);
+  });
+
+  test('emptied underneath, it goes on', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('gone', 'x');
+    await rm(path, { recursive: true });
+    await mkdir(path);
+    expect(await storage.head('gone')).toBeUndefined();
+    await expectAvailable(storage);
+  });
+
+  test('removed while a body flows, the put says so', async () => {
+    const storage = await openDirectory({ path });
+    const body = streaming(bytesOf(MiB), () => rm(path, { recursive: true }));
+    await expect(storage.put('a/b', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
+    expect(await Array.fromAsync(storage.list('a')).catch(() => [])).toEqual([]);
+  });
+
+  test.each([
+    ['in its own place', () => path],
+    ['in the place of its parent', () => home],
+    ['in the place of its drafts', () => join(path, '.asset-mirror-tmp')],
+  ])('a file %s is in the way until it is gone', async (_, place) => {
+    await rm(home, { recursive: true });
+    if (place() !== home) await mkdir(home);
+    if (place() !== home && place() !== path) await mkdir(path);
+    await writeFile(place(), 'in the way');
+    const storage = await openDirectory({ path });
+    await expectUnavailable(storage, /a file is in the way/);
+    expect(await readFile(place(), 'utf8')).toBe('in the way');
+    await rm(place());
+    await expectAvailable(storage);
+  });
+
+  test.runIf(!isRoot)('without the right to write (which root always has), it says so until there is one', async () => {
+    const storage = await openDirectory({ path });
+    await chmod(join(path, '.asset-mirror-tmp'), 0o500);
+    await expectUnavailable(storage, /may not write there/);
+    await chmod(join(path, '.asset-mirror-tmp'), 0o700);
+    await expectAvailable(storage);
+  });
+
+  if (!canMount) test.skip('full and read-only disks: this process may not mount any');
+
+  describe.runIf(canMount)('on a disk of its own', () => {
+    const mountDisk = async () => {
+      await mkdir(path);
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', path]);
+      mounted = true;
+    };
+
+    test('that is full, it says so until there is room', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('kept', 'x');
+      await storage.put('fill', bytesOf(3 * MiB));
+      const large = streaming(bytesOf(2 * MiB));
+      await expect(storage.put('large', large, { bytes: 2 * MiB })).rejects.toThrow(StorageUnavailable);
+      expect(large.destroyed).toBe(true);
+      expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+      expect(await storage.head('large')).toBeUndefined();
+      // Room for a part of what is still to come is room: the store works, though not for this one.
+      await storage.check();
+      await writeFile(join(path, 'rest'), bytesOf(2 * MiB)).catch(() => {});
+      await expectUnavailable(storage, /the disk is full/);
+      expect((await collected((await storage.get('kept'))!)).toString()).toBe('x');
+      await rm(join(path, 'rest'));
+      await storage.remove('fill');
+      await expectAvailable(storage);
+    });
+
+    test('that fills up under a body of unknown length, the old object stays', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('there', 'old');
+      await expect(storage.put('there', streaming(bytesOf(8 * MiB)))).rejects.toThrow(/the disk is full/);
+      expect((await collected((await storage.get('there'))!)).toString()).toBe('old');
+      await storage.put('there', bytesOf(64 * KiB));
+      expect(await storage.head('there')).toMatchObject({ bytes: 64 * KiB });
+    });
+
+    test('that is read-only, it says so until it is not, and can be read', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('kept', 'x');
+      await run('mount', ['-o', 'remount,ro', path]);
+      await expectUnavailable(storage, /the file system is read-only/);
+      await expect(storage.remove('kept')).rejects.toThrow(/the file system is read-only/);
+      expect((await collected((await storage.get('kept'))!)).toString()).toBe('x');
+      expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['kept']);
+      const reopened = await openDirectory({ path });
+      await expectUnavailable(reopened, /the file system is read-only/);
+      await run('mount', ['-o', 'remount,rw', path]);
+      await expectAvailable(storage);
+      await expectAvailable(reopened);
+    });
+  });
+});
+
+async function mountable(): Promise<boolean> {
+  const place = await mkdtemp(join(tmpdir(), 'asset-mirror-mount-'));
+  try {
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', place]);
+    await run('umount', [place]);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await rm(place, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,70 @@
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+
+/** What happens to the bytes of one connection. They pass as they are unless something else is said. */
+export interface Trouble {
+  /** Sees and may change what the client sends; `sent` is how much of it this trouble has seen on this connection. */
+  request?(chunk: Buffer, sent: number, ends: { client: Socket; server: Socket }): Buffer | undefined;
+  response?(chunk: Buffer, ends: { client: Socket; server: Socket }): Buffer | undefined;
+}
+
+/** A line to a real server, in which things go wrong on request. */
+export async function newLine(endpoint: string) {
+  const { hostname, port } = new URL(endpoint);
+  let trouble: Trouble = {};
+  const sockets = new Set<Socket>();
+  const troubled = new Set<Socket>();
+  const line = createServer({ noDelay: true }, (client) => {
+    const server = connect(Number(port), hostname);
+    const ends = { client, server };
+    let here = trouble;
+    let sent = 0;
+    sockets.add(client).add(server);
+    client.on('data', (chunk) => {
+      if (here !== trouble) [here, sent] = [trouble, 0];
+      const passed = here.request ? here.request(chunk, sent, ends) : chunk;
+      sent += chunk.length;
+      if (passed !== chunk) troubled.add(client);
+      if (passed && !server.destroyed) server.write(passed);
+    });
+    server.on('data', (chunk) => {
+      const passed = trouble.response ? trouble.response(chunk, ends) : chunk;
+      if (passed !== chunk) troubled.add(client);
+      if (passed && !client.destroyed) client.write(passed);
+    });
+    for (const [one, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      one.on('error', () => {});
+      one.on('close', () => {
+        sockets.delete(one);
+        troubled.delete(one);
+        other.destroy();
+      });
+    }
+  });
+  line.listen(0, '127.0.0.1');
+  await once(line, 'listening');
+  const at = (line.address() as { port: number }).port;
+  return {
+    endpoint: `http://127.0.0.1:${at}`,
+    set(next: Trouble) {
+      trouble = next;
+    },
+    get open() {
+      return sockets.size;
+    },
+    /** Connections that a trouble has touched: nobody can go on with them, so whoever opened them has to close them. */
+    get troubled() {
+      return troubled.size;
+    },
+    cut() {
+      for (const socket of sockets) socket.destroy();
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => line.close(resolve));
+    },
+  };
+}
