@@ -282,7 +282,14 @@ const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
 const statusOf = (error: unknown) =>
   (error as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 const codeOf = (error: unknown) => {
-  const { name, Code, code } = (error ?? {}) as { name?: string; Code?: string; code?: string };
+  const { name, Code, code, message } = (error ?? {}) as {
+    name?: string;
+    Code?: string;
+    code?: string;
+    message?: string;
+  };
+  // The SDK has one name for all that takes too long; this one is about the store, the others may be about a slow body.
+  if (name === 'TimeoutError' && message?.includes('did not establish a connection')) return 'ETIMEDOUT';
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };
 const words: Record<string, string> = {
