@@ -169,6 +169,9 @@ async function initdb(program: string, data: string, password: string, account: 
       '-E',
       'UTF8',
       '--locale=C',
+      // Upper and lower case of every script, the same on every machine.
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
       `--pwfile=${passwordFile}`,
     ];
     await run(program, args, { ...account, cwd: '/' });

@@ -1,0 +1,184 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Decide, ListedAsset } from '../../src/store/listing.ts';
+import type { Store } from '../../src/store/store.ts';
+import { TurnLost } from '../../src/store/syncs.ts';
+import { until } from '../support/until.ts';
+import { listed, newStore, running } from './records.ts';
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let store: Store;
+beforeAll(async () => {
+  opened = await newStore();
+  store = opened.store;
+});
+afterAll(async () => {
+  await opened?.close();
+});
+
+const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
+/** What is new is pending, and every change is one of the name. */
+const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
+
+type Run = Awaited<ReturnType<typeof running>>;
+const record = (run: Run, companyId: string, assets: ListedAsset[], more: { mark?: number | null } = {}) =>
+  store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
+const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
+
+test('a page tells new from changed from known', async () => {
+  const run = await running(store, 'a');
+  const [one, two, three] = ids('known', 3) as [string, string, string];
+  expect(await record(run, 'a', [listed(one), listed(two)])).toEqual({ new: 2, changed: 0 });
+  const page = [listed(one), listed(two, { name: 'renamed', size: 9 }), listed(three)];
+  expect(await record(run, 'a', page)).toEqual({ new: 1, changed: 1 });
+  expect(await record(run, 'a', page)).toEqual({ new: 0, changed: 0 });
+  expect(await record(run, 'a', [])).toEqual({ new: 0, changed: 0 });
+  expect(await store.assets.get(two)).toMatchObject({ name: 'renamed', size: 9, attempts: 0 });
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({
+    pages: 4,
+    seen: 8,
+    new: 3,
+    changed: 1,
+    position: { cursor: 'next' },
+  });
+});
+
+test('an asset that is twice on a page is one, as it was last', async () => {
+  const run = await running(store, 'b');
+  const id = 'twice';
+  expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toEqual({
+    new: 1,
+    changed: 0,
+  });
+  expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
+});
+
+test('the mark moves with the last page, and never back', async () => {
+  const run = await running(store, 'c');
+  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
+  await record(run, 'c', [listed('marked')]);
+  expect(await mark()).toBeNull();
+  for (const [given, kept] of [
+    [null, null],
+    [1000, 1000],
+    [500, 1000],
+    [null, 1000],
+    [2000, 2000],
+  ] as const) {
+    await record(run, 'c', [], { mark: given });
+    expect(await mark()).toBe(kept);
+  }
+});
+
+test('odd characters and large numbers come back as they went in', async () => {
+  const run = await running(store, 'd');
+  const odd = `"O'Neil" \\ \n\t {}[] $1 %s 東京 🎬 \u202e`;
+  const asset = listed(`odd ${odd}`, {
+    name: odd,
+    projectId: odd,
+    assetType: odd,
+    size: Number.MAX_SAFE_INTEGER,
+    uploadDate: -62_135_596_800_000,
+    listed: { [odd]: [odd, null, 1.5, { deep: odd }] },
+  });
+  await record(run, 'd', [asset]);
+  expect(await store.assets.get(asset.id)).toMatchObject(asset);
+});
+
+test('who has lost the lease writes nothing', async () => {
+  const run = await running(store, 'e');
+  await store.syncs.release(run.connectionId, run.owner);
+  const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
+  expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
+  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(TurnLost);
+  await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
+  expect(await store.assets.get('late')).toBeUndefined();
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
+  expect(await store.syncs.takeNext(run.connectionId, 'third', 60_000)).toBe('busy');
+});
+
+test('a run is taken by one, and a lease that ran out by the next', async () => {
+  const run = await running(store, 'f');
+  await store.syncs.renew(run.connectionId, run.owner, 1);
+  const taken = await until('the lease to run out', async () => {
+    const all = await Promise.all(
+      ids('owner', 10).map((owner) => store.syncs.takeNext(run.connectionId, owner, 60_000)),
+    );
+    const mine = all.filter((sync) => sync !== 'busy');
+    return mine.length > 0 && mine;
+  });
+  expect(taken).toMatchObject([{ id: run.sync.id }]);
+});
+
+test('who asks for a run while one runs gets the next, and whoever asks then gets the same', async () => {
+  const run = await running(store, 'g');
+  const ask = () => store.syncs.request(run.connectionId, 'incremental');
+  const asked = new Set(await Promise.all(Array.from({ length: 20 }, ask)));
+  expect(asked.size).toBe(1);
+  expect(asked).not.toContain(run.sync.id);
+  const other = await store.syncs.request(run.connectionId, 'incremental', { since: 5 });
+  expect(asked).not.toContain(other);
+  await store.syncs.finish(run.sync, run.owner, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(run.connectionId, run.owner, 60_000)).toMatchObject({ id: [...asked][0] });
+});
+
+test('a request is never lost between the last look and the end of a run', async () => {
+  const { connectionId, owner, sync } = await running(store, 'h');
+  await store.syncs.finish(sync, owner, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
+  for (let round = 0; round < 50; round++) {
+    // Whoever asks comes and looks; whoever runs looks once more before it leaves.
+    const come = async (who: string) => {
+      for (;;) {
+        const next = await store.syncs.takeNext(connectionId, who, 60_000);
+        if (next === 'busy' || next === undefined) return;
+        await store.syncs.finish(next, who, { status: 'done', error: null });
+      }
+    };
+    const asked = await Promise.all(
+      ids(`round ${round}`, 3).map(async (who) => {
+        const id = (await store.syncs.request(connectionId, 'incremental'))!;
+        await come(who);
+        return id;
+      }),
+    );
+    for (const id of asked) expect(await store.syncs.get(id)).toMatchObject({ status: 'done' });
+  }
+});
+
+test('two that list the same page, one that comes and goes, workers and the dispatcher never wait in a circle', async () => {
+  const company = `company-${randomUUID()}`;
+  const [a, b] = [await running(store, company, `${company}-2`), await running(store, company, `${company}-2`)];
+  const all = ids(company, 100);
+  const shuffled = () => all.map((id) => listed(id, { name: randomUUID() })).sort(() => Math.random() - 0.5);
+  const companies = [company, `${company}-2`].map((id) => ({ id, name: id }));
+  const setCompanies = (run: Run, count: number) =>
+    store.connections.setCompanies(run.connectionId, companies.slice(0, count), { complete: true });
+  for (let round = 0; round < 25; round++) {
+    const work: Promise<unknown>[] = [
+      ...[a, b, a, b].map((run) => record(run, company, shuffled())),
+      setCompanies(a, round % 3),
+      setCompanies(b, (round + 1) % 3),
+      store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
+        const held = await Promise.all(due.map(({ id }) => store.assets.take(id, 60_000)));
+        const turns = held.flatMap((asset) => (asset ? [{ assetId: asset.id, turn: asset.turn }] : []));
+        await store.assets.renew(turns.reverse(), 60_000);
+        await Promise.all(turns.map((turn) => store.assets.again(turn, new Date(), { spent: false, reason: null })));
+      }),
+      store.assets.overdue(0),
+    ];
+    for (const result of await Promise.allSettled(work)) {
+      expect(result).toMatchObject({ status: 'fulfilled' });
+    }
+  }
+  const runs = await Promise.all([a, b].map((run) => store.syncs.get(run.sync.id)));
+  expect(runs.reduce((sum, run) => sum + run!.new, 0)).toBe(100);
+  // Whatever came and went: the one who can read it now is in charge of all of it.
+  await setCompanies(a, 2);
+  await setCompanies(b, 0);
+  await setCompanies(a, 2);
+  const owners = new Set(
+    (await store.assets.search({ companyId: company, limit: 1000 })).map((asset) => asset.connectionId),
+  );
+  expect(owners).toEqual(new Set([a.connectionId]));
+});

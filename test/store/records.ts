@@ -1,0 +1,58 @@
+import { randomUUID } from 'node:crypto';
+import { createLog } from '../../src/log.ts';
+import type { ListedAsset } from '../../src/store/listing.ts';
+import type { Sync } from '../../src/store/schema.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { newDatabase } from '../support/database.ts';
+
+export const silent = createLog({ level: 'silent', pretty: false });
+
+/** A store on a database of its own. */
+export async function newStore(): Promise<{ store: Store; url: string; close(): Promise<void> }> {
+  const database = await newDatabase();
+  const store = await openStore({ url: database.url, log: silent });
+  return {
+    store,
+    url: database.url,
+    async close() {
+      await store.close();
+      await database.drop();
+    },
+  };
+}
+
+/** A user with a grant; who is not named is new. */
+export function grantOf(userId: string = randomUUID(), tokens = 'sealed') {
+  return {
+    user: { id: userId, name: `Name of ${userId}`, email: `${userId}@example.com` },
+    tokens,
+    accessExpiresAt: new Date(Date.now() + 3_600_000),
+  };
+}
+
+/** An active connection that can read these companies, with a run in hand. */
+export async function running(store: Store, ...companyIds: string[]) {
+  const { id } = await store.connections.saveGrant(grantOf());
+  await store.connections.setCompanies(
+    id,
+    companyIds.map((id) => ({ id, name: id })),
+    { complete: true },
+  );
+  const owner = randomUUID();
+  await store.syncs.request(id, 'incremental');
+  const sync = (await store.syncs.takeNext(id, owner, 60_000)) as Sync;
+  return { connectionId: id, owner, sync };
+}
+
+export function listed(id: string, more: Partial<ListedAsset> = {}): ListedAsset {
+  return {
+    id,
+    projectId: null,
+    assetType: 'documents',
+    name: `name of ${id}`,
+    size: 5,
+    uploadDate: 1000,
+    listed: { id, status: 'ready' },
+    ...more,
+  };
+}
