@@ -1,0 +1,297 @@
+import { rename } from 'node:fs/promises';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+let connectionId: string;
+let companyId: string;
+let ids: string[];
+beforeAll(async () => {
+  stage = await newStage();
+  ({ connectionId, companyId } = await stage.company());
+  ids = (await stage.upload(companyId, 25)).sort();
+  await stage.run(connectionId);
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+async function ask(method: string, path: string, options: { body?: string; headers?: Record<string, string> } = {}) {
+  const { body, headers } = options;
+  const response = await fetch(stage.ground.publicUrl + path, {
+    method,
+    headers: {
+      authorization: 'Bearer the-operators-token',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...headers,
+    },
+    ...(body !== undefined && { body }),
+  });
+  const text = await response.text();
+  return {
+    status: response.status,
+    type: response.headers.get('content-type'),
+    challenge: response.headers.get('www-authenticate'),
+    // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
+    body: (text === '' ? undefined : JSON.parse(text)) as any,
+  };
+}
+const problem = (status: number, code: string, detail: unknown = expect.any(String)) => ({
+  status,
+  type: expect.stringMatching(/^application\/problem\+json/),
+  body: { type: 'about:blank', title: expect.any(String), status, code, detail },
+});
+
+describe("the operators' token", () => {
+  test.each([
+    ['none', ''],
+    ['another', 'Bearer another'],
+    ['a part of it', 'Bearer the-operators-toke'],
+    ['more than it', 'Bearer the-operators-token2'],
+    ['another scheme', 'Basic the-operators-token'],
+    ['an empty one', 'Bearer '],
+    ['one of other letters', 'Bearer the-operators-tök€n'.replace('€', 'e')],
+  ])('%s lets nobody in', async (_, authorization) => {
+    for (const path of ['/api/connections', '/api/status', '/api/assets', `/api/connections/${connectionId}`]) {
+      const answer = await ask('GET', path, { headers: { authorization } });
+      expect(answer).toMatchObject({ ...problem(401, 'unauthorized'), challenge: 'Bearer realm="asset-mirror"' });
+    }
+    expect((await ask('POST', '/api/connect-links', { headers: { authorization } })).status).toBe(401);
+  });
+
+  test('is the same in any case of its scheme', async () => {
+    const answer = await ask('GET', '/api/status', { headers: { authorization: 'bearer   the-operators-token' } });
+    expect(answer.status).toBe(200);
+  });
+
+  test('is not asked of who wants to know whether we live', async () => {
+    for (const path of ['/healthz', '/readyz', '/']) {
+      expect((await fetch(stage.ground.publicUrl + path)).status, path).toBe(200);
+    }
+  });
+});
+
+describe('what is asked for', () => {
+  test.each([
+    ['{', 'invalid_json'],
+    ['"text"', 'invalid_request'],
+    ['[]', 'invalid_request'],
+    ['{"connectionId":7}', 'invalid_request'],
+    ['{"connectionId":""}', 'invalid_request'],
+    ['{"connectionId":"a\\u0000b"}', 'invalid_request'],
+    ['{"connection":"x"}', 'invalid_request'],
+  ])('a link for %s is refused', async (body, code) => {
+    expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(400, code));
+  });
+
+  test.each([undefined, '', '{}', 'null'])('a link for anybody needs nothing (%s)', async (body) => {
+    const answer = await ask('POST', '/api/connect-links', body === undefined ? {} : { body });
+    expect(answer.status).toBe(201);
+    expect(answer.body).toEqual({ url: expect.stringContaining('/connect?link='), expiresAt: expect.any(String) });
+    expect(Date.parse(answer.body.expiresAt)).toBeGreaterThan(Date.now());
+  });
+
+  test('another kind of body is refused, and one that is too large', async () => {
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+    expect(await ask('POST', '/api/connect-links', { body: 'a=b', headers })).toMatchObject(
+      problem(415, 'unsupported_media_type'),
+    );
+    const body = JSON.stringify({ connectionId: 'x'.repeat(2 ** 21) });
+    expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(413, 'payload_too_large'));
+  });
+
+  test.each(['nobody', '%00', 'a%2Fb', '%F0%9F%8E%AC'])('the unknown connection %s is told', async (id) => {
+    const code = id === '%00' ? problem(400, 'invalid_request') : problem(404, 'connection_not_found');
+    expect(await ask('GET', `/api/connections/${id}`)).toMatchObject(code);
+    expect(await ask('POST', `/api/connections/${id}/resync`, { body: '{"mode":"full"}' })).toMatchObject(code);
+    const body = JSON.stringify({ connectionId: decodeURIComponent(id) });
+    expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(code);
+  });
+
+  test.each(['/api/nothing', '/nothing', '/api'])('an address where nothing is (%s) says so', async (path) => {
+    expect(await ask('GET', path)).toMatchObject(problem(404, 'not_found'));
+  });
+
+  test('a connection is told with its companies, counts and times', async () => {
+    const { body } = await ask('GET', `/api/connections/${connectionId}`);
+    expect(body).toMatchObject({
+      id: connectionId,
+      status: 'active',
+      companies: [{ id: companyId, name: `The company ${companyId}`, mark: expect.any(Number) }],
+      counts: { byState: { pending: 25, mirrored: 0, failed: 0 } },
+      bytes: 0,
+      lastError: null,
+    });
+    for (const time of [body.connectedAt, body.lastSyncAt, body.nextSyncAt]) expect(Date.parse(time)).not.toBeNaN();
+    expect((await ask('GET', '/api/connections')).body).toEqual({ connections: [body] });
+    expect(JSON.stringify(body)).not.toMatch(/svc|token|sealed|v1\./);
+  });
+
+  test('the status counts what there is', async () => {
+    expect((await ask('GET', '/api/status')).body).toMatchObject({
+      connections: { active: 1, paused: 0, disconnected: 0 },
+      assets: { total: 25, byState: { pending: 25 } },
+      outstanding: { assets: 25, artefacts: 0 },
+      timeLeft: null,
+      syncs: { waiting: 0, running: 0 },
+      queues: { syncs: {}, assets: {} },
+    });
+  });
+});
+
+describe('a resync', () => {
+  const resync = (body: unknown) =>
+    ask('POST', `/api/connections/${connectionId}/resync`, {
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+
+  test('is accepted, and in the records at once', async () => {
+    const answer = await resync({
+      mode: 'full',
+      since: 5,
+      companyId: 'a',
+      projectId: 'b',
+      assetType: 'c',
+      assetIds: ['d'],
+    });
+    expect(answer.status).toBe(202);
+    expect(await stage.store.syncs.get(answer.body.syncId)).toMatchObject({
+      status: 'waiting',
+      mode: 'full',
+      scope: { since: 5, companyId: 'a', projectId: 'b', assetType: 'c', assetIds: ['d'] },
+    });
+    expect(
+      (await resync({ mode: 'full', assetIds: Array.from({ length: 1000 }, (_, i) => `asset ${i}`) })).status,
+    ).toBe(202);
+  });
+
+  test.each([
+    [undefined, ''],
+    [{}, 'mode'],
+    [{ mode: 'some' }, 'mode'],
+    [{ mode: 'full', since: 'yesterday' }, 'since'],
+    [{ mode: 'full', since: -1 }, 'since'],
+    [{ mode: 'full', since: 1.5 }, 'since'],
+    [{ mode: 'full', companyId: '' }, 'companyId'],
+    [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
+    [{ mode: 'full', assetType: '\ud800' }, 'assetType'],
+    [{ mode: 'full', assetIds: [] }, 'assetIds'],
+    [{ mode: 'full', assetIds: ['a', ''] }, 'assetIds.1'],
+    [{ mode: 'full', assetIds: Array(1001).fill('a') }, 'assetIds'],
+    [{ mode: 'full', speed: 'high' }, 'speed'],
+  ])('of %j is refused with the name of the field', async (body, field) => {
+    expect(await resync(body)).toMatchObject(problem(400, 'invalid_request', expect.stringContaining(field)));
+  });
+
+  test('of a connection that has ended says what to do', async () => {
+    const other = await stage.company();
+    await stage.store.connections.end(other.connectionId, 'as a test');
+    const answer = await ask('POST', `/api/connections/${other.connectionId}/resync`, { body: '{"mode":"full"}' });
+    expect(answer).toMatchObject(problem(409, 'connection_disconnected', expect.stringContaining('connect-links')));
+  });
+});
+
+describe('assets', () => {
+  test('come in pages that miss nothing and repeat nothing', async () => {
+    const found: string[] = [];
+    let path = `/api/assets?companyId=${companyId}&limit=10`;
+    for (let cursor: string | null = ''; cursor !== null; ) {
+      const { status, body } = await ask('GET', cursor ? `${path}&cursor=${cursor}` : path);
+      expect(status).toBe(200);
+      expect(body.assets.length).toBeLessThanOrEqual(10);
+      found.push(...body.assets.map((asset: { id: string }) => asset.id));
+      cursor = body.nextCursor;
+    }
+    expect(found).toEqual(ids);
+    path = `/api/assets?companyId=${companyId}&limit=25`;
+    expect((await ask('GET', path)).body).toMatchObject({ nextCursor: null });
+  });
+
+  test.each([
+    ['state=pending&type=documents', 25],
+    ['state=failed', 0],
+    ['type=videos', 0],
+    ['q=file%201', 11],
+    ['q=%25', 0],
+    ['companyId=nobody', 0],
+    ['projectId=nothing', 0],
+    ['limit=500', 25],
+  ])('are found by %s', async (query, count) => {
+    expect((await ask('GET', `/api/assets?${query}`)).body.assets).toHaveLength(count);
+  });
+
+  test.each([
+    ['limit=0', 'limit'],
+    ['limit=501', 'limit'],
+    ['limit=many', 'limit'],
+    ['limit=1.5', 'limit'],
+    ['state=lost', 'state'],
+    ['state=failed&state=gone', 'state'],
+    ['q=', 'q'],
+    ['q=%00', 'q'],
+    ['companyId=a%00b', 'companyId'],
+  ])('are not looked for by %s', async (query, field) => {
+    expect(await ask('GET', `/api/assets?${query}`)).toMatchObject(
+      problem(400, 'invalid_request', expect.stringContaining(field)),
+    );
+  });
+
+  test.each(['%00', 'AA', 'not a cursor!', '%F0%9F'])('a cursor that is not ours (%s) is refused', async (cursor) => {
+    const answer = await ask('GET', `/api/assets?cursor=${cursor}`);
+    expect(answer.status).toBe(400);
+    expect(answer.body.code).toMatch(/^invalid_(cursor|request)$/);
+  });
+});
+
+describe('readiness', () => {
+  const ready = async () => {
+    const response = await fetch(`${stage.ground.publicUrl}/readyz`);
+    return { status: response.status, body: (await response.json()) as { checks: Record<string, string> } };
+  };
+
+  test('goes with the bucket', { timeout: 60_000 }, async () => {
+    expect(await ready()).toEqual({
+      status: 200,
+      body: { status: 'ready', checks: { database: 'ok', queue: 'ok', bucket: 'ok' } },
+    });
+    const directory = `${stage.ground.environment.DATA_DIR}/mirror`;
+    await rename(directory, `${directory}-away`);
+    try {
+      const away = await until('it to be seen', async () => {
+        const answer = await ready();
+        return answer.status === 503 && answer;
+      });
+      expect(away.body).toMatchObject({ status: 'not ready', checks: { database: 'ok', queue: 'ok' } });
+      expect(away.body.checks.bucket).toMatch(/directory|mirror|ENOENT/);
+    } finally {
+      await rename(`${directory}-away`, directory);
+    }
+    await until('it to be back', async () => (await ready()).status === 200);
+  });
+
+  test('goes with the database, while the process lives', { timeout: 60_000 }, async () => {
+    const { pathname } = new URL(stage.ground.environment.DATABASE_URL!);
+    const name = pathname.slice(1);
+    const server = new pg.Client({ connectionString: inject('postgres') });
+    await server.connect();
+    try {
+      await server.query(`ALTER DATABASE ${name} ALLOW_CONNECTIONS false`);
+      await server.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1', [name]);
+      const away = await until('it to be seen', async () => {
+        const answer = await ready();
+        return answer.status === 503 && answer;
+      });
+      expect(away.body.checks.database).not.toBe('ok');
+      expect(away.body.checks.database).toMatch(/not currently accepting connections|terminat/);
+      expect((await fetch(`${stage.ground.publicUrl}/healthz`)).status).toBe(200);
+      expect(await ask('GET', '/api/connections')).toMatchObject(problem(500, 'internal_error'));
+    } finally {
+      await server.query(`ALTER DATABASE ${name} ALLOW_CONNECTIONS true`);
+      await server.end();
+    }
+    await until('it to be back', async () => (await ready()).status === 200);
+    expect((await ask('GET', '/api/connections')).status).toBe(200);
+  });
+});

@@ -1,0 +1,414 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { createServer, request } from 'node:http';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { signConnectLink } from '../../src/oauth/authorize.ts';
+import { newBrowser } from '../support/browser.ts';
+import { startTestLibrary } from '../support/library.ts';
+import { newGround, startMirror } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
+import { connectAs, newStage, type Stage } from '../support/stage.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterEach(async () => {
+  await stage.admin.clearFaults();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+const linkFor = async (connectionId?: string): Promise<string> =>
+  (await stage.mirror.api('POST', '/connect-links', { connectionId })).url;
+const connections = async (): Promise<{ id: string; user: { id: string } }[]> =>
+  (await stage.mirror.api('GET', '/connections')).connections;
+
+/** A user of the library who has not connected. */
+async function somebody(): Promise<string> {
+  const userId = `user-${randomUUID().slice(0, 8)}`;
+  await stage.admin.addUser({ id: userId, name: `Ms ${userId}`, email: `${userId}@example.com` });
+  await stage.admin.addCompany({ id: `company of ${userId}`, name: `Firm of ${userId}`, userIds: [userId] });
+  return userId;
+}
+
+/** A browser that has consented, and the address at which it is to come back. */
+async function consented(userId: string, link?: string) {
+  const browser = newBrowser();
+  const consent = (await browser.get(link ?? (await linkFor()))).headers.get('location');
+  const answer = await browser.get(`${consent}&login_hint=${userId}`);
+  return { browser, back: answer.headers.get('location')! };
+}
+const text = async (response: Response) => ({ status: response.status, text: await response.text() });
+
+/** The address behind the button of a page. */
+function button(page: string): string {
+  const [, href] = /<a class="button" href="([^"]+)">Try again<\/a>/.exec(page) ?? [];
+  return href!.replaceAll('&amp;', '&');
+}
+
+describe('a connect link', () => {
+  test('leads to the consent page with PKCE, a state and the exact redirect URI', async () => {
+    const browser = newBrowser();
+    const [first, second] = [await browser.get(await linkFor()), await newBrowser().get(await linkFor())];
+    expect(first.status).toBe(302);
+    const at = new URL(first.headers.get('location')!);
+    expect(at.origin + at.pathname).toBe(`${stage.library.appUrl}/oauth/authorize`);
+    const query = Object.fromEntries(at.searchParams);
+    expect(query).toEqual({
+      response_type: 'code',
+      client_id: stage.library.clientId,
+      redirect_uri: `${stage.ground.publicUrl}/oauth/callback`,
+      state: expect.stringMatching(/^[\w-]{32,}$/),
+      code_challenge: expect.stringMatching(/^[\w-]{43}$/),
+      code_challenge_method: 'S256',
+    });
+    const other = new URL(second.headers.get('location')!).searchParams;
+    for (const name of ['state', 'code_challenge']) expect(other.get(name)).not.toBe(query[name]);
+
+    // The verifier is in no place where anybody could read it.
+    const [cookie] = first.headers.getSetCookie();
+    expect(cookie).toMatch(
+      /^asset_mirror_connect=v1\.[\w.-]+; Max-Age=3600; Path=\/oauth\/callback; HttpOnly; SameSite=Lax$/,
+    );
+    expect(cookie).not.toContain(query.state);
+    expect(Object.fromEntries(first.headers)).toMatchObject({
+      'referrer-policy': 'no-referrer',
+      'cache-control': 'no-store',
+    });
+    const challenge = (verifier: string) => createHash('sha256').update(verifier).digest('base64url');
+    for (const part of cookie!.split(/[=.;]/)) expect(challenge(part)).not.toBe(query.code_challenge);
+  });
+
+  test('works more than once, for whoever has it', async () => {
+    const link = await linkFor();
+    for (const userId of [await somebody(), await somebody()]) {
+      const { browser, back } = await consented(userId, link);
+      expect(await text(await browser.get(back))).toMatchObject({
+        status: 200,
+        text: expect.stringContaining('You are connected'),
+      });
+    }
+  });
+
+  test.each([
+    ['no link', '/connect', 400],
+    ['two', '/connect?link=a&link=b', 400],
+    ['one of nobody', '/connect?link=abc.def', 400],
+    ['one with NUL', '/connect?link=%00.%00', 400],
+  ])('is checked: %s', async (_, path, status) => {
+    const page = await newBrowser().get(stage.ground.publicUrl + path);
+    expect(page.headers.getSetCookie()).toEqual([]);
+    expect(await text(page)).toMatchObject({ status, text: expect.stringContaining('This link does not work') });
+  });
+
+  test('that was changed in any place does not work', async () => {
+    const link = new URL(await linkFor());
+    const given = link.searchParams.get('link')!;
+    const [body, signature] = given.split('.') as [string, string];
+    const forged = Buffer.from(JSON.stringify({ c: 'another', e: Date.now() + 9e9 })).toString('base64url');
+    for (const changed of [`${forged}.${signature}`, `${body}.${signature.slice(0, -4)}AAAA`, body, `${given}.x`]) {
+      link.searchParams.set('link', changed);
+      expect((await newBrowser().get(link.href)).status).toBe(400);
+    }
+  });
+
+  test('that has expired says so', async () => {
+    const { sealer } = stage.mirror.service.context;
+    const link = signConnectLink(sealer, { connectionId: undefined, expiresAt: new Date(Date.now() - 1) });
+    const page = await text(await newBrowser().get(`${stage.ground.publicUrl}/connect?link=${link}`));
+    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has expired') });
+  });
+});
+
+describe('coming back', () => {
+  test('makes the connection, with its companies and a first run', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 200, text: expect.stringContaining(`Firm of ${userId}`) });
+    const connection = (await connections()).find(({ user }) => user.id === userId)!;
+    expect(connection).toMatchObject({
+      status: 'active',
+      user: { name: `Ms ${userId}`, email: `${userId}@example.com` },
+      companies: [{ id: `company of ${userId}`, mark: null }],
+      lastSyncAt: null,
+      lastError: null,
+    });
+    expect(await stage.run(connection.id)).toBe('1 done');
+  });
+
+  test('is for the browser that began, and no other', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    const stranger = await text(await newBrowser().get(back));
+    expect(stranger).toMatchObject({ status: 400, text: expect.stringContaining('did not start here') });
+    // One that has begun an attempt of its own neither.
+    const other = await consented(await somebody());
+    expect((await other.browser.get(back)).status).toBe(400);
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
+    expect((await browser.get(back)).status).toBe(200);
+  });
+
+  test('with a state is accepted once, also from a browser that kept its cookie, and the second time costs nothing', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    const kept = new Map([...browser.cookies].map(([host, jar]) => [host, new Map(jar)]));
+    const first = await browser.get(back);
+    expect(first.status).toBe(200);
+    expect(first.headers.getSetCookie()[0]).toMatch(/^asset_mirror_connect=; .*Expires=Thu, 01 Jan 1970/);
+    expect((await browser.get(back)).status).toBe(400);
+
+    const replay = newBrowser();
+    for (const [host, jar] of kept) replay.cookies.set(host, jar);
+    await stage.admin.clearRequests();
+    expect(await text(await replay.get(back))).toMatchObject({
+      status: 400,
+      text: expect.stringContaining('finished already'),
+    });
+    expect(await stage.admin.requests({ endpoint: 'token' })).toEqual([]);
+    // A code that is used twice ends its connection at the service.
+    const live = (await stage.admin.connections()).find((user) => user.userId === userId)!;
+    expect(live.refreshTokens).toBe(1);
+  });
+
+  test('many times at once is one', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    const all = await Promise.all(Array.from({ length: 5 }, () => browser.get(back)));
+    expect(all.map((page) => page.status).sort()).toEqual([200, 400, 400, 400, 400]);
+    expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(1);
+  });
+
+  test('after cancelling shows a page that says so and offers to try again, and that works', async () => {
+    const userId = await somebody();
+    const browser = newBrowser();
+    const consent = new URL((await browser.get(await linkFor())).headers.get('location')!);
+    const state = consent.searchParams.get('state')!;
+    const page = await text(
+      await browser.get(`${stage.ground.publicUrl}/oauth/callback?error=access_denied&state=${state}`),
+    );
+    expect(page).toMatchObject({ status: 200, text: expect.stringContaining('Access was not allowed') });
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
+    const again = await consented(userId, button(page.text));
+    expect((await again.browser.get(again.back)).status).toBe(200);
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
+  });
+
+  test.each([
+    ['another error', 'error=server_error&error_description=%3Cscript%3E'],
+    ['neither a code nor an error', ''],
+    ['two codes', 'code=a&code=b'],
+  ])('with %s shows a page that offers to try again, and repeats nothing of it', async (_, query) => {
+    const browser = newBrowser();
+    const state = new URL((await browser.get(await linkFor())).headers.get('location')!).searchParams.get('state');
+    const page = await text(await browser.get(`${stage.ground.publicUrl}/oauth/callback?${query}&state=${state}`));
+    expect(page).toMatchObject({
+      status: 400,
+      text: expect.stringContaining('The library service reported a problem'),
+    });
+    expect(page.text).not.toMatch(/server_error|script/);
+    expect(button(page.text)).toContain('/connect?link=');
+  });
+
+  test.each(['', 'state=', 'state=a&state=b', 'code=svcc_x&state=%00'])(
+    'with a state that is none (%s) is refused',
+    async (query) => {
+      const browser = newBrowser();
+      await browser.get(await linkFor());
+      expect((await browser.get(`${stage.ground.publicUrl}/oauth/callback?${query}`)).status).toBe(400);
+    },
+  );
+
+  test('with a wrong code connects nobody and can be tried again', async () => {
+    const { browser, back } = await consented(await somebody());
+    const before = (await connections()).length;
+    const page = await text(await browser.get(back.replace(/code=[^&]+/, 'code=svcc_wrong')));
+    expect(page).toMatchObject({ status: 400, text: expect.stringContaining('Connecting did not work') });
+    expect(button(page.text)).toContain('/connect?link=');
+    expect((await connections()).length).toBe(before);
+    expect(JSON.stringify(stage.mirror.lines)).not.toContain('svcc_wrong');
+  });
+
+  test.each([
+    ['is away', { status: 500 }],
+    ['makes no sense', { body: { user: {}, companies: [] } }],
+  ])('while /me %s connects nobody, and works when it is back', async (_, fault) => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    await stage.admin.addFault({ endpoint: 'me', ...fault });
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 502, text: expect.stringContaining('Connecting did not work') });
+    await stage.admin.clearFaults();
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
+    const again = await consented(userId, button(page.text));
+    expect((await again.browser.get(again.back)).status).toBe(200);
+  });
+
+  test('while the token endpoint is away too', async () => {
+    const { browser, back } = await consented(await somebody());
+    await stage.admin.addFault({ endpoint: 'token', status: 503 });
+    expect((await browser.get(back)).status).toBe(502);
+  });
+
+  test('as somebody with a name of odd characters shows and keeps them', async () => {
+    const userId = await somebody();
+    const name = `<script>alert("${userId}")</script> & 'co' \u0000\ud800`;
+    await stage.admin.addFault({
+      endpoint: 'me',
+      body: { user: { id: userId, name, email: null }, companies: [{ id: 'odd', name }] },
+    });
+    const { browser, back } = await consented(userId);
+    const page = await text(await browser.get(back));
+    expect(page.status).toBe(200);
+    expect(page.text).toContain('&lt;script&gt;alert(&quot;');
+    expect(page.text).not.toContain('<script');
+    expect((await connections()).find(({ user }) => user.id === userId)).toMatchObject({
+      user: { name: `<script>alert("${userId}")</script> & 'co' \ufffd`, email: '' },
+    });
+  });
+});
+
+describe('connecting again', () => {
+  test('keeps the connection with its marks and records, and makes it active again', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const ids = await stage.upload(companyId);
+    await stage.run(connectionId);
+    const mark = await stage.mark(connectionId, companyId);
+    await stage.admin.endConnections(userId);
+    await stage.sync(connectionId);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+
+    const { browser, back } = await consented(userId, await linkFor(connectionId));
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 200, text: expect.stringContaining('You are connected again') });
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active', lastError: null });
+    expect(await stage.mark(connectionId, companyId)).toBe(mark);
+    expect(await stage.ids(companyId)).toEqual(ids);
+    expect(await stage.run(connectionId)).toBe('1 done');
+    // A link that names no connection does the same for who is known.
+    expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
+  });
+
+  test('as somebody else is refused, harms nobody, and leaves no grant behind', async () => {
+    const owner = await stage.company();
+    const stranger = await somebody();
+    const { browser, back } = await consented(stranger, await linkFor(owner.connectionId));
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 409, text: expect.stringContaining('That is another account') });
+    expect(page.text).toContain(`${owner.userId}@example.com`);
+    expect(page.text).toContain(`${stranger}@example.com`);
+    expect((await connections()).some(({ user }) => user.id === stranger)).toBe(false);
+    expect((await stage.admin.connections()).find((user) => user.userId === stranger)!.refreshTokens).toBe(0);
+    expect(await stage.sync(owner.connectionId)).toMatchObject({ status: 'done' });
+    // The offered link is the same one: for the right account.
+    const again = await consented(owner.userId, button(page.text));
+    expect((await again.browser.get(again.back)).status).toBe(200);
+  });
+
+  test('as somebody else who is connected harms neither', async () => {
+    const [owner, other] = [await stage.company(), await stage.company()];
+    const { browser, back } = await consented(other.userId, await linkFor(owner.connectionId));
+    expect((await browser.get(back)).status).toBe(409);
+    for (const { connectionId } of [owner, other])
+      expect(await stage.sync(connectionId)).toMatchObject({ status: 'done' });
+  });
+
+  test('as somebody else who had left does not connect them again', async () => {
+    const [owner, other] = [await stage.company(), await stage.company()];
+    await stage.mirror.service.context.tokens.disconnect(other.connectionId);
+    const { browser, back } = await consented(other.userId, await linkFor(owner.connectionId));
+    expect((await browser.get(back)).status).toBe(409);
+    expect(await stage.store.connections.get(other.connectionId)).toMatchObject({ status: 'disconnected' });
+    expect((await stage.admin.connections()).find((user) => user.userId === other.userId)!.refreshTokens).toBe(0);
+  });
+});
+
+test('every page may do nothing but show itself', async () => {
+  const pages = ['/', '/connect', '/oauth/callback'];
+  for (const path of pages) {
+    const { headers } = await newBrowser().get(stage.ground.publicUrl + path);
+    expect(Object.fromEntries(headers), path).toMatchObject({
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': expect.stringMatching(
+        /default-src 'none'.*base-uri 'none'.*form-action 'none'.*frame-ancestors 'none'/,
+      ),
+      'referrer-policy': 'no-referrer',
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+    });
+  }
+});
+
+/** A web half at another address, with a library that knows it. */
+async function at(publicUrl: (port: number) => string) {
+  const port = await freePort();
+  const ground = await newGround({ port, environment: { PUBLIC_URL: publicUrl(port) } });
+  const { library, admin } = await startTestLibrary({ redirectUris: [`${publicUrl(port)}/oauth/callback`] });
+  const mirror = await startMirror(ground, library, 'web');
+  return {
+    port,
+    library,
+    admin,
+    mirror,
+    link: async () => (await mirror.service.operations.createConnectLink({})).url,
+    async close() {
+      await mirror.stop();
+      await library.close();
+      await ground.clear();
+    },
+  };
+}
+
+test('on https the cookie is secure', async () => {
+  const web = await at(() => 'https://mirror.example.com');
+  try {
+    const link = await web.link();
+    expect(link).toMatch(/^https:\/\/mirror\.example\.com\/connect\?link=/);
+    const answer = await newBrowser().get(link.replace('https://mirror.example.com', `http://127.0.0.1:${web.port}`));
+    expect(answer.headers.getSetCookie()[0]).toMatch(/; HttpOnly; Secure; SameSite=Lax$/);
+    expect(new URL(answer.headers.get('location')!).searchParams.get('redirect_uri')).toBe(
+      'https://mirror.example.com/oauth/callback',
+    );
+  } finally {
+    await web.close();
+  }
+});
+
+describe('PUBLIC_URL with a path', () => {
+  test.each(['keeps it', 'takes it off'])('works behind a proxy that %s', async (what) => {
+    const proxyPort = await freePort();
+    const web = await at(() => `http://127.0.0.1:${proxyPort}/tools/mirror`);
+    const proxy = createServer((incoming, outgoing) => {
+      const path = what === 'keeps it' ? incoming.url : incoming.url!.replace('/tools/mirror', '');
+      const { method, headers } = incoming;
+      request({ port: web.port, path, method, headers }, (answer) => {
+        outgoing.writeHead(answer.statusCode!, answer.headers);
+        answer.pipe(outgoing);
+      }).end();
+    }).listen(proxyPort, '127.0.0.1');
+    try {
+      const browser = newBrowser();
+      const link = await web.link();
+      expect(link).toMatch(/\/tools\/mirror\/connect\?link=/);
+      expect((await browser.get(link)).headers.getSetCookie()[0]).toContain('Path=/tools/mirror/oauth/callback;');
+      expect(await browser.visit(link)).toMatchObject({
+        status: 200,
+        text: expect.stringContaining('You are connected'),
+      });
+      expect((await fetch(`http://127.0.0.1:${proxyPort}/tools/mirror/healthz`)).status).toBe(200);
+    } finally {
+      proxy.closeAllConnections();
+      proxy.close();
+      await web.close();
+    }
+  });
+});
+
+/** Moves the library's clock: last. */
+test('a code that has expired connects nobody', async () => {
+  const { browser, back } = await consented(await somebody());
+  await stage.admin.advanceClock(601);
+  const page = await text(await browser.get(back));
+  expect(page).toMatchObject({ status: 400, text: expect.stringContaining('It may have taken too long') });
+});
