@@ -132,7 +132,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
         tone: 'good',
         title: outcome.created ? 'You are connected' : 'You are connected again',
         paragraphs: [
-          `Everything in ${outcome.companies.length > 0 ? outcome.companies.join(', ') : 'your library'} is being copied from now on.`,
+          `Everything in ${named(outcome.companies)} is being copied from now on.`,
           'You can close this page.',
         ],
       });
@@ -152,6 +152,13 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       });
     }
   });
+}
+
+/** `Acme, Globex, and 3 others` */
+function named(companies: string[]): string {
+  if (companies.length === 0) return 'your library';
+  const [first, rest] = [companies.slice(0, 5), companies.length - 5];
+  return new Intl.ListFormat('en').format(rest > 0 ? [...first, `${rest} others`] : first);
 }
 
 type Finished =

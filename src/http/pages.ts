@@ -9,8 +9,8 @@ const style = `
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --paper: #f4f5f7; --card: #fff; --line: #e1e4e8; --go: #1f5fd6; --good: #12794a; --bad: #b3261e }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8ebef; --soft: #a3adba; --paper: #14181d; --card: #1d232a; --line: #303842; --go: #7aa7ff; --good: #5ccf98; --bad: #ff8f86 } }
 * { box-sizing: border-box }
-body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1.5rem; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif }
-main { width: min(30rem, 100%); background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: 2.25rem }
+body { margin: 0; min-height: 100vh; display: grid; grid-template-columns: minmax(0, 1fr); place-items: center; padding: 1.5rem; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif }
+main { width: min(30rem, 100%); background: var(--card); border: 1px solid var(--line); border-radius: 14px; padding: min(2.25rem, 7vw); overflow-wrap: anywhere }
 h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .75rem }
 p { margin: 0 0 .9rem; color: var(--soft) } p strong { color: var(--ink) }
 a.button { display: inline-block; margin-top: .5rem; padding: .6rem 1.15rem; border-radius: 8px; background: var(--go); color: var(--card); text-decoration: none; font-weight: 600 }
