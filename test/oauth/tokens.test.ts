@@ -332,12 +332,17 @@ describe('many callers at once', () => {
 
   it('a stop waits for the refresh that is under way, whoever else has come since', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
-    const tokens = tokensOf();
+    let reads = 0;
+    const get: Store['connections']['get'] = (id) => {
+      reads++;
+      return store.connections.get(id);
+    };
+    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, get } } });
     const held = gate();
     relay.after = held.pass;
     // These come while the first one reads: all are refused with what it finds.
     const calls = [tokens.getAccessToken(connection.id)];
-    for (let i = 0; i < 5; i++) calls.push(tokens.getAccessToken(connection.id, 1));
+    for (let i = 0; i < 50; i++) calls.push(tokens.getAccessToken(connection.id, 1));
     await held.reached;
     let settled = false;
     const settling = tokens.settled().then(() => {
@@ -350,6 +355,8 @@ describe('many callers at once', () => {
     expect(await saved(connection.id)).toMatchObject({ tokenVersion: 2 });
     await Promise.all(calls);
     expect(refreshes()).toBe(1);
+    // They wait for one another, and do not crowd the database.
+    expect(reads).toBe(2);
   });
 });
 
@@ -475,13 +482,14 @@ describe('what says nothing about the user never ends a connection:', () => {
     it(what, async () => {
       const connection = await newConnection();
       relay.instead = instead;
+      const started = Date.now();
       const errors = await Promise.all(
         Array.from({ length: 10 }, () => failureOf(tokensOf(options).getAccessToken(connection.id))),
       );
       for (const error of errors) {
         expect(error).toBeInstanceOf(RetryLater);
         expect(error).toMatchObject({ scope: 'connection', cause: expect.any(Error) });
-        expect(error.at.getTime()).toBeGreaterThan(Date.now());
+        expect(error.at.getTime()).toBeGreaterThan(started + 900);
       }
       await expectStillConnected(connection.id);
       relay.reset();
@@ -553,6 +561,19 @@ describe('invalid_grant', () => {
     const grant = await reconnect(connection);
     held.open();
     expect(await call).toEqual({ value: grant.access_token, version: 2 });
+    await expectStillConnected(connection.id);
+  });
+
+  it('ends no grant that comes at the very last moment', async () => {
+    const connection = await newConnection();
+    await admin.endConnections();
+    let grant: { access_token: string } | undefined;
+    const end: Store['connections']['end'] = async (...args) => {
+      grant = await reconnect(connection);
+      return store.connections.end(...args);
+    };
+    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, end } } });
+    expect(await tokens.getAccessToken(connection.id)).toEqual({ value: grant!.access_token, version: 2 });
     await expectStillConnected(connection.id);
   });
 
