@@ -10,6 +10,7 @@ import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
+import { createThrottle } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
@@ -52,7 +53,12 @@ export async function openContext(config: Config, log: Log) {
   opening.defer(() => agent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const client = createLibraryClient({ apiUrl, dispatcher: agent });
-  const downloader = createDownloader({ referer: appUrl, dispatcher: agent, stallMs: config.transfer.stallTimeout });
+  const downloader = createDownloader({
+    referer: appUrl,
+    dispatcher: agent,
+    stallMs: config.transfer.stallTimeout,
+    throttle: createThrottle(config.transfer.bandwidth),
+  });
   const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher: agent });
   const tokens = createTokens({ store, client: oauth, sealer, log, instance: config.instance });
   opening.defer(() => tokens.settled());

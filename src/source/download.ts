@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, request } from 'undici';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
+import type { Throttle } from './bandwidth.ts';
 import { HttpError, throwFor } from './http.ts';
 
 /** The file behind a signed link does not exist (any more). */
@@ -33,7 +34,12 @@ const fruitless = 4;
  * (spec, section 4.7). When the line drops, stalls or the link expires in the middle, the body goes on at the next byte,
  * with a new link if need be, as long as the server proves by its ETag that it is the same version (RFC 9110, section 13.1.5).
  */
-export function createDownloader(options: { referer: string; dispatcher: Dispatcher; stallMs: number }) {
+export function createDownloader(options: {
+  referer: string;
+  dispatcher: Dispatcher;
+  stallMs: number;
+  throttle?: Throttle;
+}) {
   async function ask(
     url: string,
     signal: AbortSignal,
@@ -148,6 +154,7 @@ export function createDownloader(options: { referer: string; dispatcher: Dispatc
             offset += chunk.length;
             starts = 0;
             yield chunk;
+            await options.throttle?.(chunk.length, signal);
           }
           if (bytes === undefined || offset === bytes) return;
           broken = new Error(`the download ended at byte ${offset} of ${bytes}`);
