@@ -4,6 +4,7 @@ import { chmod, chown, cp, mkdir, readdir, readFile, realpath, rm, stat, symlink
 import { createServer } from 'node:net';
 import { arch, platform, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Log } from '../log.ts';
@@ -38,41 +39,61 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   }
   const password = await readFile(passwordFile, 'utf8');
 
-  // A server whose process was killed is still running, or has left a stale pid file, which pg_ctl tells apart.
-  let port = await runningPort(data, () => pgctl('status'));
-  if (port === undefined) {
-    port = await freePort();
+  async function start(port: number): Promise<void> {
     const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200', 'fsync=on'];
+    const options = `-p ${port} ${settings.map((setting) => `-c ${setting}`).join(' ')}`;
     try {
-      await pgctl(
-        '-w',
-        '-t',
-        '60',
-        '-l',
-        join(data, 'server.log'),
-        '-o',
-        `-p ${port} ${settings.map((s) => `-c ${s}`).join(' ')}`,
-        'start',
-      );
+      await pgctl('-w', '-t', '60', '-l', join(data, 'server.log'), '-o', options, 'start');
     } catch (cause) {
       const tail = await readFile(join(data, 'server.log'), 'utf8').catch(() => '');
       throw new Error(`start PostgreSQL in ${data}: ${tail.trim().split('\n').at(-1) ?? ''}`, { cause });
     }
   }
+  // A server whose process was killed is still running, or has left a stale pid file, which pg_ctl tells apart.
+  let port = await runningPort(data, () => pgctl('status'));
+  if (port === undefined) {
+    port = await freePort();
+    await start(port);
+  }
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
 
-  // A lock of the session says who owns the server: it ends with our process, however that ends.
-  const owner = new pg.Client({ connectionString: url });
-  owner.on('error', (err) => log.error({ err }, 'the embedded PostgreSQL is gone'));
-  await owner.connect();
-  const { rows } = await owner.query<{ mine: boolean }>('SELECT pg_try_advisory_lock(7411) AS mine');
-  if (!rows[0]!.mine) {
-    await owner.end();
-    throw new Error(`${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR`);
+  // A lock of a session says who owns the server: it ends with our process, however that ends.
+  let owner: pg.Client;
+  let stopping = false;
+  async function own(): Promise<void> {
+    const client = new pg.Client({ connectionString: url });
+    client.on('error', () => {});
+    await client.connect();
+    const { rows } = await client.query<{ mine: boolean }>('SELECT pg_try_advisory_lock(7411) AS mine');
+    if (!rows[0]!.mine) {
+      await client.end();
+      throw new Error(`${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR`);
+    }
+    owner = client;
+    client.once('end', () => void revive());
   }
+
+  /** A server that ends under us is started again, at the same port, for as long as it takes. */
+  async function revive(): Promise<void> {
+    if (!stopping) log.error('the embedded PostgreSQL has ended; starting it again');
+    while (!stopping) {
+      try {
+        if ((await runningPort(data, () => pgctl('status'))) === undefined) await start(port!);
+        await own();
+        log.info('the embedded PostgreSQL is back');
+        return;
+      } catch (err) {
+        log.warn({ err }, 'the embedded PostgreSQL does not start yet');
+        await sleep(1000);
+      }
+    }
+  }
+
+  await own();
   return {
     url,
     async stop() {
+      stopping = true;
       await owner.end().catch(() => {});
       await pgctl('-m', 'fast', '-w', '-t', '30', 'stop').catch((err) => log.warn({ err }, 'PostgreSQL did not stop'));
     },

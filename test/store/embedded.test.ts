@@ -1,0 +1,51 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createLog } from '../../src/log.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import { until } from '../support/until.ts';
+
+const log = createLog({ level: 'silent', pretty: false });
+let directory: string;
+let server: EmbeddedPostgres;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
+  server = await startEmbeddedPostgres({ directory, log });
+});
+afterAll(async () => {
+  await server?.stop();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function ask(sql: string): Promise<unknown[]> {
+  const client = new pg.Client({ connectionString: server.url });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return (await client.query(sql)).rows;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+test('a directory belongs to one process at a time', async () => {
+  await expect(startEmbeddedPostgres({ directory, log })).rejects.toThrow(/in use by another asset-mirror/);
+  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+});
+
+test('a server that is killed is started again where it was, with what it held', { timeout: 60_000 }, async () => {
+  await ask('CREATE TABLE kept (n int)');
+  await ask('INSERT INTO kept VALUES (7)');
+  const [pid] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
+  process.kill(Number(pid), 'SIGKILL');
+  await until('the server to be gone', () =>
+    ask('SELECT 1').then(
+      () => false,
+      () => true,
+    ),
+  );
+  expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false), 40_000)).toEqual([{ n: 7 }]);
+});
