@@ -297,18 +297,27 @@ async function adoptWork(tx: Database, id: string): Promise<void> {
   `.execute(tx);
 }
 
-/** Hands the assets of a connection that can no longer read them to one that can; what nobody can read waits. */
+/**
+ * Hands the assets of a connection that can no longer read them to one that can, and takes them off the queue and out of
+ * workers' hands; what nobody can read waits. Rows for which that changes nothing are left alone: there may be a million.
+ */
 export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
   await sql`
-    WITH work AS (
-      SELECT id FROM assets
-      WHERE connection_id = ${id} AND next_at IS NOT NULL ${companyIds ? sql`AND company_id = ANY(${companyIds}::text[])` : sql``}
-      ORDER BY id FOR UPDATE)
+    WITH heirs AS (
+      SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS heir
+      FROM connections c JOIN access a ON a.connection_id = c.id
+      WHERE c.id <> ${id} AND c.status = 'active' AND a.lost_at IS NULL
+        AND a.company_id IN (SELECT company_id FROM access WHERE connection_id = ${id})
+      ORDER BY a.company_id, c.connected_at, c.id
+    ), work AS (
+      SELECT assets.id, heirs.heir FROM assets LEFT JOIN heirs ON heirs.company_id = assets.company_id
+      WHERE assets.connection_id = ${id} AND assets.next_at IS NOT NULL
+        ${companyIds ? sql`AND assets.company_id = ANY(${companyIds}::text[])` : sql``}
+        AND (heirs.heir IS NOT NULL OR assets.queued_at IS NOT NULL OR assets.turn_until IS NOT NULL)
+      ORDER BY assets.id FOR UPDATE OF assets
+    )
     UPDATE assets SET
-      connection_id = coalesce((
-        SELECT c.id FROM connections c JOIN access a ON a.connection_id = c.id
-        WHERE c.id <> ${id} AND c.status = 'active' AND a.company_id = assets.company_id AND a.lost_at IS NULL
-        ORDER BY c.connected_at, c.id LIMIT 1), connection_id),
+      connection_id = coalesce(work.heir, connection_id),
       queued_at = NULL,
       turn = turn + 1,
       turn_until = NULL,
