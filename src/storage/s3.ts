@@ -176,12 +176,16 @@ export async function openS3(options: S3Options): Promise<Storage> {
     meter: Meter,
     answer: { ETag?: string | undefined; ChecksumCRC32?: string | undefined },
   ): Promise<string | undefined> {
-    const refuse = async (theirs: string, ours: string) => {
-      await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) })).catch(() => {});
-      throw new Error(`store ${key}: the store has ${theirs} of a body with ${ours}`);
-    };
     // Some answers have an empty one.
     const answered = unquoted(answer.ETag) || undefined;
+    const refuse = async (theirs: string, ours: string) => {
+      // Unless it is another's by now, or might be.
+      const there = await describe(key).catch(() => undefined);
+      if (answered && there?.etag === answered) {
+        await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) })).catch(() => {});
+      }
+      throw new Error(`store ${key}: the store has ${theirs} of a body with ${ours}`);
+    };
     const proof = (etag: string) =>
       // Of an upload in parts some stores make it in their own way.
       meter.etag && (!meter.etag.includes('-') || /^[\da-f]{32}-\d+$/.test(etag)) ? meter.etag : undefined;

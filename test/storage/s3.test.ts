@@ -389,12 +389,12 @@ describe.runIf(s3)('an S3 store', () => {
         },
       });
       let taken = 0;
-      const endless = streaming(Buffer.alloc(2000 * MiB)).on('data', (chunk) => {
+      const endless = streaming(Buffer.alloc(600 * MiB)).on('data', (chunk) => {
         taken += chunk.length;
       });
       endless.pause();
       await expect(storage.put('refused', endless)).rejects.toThrow(/denies access/);
-      expect(taken).toBeLessThan(500 * MiB);
+      expect(taken).toBeLessThan(300 * MiB);
       expect(await ground.leftovers()).toEqual([]);
     }, 60_000);
 
