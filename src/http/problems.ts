@@ -47,8 +47,25 @@ export function problemHandler(log: Log) {
     const status = error.statusCode ?? 500;
     if (status < 500) return send(reply, status, codes[status] ?? 'bad_request', error.message);
     log.error({ err: error, method: request.method, route: request.routeOptions.url }, 'request failed');
+    if (isAway(error)) {
+      return send(
+        reply,
+        503,
+        'not_available',
+        'The database does not answer at present. /readyz says when it is back.',
+      );
+    }
     return send(reply, 500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
   };
+}
+
+/** No connection to the database: of the network, or by the server that is starting or stopping (SQLSTATE 57P01 to 57P03). */
+function isAway(error: unknown): boolean {
+  const { code, message } = error as { code?: string; message?: string };
+  return (
+    /^(ECONN|EPIPE|57P0)/.test(code ?? '') ||
+    /^(Connection terminated|timeout exceeded when trying)/.test(message ?? '')
+  );
 }
 
 export function notFound(_request: FastifyRequest, reply: FastifyReply) {

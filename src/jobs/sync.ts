@@ -197,7 +197,9 @@ async function listCompany(
   const { connection, sync, owner, problems, signal } = run;
   const { scope } = sync;
   const full = sync.mode === 'full';
-  const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - deps.overlap));
+  // `since` is strict, so even without an overlap the mark's own millisecond is looked at once more.
+  const back = Math.max(deps.overlap, 1);
+  const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back));
   // Only a listing of everything since the mark says that everything up to its newest is known.
   const movesMark = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
 

@@ -60,6 +60,7 @@ export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): 
 /** A fault that the next try may not meet: no answer, or 5xx. */
 export function passing(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
+  if (error instanceof Error && error.name === 'TimeoutError') return true;
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && (code.startsWith('E') || code.startsWith('UND_ERR'));
 }

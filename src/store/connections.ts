@@ -172,16 +172,6 @@ export function connectionRecords(db: Database) {
         .execute();
     },
 
-    /** The current access token stopped working before its time. */
-    async expireAccess(id: string, tokenVersion: number): Promise<void> {
-      await db
-        .updateTable('connections')
-        .set({ accessExpiresAt: new Date(0) })
-        .where('id', '=', id)
-        .where('tokenVersion', '=', tokenVersion)
-        .execute();
-    },
-
     /**
      * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
      * Assets that nobody able to read them is in charge of become this connection's. With `owner`, only while that one

@@ -17,11 +17,16 @@ export async function openDatabase(options: { url: string; log: Log; poolSize?: 
     connectionString: options.url,
     max: options.poolSize ?? 20,
     connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+    // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
+    query_timeout: 60_000,
     application_name: 'asset-mirror',
     types: types as never,
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
   pool.on('error', (err) => options.log.warn({ err }, 'database connection lost'));
+  // Nor may one that breaks between two statements of a transaction: the next statement tells.
+  pool.on('connect', (client) => client.on('error', () => {}));
   const db = new Kysely<Schema>({
     dialect: new PostgresDialect({ pool }),
     plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],

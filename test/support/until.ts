@@ -1,13 +1,13 @@
 /** Waits for a condition, and says what it waited for when it never comes. */
 export async function until<T>(
   what: string,
-  condition: () => T | undefined | false | Promise<T | undefined | false>,
+  condition: () => T | null | undefined | false | Promise<T | null | undefined | false>,
   timeoutMs = 20_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await condition();
-    if (value !== undefined && value !== false) return value;
+    if (value !== null && value !== undefined && value !== false) return value;
     if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
