@@ -51,7 +51,7 @@ function clean(value: unknown, depth = 0): unknown {
   const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
   for (const [key, v] of Object.entries(fields)) {
     // Errors of HTTP and S3 clients carry whole requests and answers: their words are enough.
-    if (key === 'raw' || key.startsWith('$')) continue;
+    if (key === 'raw' || key === 'input' || key.startsWith('$')) continue;
     out[key] = secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, depth + 1);
   }
   return out;

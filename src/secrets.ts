@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, readFile } from 'node:fs/promises';
+import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** What the embedded mode makes for itself under DATA_DIR: read if it is there, made once if it is not. */
@@ -30,16 +30,30 @@ async function readOrMake(
   try {
     const value = (await readFile(path, 'utf8')).trim();
     if (value !== '') return { value, made: false };
+    await rm(path);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
-  const value = make();
-  const file = await open(path, 'w', 0o600);
+  // Whole under another name first, then under its own if that is still free: of two processes that start at once, both
+  // use what the first has made.
+  const draft = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await file.writeFile(`${value}\n`);
-    await file.sync();
+    const file = await open(draft, 'wx', 0o600);
+    try {
+      await file.writeFile(`${make()}\n`);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    const made = await link(draft, path).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EEXIST') throw error;
+        return false;
+      },
+    );
+    return { value: (await readFile(path, 'utf8')).trim(), made };
   } finally {
-    await file.close();
+    await rm(draft, { force: true });
   }
-  return { value, made: true };
 }

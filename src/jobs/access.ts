@@ -1,7 +1,11 @@
+import { RetryLater } from '../errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { HttpError } from '../source/http.ts';
 
 export type Access = ReturnType<typeof createAccess>;
+
+/** How long a connection waits whose fresh tokens are refused. */
+const refusedMs = 30_000;
 
 /** Calls the API for a connection. A token that the service refuses before its time is refreshed, once. */
 export function createAccess(tokens: Tokens) {
@@ -12,7 +16,17 @@ export function createAccess(tokens: Tokens) {
     } catch (error) {
       if (!(error instanceof HttpError && error.status === 401)) throw error;
       const next = await tokens.getAccessToken(connectionId, token.version);
-      return await call(next.value);
+      try {
+        return await call(next.value);
+      } catch (again) {
+        if (!(again instanceof HttpError && again.status === 401)) throw again;
+        // Not this asset's fault, and no reason to spend one token after another.
+        const at = new Date(Date.now() + refusedMs * (1 + Math.random() / 4));
+        throw new RetryLater('the service refuses an access token that it gave just now', at, {
+          scope: 'connection',
+          cause: again,
+        });
+      }
     }
   };
 }

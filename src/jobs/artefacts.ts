@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
+import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/answers.ts';
 import type { Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
@@ -65,7 +65,10 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
       thumbnail: asset.thumbnail,
     };
     const reasons: string[] = [];
-    if (artefacts.transcriptState === 'pending' && deps.transcripts.mirror) {
+    if (artefacts.transcriptState === 'pending' && !(deps.transcripts.mirror && mayHaveTranscript(detail))) {
+      Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
+    }
+    if (artefacts.transcriptState === 'pending') {
       artefacts.transcriptDeadline ??= transcriptDeadline(deps, detail) ?? new Date();
       await lookForTranscript(deps, held, detail, artefacts, reasons);
     }

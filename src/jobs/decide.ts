@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { mayHaveTranscript } from '../source/answers.ts';
 import type { Decision, ListedAsset } from '../store/listing.ts';
 import type { Asset } from '../store/schema.ts';
 
@@ -9,7 +10,7 @@ import type { Asset } from '../store/schema.ts';
 export function decide(
   before: Asset | undefined,
   listed: ListedAsset,
-  options: { full: boolean; asked?: boolean },
+  options: { full: boolean; asked?: boolean; transcripts?: boolean },
 ): Decision | undefined {
   const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
   if (listed.problem !== undefined) {
@@ -26,7 +27,9 @@ export function decide(
       if (replaced) return pending;
       const gavup = before.transcriptState === 'gave_up' || before.thumbnailState === 'gave_up';
       const transcript =
+        options.transcripts !== false &&
         listed.listed.hasTranscript === true &&
+        mayHaveTranscript(listed.listed) &&
         (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && (changed || options.full)));
       if (!changed && !transcript && !(options.full && gavup)) return undefined;
       return {

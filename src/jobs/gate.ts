@@ -14,14 +14,18 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
   const stopping = new AbortController();
   let reason: string | undefined;
   let probing: Promise<void> | undefined;
+  // A probe is smaller than an asset: a gate that closes again right away opens later each time.
+  let wait = 2000;
+  let opened = 0;
 
   async function probe(): Promise<void> {
-    for (let wait = 2000; reason !== undefined && !stopping.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
+    for (; reason !== undefined && !stopping.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
       await sleep(wait, undefined, { signal: stopping.signal }).catch(() => {});
       if (stopping.signal.aborted) return;
       try {
         await storage.check();
         reason = undefined;
+        opened = Date.now();
         log.info({ storage: storage.name }, 'the bucket takes objects again');
         options.onOpen();
       } catch (error) {
@@ -37,8 +41,10 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
     },
 
     close(error: unknown): void {
-      if (reason === undefined)
+      if (reason === undefined) {
         log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
+        if (Date.now() - opened > 120_000) wait = 2000;
+      }
       reason = reasonOf(error);
       probing ??= probe().finally(() => {
         probing = undefined;

@@ -52,7 +52,7 @@ export async function settle(
   }
   if (error instanceof StorageUnavailable) {
     deps.gate.close(error);
-    return wait('the bucket takes nothing', new Date(Date.now() + 1000), reason);
+    return wait('the bucket takes nothing', new Date(Date.now() + 5000 + Math.random() * 10_000), reason);
   }
   if (error instanceof Rejected || asset.attempts + 1 >= attemptsFor(error)) {
     log.warn({ ...ids, attempts: asset.attempts + 1, err: error }, 'asset failed');

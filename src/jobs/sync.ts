@@ -20,6 +20,8 @@ export interface SyncDeps {
   overlap: number;
   includeTypes: string[];
   excludeTypes: string[];
+  /** Whether transcripts are kept at all. */
+  transcripts: boolean;
   /** New work is in the records. */
   onWork: () => void;
 }
@@ -252,7 +254,7 @@ async function listCompany(
         leaseMs,
         companyId: company.id,
         assets,
-        decide: (before, listed) => decide(before, listed, { full }),
+        decide: (before, listed) => decide(before, listed, { full, transcripts: deps.transcripts }),
         position,
         ...(next === undefined && movesMark && { mark: newest }),
       })

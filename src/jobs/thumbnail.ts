@@ -21,6 +21,8 @@ export async function mirrorThumbnail(
     if (type !== '' && !type.startsWith('image/') && type !== 'application/octet-stream') {
       throw new Error(`the thumbnail is ${type}, not a picture`);
     }
+    if (download.unbounded)
+      throw new Error('nobody says how long the thumbnail is, so one that was cut could not be told');
     if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
     const extension = mime.getExtension(type) ?? 'jpg';
     const chunks: Buffer[] = [];

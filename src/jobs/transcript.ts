@@ -1,4 +1,4 @@
-import type { AssetDetail } from '../source/answers.ts';
+import { type AssetDetail, mayHaveTranscript } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing } from './outcome.ts';
@@ -10,9 +10,7 @@ import type { HeldAsset } from './turns.ts';
  * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
  */
 export function transcriptDeadline(deps: MirrorDeps, detail: AssetDetail): Date | undefined {
-  const timed =
-    /^(video|audio)\//i.test(detail.mimeType ?? '') || detail.assetType === 'videos' || detail.assetType === 'audio';
-  if (!timed) return undefined;
+  if (!mayHaveTranscript(detail)) return undefined;
   const { giveUp } = deps.transcripts;
   if (detail.hasTranscript) return new Date(Date.now() + giveUp);
   const uploaded = Math.min(detail.uploadDate ?? 0, Date.now());

@@ -121,9 +121,8 @@ function lengthOf(
   }
   if (download.unbounded) refuse('nobody says how long the file is, so one that was cut could not be told');
   // Without a size to compare, a page of words in place of the file would pass for it.
-  const type = /^(text\/html|application\/(problem\+)?json|(text|application)\/xml)\b/i.exec(
-    download.contentType ?? '',
-  )?.[1];
+  if (download.bytes === 0) refuse('the download is empty');
+  const type = /^(text\/[\w.+-]+|application\/([\w.-]+\+)?(json|xml))/i.exec(download.contentType ?? '')?.[1];
   if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase())) refuse(`the download is ${type}, not the file`);
   return download.bytes;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
-import { Disconnected, RetryLater } from '../errors.ts';
+import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
@@ -44,10 +44,18 @@ export function createTokens(options: {
     if (!connection || connection.status === 'disconnected' || !connection.tokens) {
       throw new Disconnected(`connection ${connectionId} is disconnected`);
     }
-    const { accessToken, refreshToken } = pair.parse(
-      JSON.parse(sealer.open(purposeFor(connection.userId), connection.tokens)),
-    );
-    return { connection, accessToken, refreshToken };
+    try {
+      const { accessToken, refreshToken } = pair.parse(
+        JSON.parse(sealer.open(purposeFor(connection.userId), connection.tokens)),
+      );
+      return { connection, accessToken, refreshToken };
+    } catch (cause) {
+      // The connection waits, and its assets with it, until the key is back; nothing that cannot be read is thrown away.
+      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, new Date(Date.now() + 60_000), {
+        scope: 'connection',
+        cause,
+      });
+    }
   }
 
   async function current(connectionId: string, stale: number | undefined): Promise<AccessToken> {

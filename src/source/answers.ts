@@ -66,6 +66,13 @@ export const transcriptAnswer = z.union([
   }),
 ]);
 
+/** Transcripts exist for video and audio only (spec, section 4.8). */
+export function mayHaveTranscript(asset: { mimeType?: unknown; assetType?: unknown }): boolean {
+  return (
+    /^(video|audio)\//i.test(String(asset.mimeType ?? '')) || ['videos', 'audio'].includes(String(asset.assetType))
+  );
+}
+
 /** @throws Rejected that names the field */
 export function parseAnswer<T extends z.ZodType>(schema: T, what: string, body: unknown): z.output<T> {
   const result = schema.safeParse(body);

@@ -141,7 +141,10 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
             call,
             format === 'vtt' ? 'text/vtt' : 'text/plain',
           );
-          return /json/i.test(answer.contentType) ? undefined : answer.text;
+          const noSpeech = /json/i.test(answer.contentType) && /"noSpeech"\s*:\s*true/.test(answer.text);
+          const plausible = format === 'vtt' ? /^\uFEFF?WEBVTT/ : /^(?!\s*(<!doctype|<html|\{))/i;
+          if (!noSpeech && !plausible.test(answer.text)) throw new Error(`${what}: the answer is not ${format}`);
+          return noSpeech ? undefined : answer.text;
         };
         const vtt = value.vtt ?? (await part('vtt'));
         const plain = value.text ?? (await part('txt'));

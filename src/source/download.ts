@@ -60,6 +60,7 @@ export function createDownloader(options: {
       if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
       await discard(response);
       if (hops === 10) throw new Error('the download link redirects without end');
+      if (!URL.canParse(location, at)) throw new Error('the download link redirects to what is not an address');
       const next = new URL(location, at);
       if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
         throw new Error('the download link redirects from https to http');

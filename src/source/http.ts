@@ -62,7 +62,7 @@ export function passing(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && error.name === 'TimeoutError') return true;
   const code = (error as { code?: unknown } | undefined)?.code;
-  return typeof code === 'string' && (code.startsWith('E') || code.startsWith('UND_ERR'));
+  return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }
 
 const limit = 64 * 2 ** 20;

@@ -331,5 +331,15 @@ function sorted(error: unknown, name: string): unknown {
       cause: error,
     });
   }
+  if (status !== undefined && status >= 500) {
+    // An object that is refused for good is told by its reason; a store that is unwell makes all of them wait.
+    return new RetryLater(
+      `${name}: the store answered ${status}`,
+      new Date(Date.now() + 5000 + Math.random() * 10_000),
+      {
+        cause: error,
+      },
+    );
+  }
   return error;
 }

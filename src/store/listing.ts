@@ -55,7 +55,7 @@ export async function recordListed(
   }
   return {
     new: fresh.length && (await insert(tx, page, fresh)),
-    changed: changed.length && (await update(tx, page.connectionId, changed)),
+    changed: changed.length && (await update(tx, page, changed)),
   };
 }
 
@@ -70,11 +70,15 @@ async function insert(tx: Database, page: { connectionId: string; companyId: str
   return Number(numAffectedRows);
 }
 
-async function update(tx: Database, connectionId: string, rows: Row[]): Promise<number> {
+async function update(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
+  const { connectionId, companyId } = page;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const { numAffectedRows } = await sql`
     UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
+      -- Listed elsewhere now, and no longer where it was: it has moved.
+      company_id = CASE WHEN EXISTS (SELECT 1 FROM access x WHERE x.company_id = a.company_id AND x.lost_at IS NULL)
+        THEN a.company_id ELSE ${companyId} END,
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, state = r.state, reason = r.reason,
       next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,

@@ -167,6 +167,10 @@ test('what nobody wants is not kept: MIRROR_THUMBNAILS and MIRROR_TRANSCRIPTS', 
     await scene.mirror.assetIn(id, 'mirrored');
     await scene.mirror.quiet();
     expect(await scene.keys(id)).toHaveLength(2);
+    await scene.admin.clearRequests();
+    await scene.resync();
+    await scene.mirror.quiet();
+    expect(await scene.admin.requests({ assetId: id })).toEqual([]);
   } finally {
     await scene.close();
   }

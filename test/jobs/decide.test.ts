@@ -5,7 +5,15 @@ import type { Asset, AssetState } from '../../src/store/schema.ts';
 
 /** An asset as a listing has it, with what a row says of it. */
 function listing(change: Record<string, unknown> = {}): ListedAsset {
-  const listed = { id: 'a', name: 'clip.mp4', size: 7, uploadDate: 1000, status: 'ready', ...change };
+  const listed = {
+    id: 'a',
+    name: 'clip.mp4',
+    mimeType: 'video/mp4',
+    size: 7,
+    uploadDate: 1000,
+    status: 'ready',
+    ...change,
+  };
   return {
     id: 'a',
     projectId: null,

@@ -145,6 +145,28 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     expect(Date.now() - started).toBeGreaterThan(2000);
   });
 
+  test('fresh tokens that are refused make the connection wait, and spend neither attempts nor token after token', async () => {
+    const id = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const other = await scene.upload();
+    await scene.admin.addFault({ endpoint: 'asset', assetId: other, times: 2, status: 401 });
+    await scene.admin.clearRequests();
+    await scene.resync();
+    expect(await scene.mirror.assetIn(other, 'mirrored', 55_000)).toMatchObject({ attempts: 0 });
+    expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
+  });
+
+  test('a rendition that is empty, or words, is not taken for the film', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    const empty = await scene.upload({ ...film, mp4: { text: '' } });
+    const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: words, headers: { 'content-type': 'text/plain' } });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(empty, 'failed', 55_000)).reason).toMatch(/empty/);
+    expect(await scene.keys(empty)).toEqual([]);
+  });
+
   test('an access token that stops working is refreshed once, in the middle of everything', async () => {
     const ids = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
     await scene.admin.clearRequests();

@@ -33,6 +33,7 @@ export async function newStage(options: { redis?: string | undefined; environmen
     overlap,
     includeTypes: [],
     excludeTypes: [],
+    transcripts: true,
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>
