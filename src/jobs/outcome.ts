@@ -45,7 +45,7 @@ export async function settle(
   const reason = reasonOf(error);
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') {
-      await store.connections.park(asset.connectionId, error.at);
+      await store.connections.park(asset.connectionId, error.at, reason);
       log.warn({ ...ids, until: error.at, reason }, 'connection parked');
     }
     return wait('later', error.at, reason);

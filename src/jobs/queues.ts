@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createPostgresBackend, type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { Log } from '../log.ts';
@@ -121,7 +122,9 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
     },
 
     async close(): Promise<void> {
-      await Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
+      // A Redis that is away cannot be told goodbye, and nothing else must wait for that.
+      const told = Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
+      await Promise.race([told, sleep(1000, undefined, { ref: false })]);
       redis?.disconnect();
     },
   };

@@ -118,11 +118,12 @@ export function connectionRecords(db: Database) {
     },
 
     /** Nobody asks the service anything for this connection before `until`. */
-    async park(id: string, until: Date): Promise<void> {
+    async park(id: string, until: Date, reason: string): Promise<void> {
       await db
         .updateTable('connections')
-        .set({ parkedUntil: sql`greatest(parked_until, ${until})` })
+        .set({ parkedUntil: sql`greatest(parked_until, ${until})`, lastError: reason })
         .where('id', '=', id)
+        .where('status', '<>', 'disconnected')
         .execute();
     },
 

@@ -78,7 +78,7 @@ describe('places on the queue', () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
-    await stage.store.connections.park(connectionId, new Date(Date.now() + 60_000));
+    await stage.store.connections.park(connectionId, new Date(Date.now() + 60_000), 'asked to wait');
     expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
     expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();

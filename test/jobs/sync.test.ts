@@ -400,7 +400,7 @@ describe('a service that asks to wait', () => {
       expect(await stage.run(connectionId)).toBe('parked');
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
-      expect(connection).toMatchObject({ status: 'active', lastError: null });
+      expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
       expect(connection!.parkedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
 
       // Nobody asks for this connection before that, neither for listings nor for assets.
