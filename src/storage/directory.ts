@@ -35,10 +35,19 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
   }
 
   let made = false;
+  let device: number | undefined;
   /** Made once: a directory that was there and is gone may be a disk that is not mounted, and is not to be made anew. */
   async function prepare(): Promise<void> {
     if (!made) await mkdir(root, { recursive: true });
     made = true;
+    const { dev } = await stat(root);
+    device ??= dev;
+    // What is written below an empty mount point is hidden when the disk is back.
+    if (dev !== device) {
+      throw new StorageUnavailable(
+        `${root}: another disk is there than at the start; mount the right one, or start anew`,
+      );
+    }
     await mkdir(temporary).catch((error) => {
       if (error.code !== 'EEXIST') throw error;
     });
