@@ -42,6 +42,13 @@ export class Rejected extends Error {
 /** The bucket takes nothing at present (full, missing, wrong keys): everything waits, nothing fails. */
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable';
+  /** `object`: the store works, and has no place for this one object at present. It waits; the others go on. */
+  readonly scope: 'all' | 'object';
+
+  constructor(message: string, options: { scope?: 'all' | 'object'; cause?: unknown } = {}) {
+    super(message, { cause: options.cause });
+    this.scope = options.scope ?? 'all';
+  }
 }
 
 /** A wrong or missing setting. `problems` holds one sentence each. */
