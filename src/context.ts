@@ -15,6 +15,7 @@ import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
 import { openDirectory } from './storage/directory.ts';
+import { identified } from './storage/identity.ts';
 import { openS3 } from './storage/s3.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
 import { openStore } from './store/store.ts';
@@ -42,10 +43,11 @@ export async function openContext(config: Config, log: Log) {
   opening.defer(() => queues.close());
 
   const { target, s3 } = config.storage;
-  const storage =
+  const objects =
     target.kind === 'directory'
       ? await openDirectory(target)
       : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 2 + 8 });
+  const storage = identified(objects, store.bucket.id);
   opening.defer(() => storage.close());
 
   // Room for a transfer, its detail and its thumbnail each, beside the syncs.
@@ -70,7 +72,14 @@ export async function openContext(config: Config, log: Log) {
     interval: config.sync.interval,
     reconcileInterval: config.sync.reconcileInterval,
   });
-  const operations = createOperations({ store, queues, schedule, sealer, publicUrl: config.publicUrl });
+  const operations = createOperations({
+    store,
+    queues,
+    schedule,
+    sealer,
+    checkBucket: storage.check,
+    publicUrl: config.publicUrl,
+  });
 
   const stack = opening.move();
   return {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { reasonOf } from './errors.ts';
 import type { Queues } from './jobs/queues.ts';
 import type { Schedule } from './jobs/schedule.ts';
 import { signConnectLink } from './oauth/authorize.ts';
@@ -28,6 +29,7 @@ const text = z
   .max(1000)
   .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
 
+const bucketLookMs = 10_000;
 const linkLifetimeMs = 7 * 86_400_000;
 
 export const assetStates = [
@@ -76,9 +78,20 @@ export function createOperations(options: {
   queues: Queues;
   schedule: Schedule;
   sealer: Sealer;
+  /** Whether the bucket takes objects now. @throws why not */
+  checkBucket: () => Promise<void>;
   publicUrl: string;
 }) {
   const { store, queues, schedule } = options;
+
+  let looked: { at: number; reason: Promise<string | null> } | undefined;
+  /** Why the bucket takes nothing; null: it does. Each look writes an object, so one does for a while. */
+  function bucketTrouble(): Promise<string | null> {
+    if (!looked || Date.now() - looked.at > bucketLookMs) {
+      looked = { at: Date.now(), reason: options.checkBucket().then(() => null, reasonOf) };
+    }
+    return looked.reason;
+  }
 
   async function existing(id: string): Promise<Connection> {
     const connection = await store.connections.get(id);
@@ -134,12 +147,13 @@ export function createOperations(options: {
 
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
-      const [connections, counts, outstanding, recent, queued] = await Promise.all([
+      const [connections, counts, outstanding, recent, queued, trouble] = await Promise.all([
         store.connections.list(),
         store.assets.counts(),
         store.assets.outstanding(),
         store.assets.recent(60_000),
         within(5000, queues.counts()),
+        within(5000, bucketTrouble()),
       ]);
       const total = counts.reduce((sum, row) => sum + row.count, 0);
       const statuses = { active: 0, paused: 0, disconnected: 0 };
@@ -159,6 +173,8 @@ export function createOperations(options: {
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
         syncs: await store.syncs.open(),
         queues: queued ?? null,
+        /** `reason`: why it takes nothing at present, so that everything waits. */
+        bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
       };
     },
 
@@ -208,7 +224,8 @@ function byState(rows: { state: AssetState; count: number }[]): Record<AssetStat
   return counts;
 }
 
-function describeAsset(asset: Asset) {
+function describeAsset(asset: Asset & { readable: boolean }) {
+  const left = asset.nextAt !== null && !asset.readable ? 'no connection can read its company at present' : null;
   return {
     id: asset.id,
     name: asset.name,
@@ -219,7 +236,7 @@ function describeAsset(asset: Asset) {
     size: asset.size,
     uploadDate: asset.uploadDate,
     state: asset.state,
-    reason: asset.reason,
+    reason: left ?? asset.reason,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
     key: asset.media?.key ?? null,

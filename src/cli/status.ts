@@ -32,6 +32,7 @@ function describe(totals: Status, connections: ConnectionSummary[]): string {
           totals.timeLeft === null ? 'nothing moves at present' : `${formatDuration(totals.timeLeft * 1000)} left`
         }`
       : '',
+    totals.bucket.ok ? '' : paint('red', `the bucket takes nothing, so everything waits: ${totals.bucket.reason}`),
     totals.queues === null ? paint('red', 'the queue does not answer') : '',
   ].filter(Boolean);
   if (connections.length === 0) {

@@ -93,8 +93,6 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
         : asset.recordKey;
     const nextAt = nextLook(deps, artefacts, detail, asset.attempts + 1);
     await deps.store.assets.mirrored(turn, {
-      size: asset.size,
-      uploadDate: asset.uploadDate,
       detail: storable(api),
       recordKey,
       ...artefacts,

@@ -3,6 +3,9 @@ import { mayHaveTranscript } from '../source/answers.ts';
 import type { Decision, ListedAsset } from '../store/listing.ts';
 import type { Asset } from '../store/schema.ts';
 
+/** Begins the reason of an asset that breaks the API's schema where it is listed. */
+const cannotBeRead = 'its listing cannot be read: ';
+
 /**
  * What a listing makes of an asset. Pure. `full`: the run is a complete one, which also looks again at what failed, was
  * unavailable or was given up; `asked`: an operator named this asset.
@@ -14,9 +17,10 @@ export function decide(
 ): Decision | undefined {
   const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
   if (listed.problem !== undefined) {
+    const reason = `${cannotBeRead}${listed.problem}`;
+    if (!before) return { state: 'failed', reason, afresh: true, due: false };
     // What is known keeps its state: a listing that cannot be read says nothing about the file.
-    if (before) return undefined;
-    return { state: 'failed', reason: listed.problem, afresh: true, due: false };
+    return before.reason === reason ? undefined : { state: before.state, reason, afresh: false, due: false };
   }
   if (!before || options.asked) return pending;
 
@@ -31,12 +35,14 @@ export function decide(
         listed.listed.hasTranscript === true &&
         mayHaveTranscript(listed.listed) &&
         (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && (changed || options.full)));
-      if (!changed && !transcript && !(options.full && gavup)) return undefined;
+      const news = changed || transcript || (options.full && gavup);
+      const readable = before.reason?.startsWith(cannotBeRead);
+      if (!news && !readable) return undefined;
       return {
         state: 'mirrored',
-        reason: before.reason,
+        reason: readable ? null : before.reason,
         afresh: false,
-        due: true,
+        due: news,
         ...(transcript && { transcriptState: 'pending' as const }),
       };
     }

@@ -5,6 +5,7 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Access } from './access.ts';
 import type { Gate } from './gate.ts';
+import type { Reach } from './reach.ts';
 import type { Turns } from './turns.ts';
 
 /** What the jobs of assets work with. */
@@ -16,6 +17,7 @@ export interface MirrorDeps {
   withToken: Access;
   turns: Turns;
   gate: Gate;
+  reach: Reach;
   log: Log;
   keyTemplate: string;
   processing: { poll: number; giveUp: number };

@@ -14,7 +14,8 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
   const stopping = new AbortController();
   let reason: string | undefined;
   let probing: Promise<void> | undefined;
-  // A probe is smaller than an asset: a gate that closes again right away opens later each time.
+  let looking: Promise<void> | undefined;
+  // A gate that closes again right away opens later each time.
   let wait = 2000;
   let opened = 0;
 
@@ -34,26 +35,29 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
     }
   }
 
+  function close(error: unknown): void {
+    log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
+    if (Date.now() - opened > 120_000) wait = 2000;
+    reason = reasonOf(error);
+    probing = probe();
+  }
+
   return {
     /** Why nothing is sent at present; undefined: everything is well. */
     get closed(): string | undefined {
       return reason;
     },
 
-    close(error: unknown): void {
-      if (reason === undefined) {
-        log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
-        if (Date.now() - opened > 120_000) wait = 2000;
-      }
-      reason = reasonOf(error);
-      probing ??= probe().finally(() => {
-        probing = undefined;
-      });
-    },
-
-    /** A first look, so that a wrong bucket is known before anything is fetched. */
+    /** The bucket has refused something: closes unless it takes other things. */
     async look(): Promise<void> {
-      await storage.check().catch((error) => this.close(error));
+      if (reason !== undefined) return;
+      looking ??= storage
+        .check()
+        .catch(close)
+        .finally(() => {
+          looking = undefined;
+        });
+      await looking;
     },
 
     async stop(): Promise<void> {

@@ -55,8 +55,6 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     const recordKey = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
     still(
       await store.assets.mirrored(turn, {
-        size: asset.size,
-        uploadDate: asset.uploadDate,
         detail: storable(api),
         recordKey,
         ...artefacts,

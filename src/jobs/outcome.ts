@@ -3,6 +3,7 @@ import type { Log } from '../log.ts';
 import { passing } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
+import type { Reach } from './reach.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
 /** What a job says of itself in the queue dashboard. */
@@ -15,17 +16,20 @@ export interface Outcome {
 /** A fault of the service or the network may pass; one of the file itself rarely does. */
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
 
-/** 1 s, 2 s, 4 s … 2 min, each with up to a quarter more. */
-function backoff(attempts: number): number {
-  return Math.min(1000 * 2 ** attempts, 120_000) * (1 + Math.random() / 4);
+/** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
+function backoff(times: number, first = 1000, last = 120_000): number {
+  return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
+
+/** What is put off this often, over hours, is worth a person's look. */
+const mostWaits = 20;
 
 /**
  * Sorts an error of a job by what it is (see errors.ts), and gives the asset back accordingly. `exhausted` decides what
  * becomes of an asset that has used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: { store: Store; gate: Gate; log: Log },
+  deps: { store: Store; gate: Gate; reach: Reach; log: Log },
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: string) => Promise<Outcome>,
@@ -34,8 +38,14 @@ export async function settle(
   const { asset, turn, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
   const wait = async (outcome: string, at: Date, reason: string | null = null): Promise<Outcome> => {
-    await store.assets.again(turn, at, { spent: false, reason });
+    await store.assets.again(turn, at, { reason });
     return { outcome, at, ...(reason && { reason }) };
+  };
+  /** Longer each time, with its reason, and no attempt spent. */
+  const putOff = async (outcome: string, reason: string, first: number, last: number): Promise<Outcome> => {
+    const at = new Date(Date.now() + backoff(asset.waits, first, last));
+    await store.assets.again(turn, at, { putOff: true, reason });
+    return { outcome, at, reason };
   };
 
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
@@ -51,10 +61,20 @@ export async function settle(
     return wait('later', error.at, reason);
   }
   if (error instanceof StorageUnavailable) {
-    deps.gate.close(error);
-    return wait('the bucket takes nothing', new Date(Date.now() + 5000 + Math.random() * 10_000), reason);
+    if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, 3_600_000);
+    await deps.gate.look();
+    if (deps.gate.closed !== undefined) {
+      return wait('the bucket takes nothing', new Date(Date.now() + 5000 + Math.random() * 10_000), reason);
+    }
+    if (asset.waits < mostWaits) {
+      log.warn({ ...ids, reason }, 'the bucket takes other things, and not this one; it comes back');
+      return putOff('the bucket does not take it', reason, 5000, 3_600_000);
+    }
   }
-  if (error instanceof Rejected || asset.attempts + 1 >= attemptsFor(error)) {
+  if (deps.reach.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
+    return putOff('the service does not answer', `${reason}; nor does anything else there`, 5000, 300_000);
+  }
+  if (error instanceof Rejected || error instanceof StorageUnavailable || asset.attempts + 1 >= attemptsFor(error)) {
     log.warn({ ...ids, attempts: asset.attempts + 1, err: error }, 'asset failed');
     return exhausted(reason);
   }

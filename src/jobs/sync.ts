@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { type ApiAsset, storable, withoutLinks } from '../source/answers.ts';
+import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import type { ListedAsset } from '../store/listing.ts';
@@ -10,6 +10,7 @@ import type { Store } from '../store/store.ts';
 import { TurnLost } from '../store/syncs.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
+import { brokenOf, listedOf, unreadable } from './listed.ts';
 
 export interface SyncDeps {
   store: Store;
@@ -27,8 +28,10 @@ export interface SyncDeps {
 }
 
 const leaseMs = 45_000;
-/** A listing that goes on with pages of nothing this many times in a row does not end. */
-const emptyPages = 100;
+/** A listing that has given this many pages without anything new in them, as far as this run has seen, does not end. */
+const idlePages = 100;
+/** So many items without a readable id are kept track of; with more, none of them is taken for repaired. */
+const unreadableItems = 1000;
 const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
@@ -165,11 +168,15 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   // The one that was interrupted first: its cursor is the youngest.
   companies.sort((a, b) => Number(b.id === sync.position.companyId) - Number(a.id === sync.position.companyId));
   let position = sync.position;
+  // A project is one company's: the others may say that they know of none.
+  const searching = sync.scope.projectId !== undefined && companyId === undefined;
+  let strangers = 0;
   for (const company of companies) {
     try {
       position = await listCompany(deps, run, company, position);
     } catch (error) {
       if (endsRun(error, signal)) throw error;
+      if (searching && error instanceof HttpError && error.status < 500 && ++strangers < companies.length) continue;
       problems.add(reasonOf(error), { fatal: true });
       deps.log.warn(
         { connectionId: connection.id, syncId: sync.id, companyId: company.id, err: error },
@@ -203,15 +210,16 @@ async function listCompany(
   const back = Math.max(deps.overlap, 1);
   const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back));
   // Only a listing of everything since the mark says that everything up to its newest is known.
-  const movesMark = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
+  const everything = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
 
   const resumed = start.companyId === company.id && !!start.cursor;
   let cursor = resumed ? start.cursor! : undefined;
   let newest = resumed ? (start.newest ?? null) : null;
-  const cursors = new Set<string>();
-  let empty = 0;
+  const broken = new Set(resumed ? start.unreadable : []);
+  const seen = createSeen();
+  let idle = 0;
   for (let pages = 0; ; pages++) {
-    if (cursor !== undefined) cursors.add(cursor);
+    if (cursor !== undefined) seen.before(`cursor ${cursor}`);
     const page = await withToken(connection.id, (token) =>
       client.listAssets({
         token,
@@ -228,15 +236,18 @@ async function listCompany(
       return breakOff(error, pages);
     });
     if (!page) return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
-    const next = page.nextCursor !== undefined && !cursors.has(page.nextCursor) ? page.nextCursor : undefined;
-    empty = page.assets.length + page.broken.length === 0 ? empty + 1 : 0;
-    if (empty > emptyPages)
-      throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
+    const next = page.nextCursor !== undefined && !seen.has(`cursor ${page.nextCursor}`) ? page.nextCursor : undefined;
 
-    const assets = page.assets.map(listedOf).filter((asset) => wanted(deps, asset, scope.assetType));
-    for (const item of page.broken) {
-      problems.add(`asset ${item.id ?? 'without a readable id'}: ${item.problem}`, { fatal: false });
-      if (item.id !== undefined) assets.push(brokenOf(item.id, item.problem));
+    const listed = [...page.assets.map(listedOf), ...page.broken.map(({ item, problem }) => brokenOf(item, problem))];
+    if (listed.length === 0 || seen.before(`page ${listed.map((asset) => asset.id).join(' ')}`)) idle++;
+    if (idle > idlePages) throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
+    const assets = listed.filter((asset) => wanted(deps, asset, scope.assetType));
+    for (const { id, name, problem } of assets) {
+      if (problem === undefined) continue;
+      const known = !id.startsWith(unreadable);
+      if (!known && broken.size <= unreadableItems) broken.add(id);
+      const called = known ? id : `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
+      problems.add(`asset ${called}: ${problem}`, { fatal: false });
     }
     for (const { uploadDate } of page.assets) {
       // A date in the future must not hide what is uploaded until then.
@@ -246,7 +257,7 @@ async function listCompany(
     const position: SyncPosition =
       next === undefined
         ? { done: [...(start.done ?? []), company.id] }
-        : { ...start, companyId: company.id, cursor: next, newest };
+        : { ...start, companyId: company.id, cursor: next, newest, unreadable: [...broken] };
     const counts = await store.syncs
       .recordPage({
         sync,
@@ -256,13 +267,32 @@ async function listCompany(
         assets,
         decide: (before, listed) => decide(before, listed, { full, transcripts: deps.transcripts }),
         position,
-        ...(next === undefined && movesMark && { mark: newest }),
+        ...(next === undefined && everything && { mark: newest }),
+        ...(next === undefined &&
+          everything &&
+          full &&
+          broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
       })
       .catch((error) => breakOff(error, pages));
     if (counts.new + counts.changed > 0) deps.onWork();
     if (next === undefined) return position;
     cursor = next;
   }
+}
+
+/** What a run has come across. Only digests are kept: a million assets are ten thousand pages. */
+function createSeen() {
+  const digests = new Set<string>();
+  const digest = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 16);
+  return {
+    has: (text: string) => digests.has(digest(text)),
+    /** Whether it was there before; it is from now on. */
+    before(text: string): boolean {
+      const known = digests.size;
+      digests.add(digest(text));
+      return digests.size === known;
+    },
+  };
 }
 
 /** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */
@@ -296,26 +326,10 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
 }
 
 function wanted(deps: SyncDeps, asset: ListedAsset, scopeType: string | undefined): boolean {
+  // What cannot be read may be of a type that is wanted.
+  if (asset.problem !== undefined && asset.assetType === null) return true;
   const type = asset.assetType ?? '';
   if (scopeType !== undefined && type !== scopeType) return false;
   if (deps.includeTypes.length > 0 && !deps.includeTypes.includes(type)) return false;
   return !deps.excludeTypes.includes(type);
-}
-
-function listedOf(asset: ApiAsset): ListedAsset {
-  // Exactly as it will be read from the records: else what JSON does not keep (-0, 1e999) would be news for ever.
-  const listed = JSON.parse(JSON.stringify(storable(withoutLinks(asset))));
-  return {
-    id: asset.id,
-    projectId: storable(asset.projectId ?? null),
-    assetType: storable(asset.assetType ?? null),
-    name: storable(asset.name ?? null),
-    size: asset.size ?? null,
-    uploadDate: asset.uploadDate ?? null,
-    listed,
-  };
-}
-
-function brokenOf(id: string, problem: string): ListedAsset {
-  return { id, projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {}, problem };
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
-import type { Turn } from '../store/assets.ts';
+import { type Turn, turnOf } from '../store/assets.ts';
 import type { Asset } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 
@@ -79,7 +79,7 @@ export function createTurns(options: { store: Store; log: Log }) {
       const now = Date.now();
       const asset = await store.assets.take(assetId, leaseMs);
       if (!asset) return undefined;
-      const turn = { assetId, turn: asset.turn };
+      const turn = turnOf(asset);
       const aborter = new AbortController();
       const entry = { turn, aborter, until: now + leaseMs };
       held.set(assetId, entry);

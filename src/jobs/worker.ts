@@ -8,6 +8,7 @@ import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { mirrorAsset } from './mirror-asset.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
+import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
 import { runSyncs, type SyncDeps } from './sync.ts';
 import { createTurns } from './turns.ts';
@@ -22,7 +23,7 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
 export async function startWorkers(options: {
-  mirror: Omit<MirrorDeps, 'turns' | 'gate'>;
+  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach'>;
   sync: Omit<SyncDeps, 'onWork'>;
   queues: Queues;
   schedule: Schedule;
@@ -44,7 +45,16 @@ export async function startWorkers(options: {
     log,
     perConnection: options.perConnection,
   });
-  const mirror: MirrorDeps = { ...options.mirror, turns, gate };
+  const reach = createReach();
+  const { withToken, downloader } = options.mirror;
+  const mirror: MirrorDeps = {
+    ...options.mirror,
+    turns,
+    gate,
+    reach,
+    withToken: (connectionId, call) => reach.watch('api', () => withToken(connectionId, call)),
+    downloader: { open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)) },
+  };
   const sync: SyncDeps = { ...options.sync, onWork: dispatcher.wake };
 
   const assets = queues.worker<AssetJob>(

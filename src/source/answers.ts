@@ -9,8 +9,12 @@ import { Rejected } from '../errors.ts';
 const text = z.string().nullish();
 const number = z.number().nullish();
 
-/** Ids become keys, rows and addresses: bounded, and nothing a database cannot hold. */
-const id = z.string().regex(/^[^\p{Cc}\p{Cs}]{1,400}$/u, 'expected an id of 1 to 400 printable characters');
+/** Ids become keys, rows and addresses: bounded, nothing a database cannot hold, and no step in a path (RFC 3986, 5.2.4). */
+const id = z
+  .string()
+  .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
+  .refine((value) => Buffer.byteLength(value) <= 2000, 'expected an id of at most 2000 bytes')
+  .refine((value) => value !== '.' && value !== '..', 'no address can name this id');
 
 export const company = z.looseObject({ id, name: text });
 
@@ -94,22 +98,26 @@ const plainText = new Set(['id', 'name', 'mimeType', 'assetType', 'projectId', '
 /** A web address, or the query of a signed one that has no host. */
 const address = /\b[a-z][a-z0-9+.-]*:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 
+/** Unknown fields are carried along as deep as this; below, something else is going on. */
+const deepest = 50;
+
 /**
  * The asset as the API gave it, without signed links. A field that the spec does not name loses every web address in it:
  * whether one is signed cannot be told from outside. What people write themselves (names, tags) stays as it is.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
-  const clean = (v: unknown): unknown => {
+  const clean = (v: unknown, depth: number): unknown => {
     if (typeof v === 'string') return address.test(v) ? undefined : v;
-    if (Array.isArray(v)) return v.map(clean).filter((item) => item !== undefined);
-    if (v !== null && typeof v === 'object') return fields(v, new Set());
-    return v;
+    if (v === null || typeof v !== 'object') return v;
+    if (depth > deepest) return undefined;
+    if (Array.isArray(v)) return v.map((item) => clean(item, depth + 1)).filter((item) => item !== undefined);
+    return fields(v, new Set(), depth + 1);
   };
-  const fields = (o: object, asWritten: Set<string>): Record<string, unknown> =>
+  const fields = (o: object, asWritten: Set<string>, depth = 0): Record<string, unknown> =>
     Object.fromEntries(
       Object.entries(o)
         .filter(([key]) => !links.has(key) && !address.test(key))
-        .map(([key, v]) => [key, asWritten.has(key) ? v : clean(v)])
+        .map(([key, v]) => [key, asWritten.has(key) ? v : clean(v, depth)])
         .filter(([, v]) => v !== undefined),
     );
   const { download, ...asset } = value;

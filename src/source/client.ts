@@ -20,8 +20,8 @@ export type LibraryClient = ReturnType<typeof createLibraryClient>;
 /** A page of a company's assets, newest first (spec, section 4.6). */
 export interface AssetPage {
   assets: ApiAsset[];
-  /** Items that break the schema, with the field's name; those without a readable id have none. */
-  broken: { id: string | undefined; problem: string; item: unknown }[];
+  /** Items that break the schema, with the field's name. */
+  broken: { problem: string; item: unknown }[];
   /** Undefined on the last page, however the service says so. */
   nextCursor: string | undefined;
   /** The service's own clock, epoch milliseconds. */
@@ -105,12 +105,7 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
       for (const item of value.assets) {
         const read = asset.safeParse(item);
         if (read.success) page.assets.push(read.data);
-        else
-          page.broken.push({
-            id: asset.shape.id.safeParse((item as { id?: unknown })?.id).data,
-            problem: problemOf(read.error),
-            item,
-          });
+        else page.broken.push({ problem: problemOf(read.error), item });
       }
       return page;
     },

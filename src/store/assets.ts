@@ -4,10 +4,20 @@ import type { Asset, AssetState, Database, Media, ThumbnailState, TranscriptStat
 
 export type AssetRecords = ReturnType<typeof assetRecords>;
 
-/** A worker's hold on an asset: all it writes is refused once another worker has the next turn. */
+/**
+ * A worker's hold on an asset: all it writes is refused once another worker has the next turn. And what it found says
+ * nothing of what a listing has seen since: `revision`, `size` and `uploadDate` are those of when the turn began.
+ */
 export interface Turn {
   assetId: string;
   turn: number;
+  revision: number;
+  size: number | null;
+  uploadDate: number | null;
+}
+
+export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
+  return { assetId: id, turn, revision, size, uploadDate };
 }
 
 /** There is something to do for an asset, and its connection may do it now. */
@@ -33,6 +43,19 @@ export function assetRecords(db: Database) {
       .where('turn', '=', turn.turn)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
+  }
+
+  /** The last word on an asset, unless a listing has changed it since the turn began: then it is looked at again at once. */
+  async function conclude(turn: Turn, state: 'unavailable' | 'failed', reason: string): Promise<boolean> {
+    const since = sql`revision = ${turn.revision}::int`;
+    return give(turn, {
+      state: sql`CASE WHEN ${since} THEN ${state} ELSE 'pending' END`,
+      reason,
+      nextAt: sql`CASE WHEN ${since} THEN NULL ELSE now() END`,
+      attempts: state === 'failed' ? sql`CASE WHEN ${since} THEN attempts + 1 ELSE 0 END` : 0,
+      waits: 0,
+      processingSince: null,
+    });
   }
 
   return {
@@ -145,13 +168,13 @@ export function assetRecords(db: Database) {
       return numUpdatedRows > 0n;
     },
 
-    /** The record is written. A listing that saw another version since the turn began makes it pending again. */
+    /**
+     * The record is written. A listing that saw another version since the turn began makes it pending again; one that saw
+     * another name or tags, due for a new record.
+     */
     async mirrored(
       turn: Turn,
       done: {
-        /** As the listing had them when the turn began. */
-        size: number | null;
-        uploadDate: number | null;
         detail: Record<string, unknown>;
         recordKey: string;
         transcriptState: TranscriptState;
@@ -164,11 +187,12 @@ export function assetRecords(db: Database) {
         reason?: string | null;
       },
     ): Promise<boolean> {
-      const same = sql`(size IS NOT DISTINCT FROM ${done.size}::bigint AND upload_date IS NOT DISTINCT FROM ${done.uploadDate}::bigint)`;
+      const same = sql`(size IS NOT DISTINCT FROM ${turn.size}::bigint AND upload_date IS NOT DISTINCT FROM ${turn.uploadDate}::bigint)`;
       return give(turn, {
         state: sql`CASE WHEN ${same} THEN 'mirrored' ELSE 'pending' END`,
-        nextAt: sql`CASE WHEN ${same} THEN ${done.nextAt}::timestamptz ELSE now() END`,
+        nextAt: sql`CASE WHEN revision = ${turn.revision}::int THEN ${done.nextAt}::timestamptz ELSE now() END`,
         attempts: done.attempts ?? 0,
+        waits: 0,
         reason: done.reason ?? null,
         processingSince: null,
         recordKey: done.recordKey,
@@ -188,41 +212,48 @@ export function assetRecords(db: Database) {
         state: 'processing',
         reason: null,
         nextAt,
+        waits: 0,
         processingSince: sql`coalesce(processing_since, now())`,
       });
     },
 
     /** The service has no file for it, or it does not exist any more. */
     async unavailable(turn: Turn, reason: string): Promise<boolean> {
-      return give(turn, { state: 'unavailable', reason, nextAt: null, attempts: 0, processingSince: null });
+      return conclude(turn, 'unavailable', reason);
     },
 
-    /** Comes back at `nextAt`. `spent`: it was an attempt. */
-    async again(turn: Turn, nextAt: Date, options: { spent: boolean; reason: string | null }): Promise<boolean> {
+    /** Comes back at `nextAt`. `spent`: it was an attempt; `putOff`: it was none, and is counted by itself. */
+    async again(
+      turn: Turn,
+      nextAt: Date,
+      options: { spent?: boolean; putOff?: boolean; reason: string | null },
+    ): Promise<boolean> {
       return give(turn, {
         state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
         nextAt,
         reason: options.reason,
         ...(options.spent && { attempts: sql`attempts + 1` }),
+        ...(options.putOff && { waits: sql`waits + 1` }),
       });
     },
 
     async failed(turn: Turn, reason: string): Promise<boolean> {
-      const done = await give(turn, { state: 'failed', reason, nextAt: null, attempts: sql`attempts + 1` });
+      const done = await conclude(turn, 'failed', reason);
       if (done) await addEvent(db, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
       return done;
     },
 
     /** The media is to be looked at again: another version, or none. */
     async startOver(turn: Turn): Promise<boolean> {
-      return give(turn, { state: 'pending', nextAt: sql`now()`, attempts: 0, reason: null });
+      return give(turn, { state: 'pending', nextAt: sql`now()`, attempts: 0, waits: 0, reason: null });
     },
 
     /** Transcript and thumbnail that are still missing are given up; the media stays as it is. */
     async giveUpArtefacts(turn: Turn, reason: string): Promise<boolean> {
       return give(turn, {
-        nextAt: null,
+        nextAt: sql`CASE WHEN revision <> ${turn.revision}::int THEN now() END`,
         attempts: 0,
+        waits: 0,
         reason,
         transcriptState: sql`CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END`,
         thumbnailState: sql`CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`,
@@ -238,13 +269,14 @@ export function assetRecords(db: Database) {
       return rows;
     },
 
-    /** What is still to be moved, as far as listings say, and how many wait for a transcript or a thumbnail. */
+    /** What is still to be moved by who can, as far as listings say, and how many wait for a transcript or a thumbnail. */
     async outstanding() {
       const { rows } = await sql<{ count: number; bytes: number; artefacts: number }>`
         SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
           coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
           count(*) FILTER (WHERE state = 'mirrored') AS artefacts
-        FROM assets WHERE next_at IS NOT NULL`.execute(db);
+        FROM assets JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = assets.connection_id
+        WHERE next_at IS NOT NULL AND access.lost_at IS NULL AND c.status = 'active'`.execute(db);
       return rows[0]!;
     },
 
@@ -257,7 +289,7 @@ export function assetRecords(db: Database) {
       return rows[0]!;
     },
 
-    /** A page of assets by id. */
+    /** A page of assets by id, each with whether its connection can read it at present. */
     async search(filter: {
       connectionId?: string | undefined;
       companyId?: string | undefined;
@@ -267,11 +299,16 @@ export function assetRecords(db: Database) {
       q?: string | undefined;
       after?: string | undefined;
       limit: number;
-    }): Promise<Asset[]> {
+    }): Promise<(Asset & { readable: boolean })[]> {
       const like = filter.q && `%${filter.q.replace(/[\\%_]/g, '\\$&')}%`;
       return db
         .selectFrom('assets')
         .selectAll()
+        .select(
+          sql<boolean>`EXISTS (SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
+            WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
+              AND c.status <> 'disconnected')`.as('readable'),
+        )
         .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
         .$if(filter.companyId !== undefined, (query) => query.where('companyId', '=', filter.companyId!))
         .$if(filter.projectId !== undefined, (query) => query.where('projectId', '=', filter.projectId!))

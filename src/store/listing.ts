@@ -51,13 +51,25 @@ export async function recordListed(
   for (const asset of listed) {
     const before = known.get(asset.id);
     const decision = page.decide(before, asset);
-    if (decision) (before ? changed : fresh).push({ asset, decision });
+    if (!decision) continue;
+    if (!before) fresh.push({ asset, decision });
+    // What cannot be read replaces nothing that could.
+    else changed.push({ asset: asset.problem === undefined ? asset : { ...asset, ...listedBefore(before) }, decision });
   }
   return {
     new: fresh.length && (await insert(tx, page, fresh)),
     changed: changed.length && (await update(tx, page, changed)),
   };
 }
+
+const listedBefore = ({ projectId, assetType, name, size, uploadDate, listed }: Asset) => ({
+  projectId,
+  assetType,
+  name,
+  size,
+  uploadDate,
+  listed,
+});
 
 async function insert(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
   // Another connection that reads the same company may have been first.
@@ -80,9 +92,10 @@ async function update(tx: Database, page: { connectionId: string; companyId: str
       company_id = CASE WHEN EXISTS (SELECT 1 FROM access x WHERE x.company_id = a.company_id AND x.lost_at IS NULL)
         THEN a.company_id ELSE ${companyId} END,
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
-      listed = r.listed, state = r.state, reason = r.reason,
+      listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
       next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
+      waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
       processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END

@@ -62,10 +62,14 @@ const migrations: Record<string, Migration> = {
           upload_date bigint,
           -- The asset as the listing last had it, and as it last gave itself; both without signed links.
           listed jsonb NOT NULL,
+          -- How often a listing has changed the row: a worker that began before must look again.
+          revision integer NOT NULL DEFAULT 0,
           detail jsonb,
           state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
           reason text,
           attempts integer NOT NULL DEFAULT 0,
+          -- How often in a row it was put off without an attempt being spent.
+          waits integer NOT NULL DEFAULT 0,
           processing_since timestamptz,
           -- When something is to be done for it next; null: nothing.
           next_at timestamptz,
@@ -114,8 +118,10 @@ const migrations: Record<string, Migration> = {
           finished_at timestamptz
         )`.execute(db);
       await sql`CREATE INDEX syncs_by_connection ON syncs (connection_id, requested_at DESC)`.execute(db);
-      // By digest: a scope that names a thousand assets is longer than an index entry may be.
-      await sql`CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, mode, md5(scope::text))
+      // Over everything, one run waits, of whichever mode. By digest: a scope that names a thousand assets is longer than
+      // an index entry may be.
+      await sql`CREATE UNIQUE INDEX syncs_waiting
+        ON syncs (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text))
         WHERE status = 'waiting'`.execute(db);
       await sql`CREATE INDEX syncs_open ON syncs (connection_id) WHERE status IN ('waiting', 'running')`.execute(db);
       // States of connect attempts that came back: none is accepted a second time.
@@ -132,6 +138,12 @@ const migrations: Record<string, Migration> = {
           connection_id text,
           asset_id text,
           data jsonb NOT NULL DEFAULT '{}'
+        )`.execute(db);
+      // Which bucket the records are about: at most one row.
+      await sql`
+        CREATE TABLE bucket (
+          single boolean PRIMARY KEY DEFAULT true CHECK (single),
+          id text NOT NULL
         )`.execute(db);
       await sql`CREATE INDEX events_by_connection ON events (connection_id, id)`.execute(db);
       await sql`CREATE INDEX events_by_asset ON events (asset_id, id) WHERE asset_id IS NOT NULL`.execute(db);

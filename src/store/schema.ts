@@ -9,6 +9,7 @@ export interface Schema {
   syncs: SyncTable;
   usedStates: { state: string; until: Date };
   events: EventTable;
+  bucket: { single: Generated<boolean>; id: string };
 }
 
 export type Database = Kysely<Schema>;
@@ -73,10 +74,14 @@ interface AssetTable {
   size: number | null;
   uploadDate: number | null;
   listed: Record<string, unknown>;
+  /** How often a listing has changed the row: a worker that began before must look again. */
+  revision: Generated<number>;
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: string | null;
   attempts: number;
+  /** How often in a row it was put off without an attempt being spent. */
+  waits: Generated<number>;
   processingSince: Date | null;
   nextAt: Date | null;
   queuedAt: Date | null;
@@ -110,6 +115,8 @@ export interface SyncPosition {
   companyId?: string;
   cursor?: string | null;
   newest?: number | null;
+  /** Items of that company without a readable id, by the keys of their records. */
+  unreadable?: string[];
 }
 
 interface SyncTable {

@@ -10,12 +10,12 @@ export class TurnLost extends Error {
   override readonly name = 'TurnLost';
 }
 
-/** Runs of a connection's listing: one running, and of each kind at most one waiting. */
+/** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
 export function syncRecords(db: Database) {
   return {
     /**
-     * Asks for a run. One of the same kind that is already waiting is the one that is meant.
-     * Undefined when the connection has ended.
+     * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
+     * does less becomes it. Undefined when the connection has ended.
      */
     async request(connectionId: string, mode: SyncMode, scope: SyncScope = {}): Promise<string | undefined> {
       const id = randomUUID();
@@ -23,8 +23,8 @@ export function syncRecords(db: Database) {
         INSERT INTO syncs (id, connection_id, mode, scope, status)
         SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, 'waiting' FROM connections
         WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
-        ON CONFLICT (connection_id, mode, md5(scope::text)) WHERE status = 'waiting'
-        DO UPDATE SET requested_at = syncs.requested_at
+        ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
+        DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END
         RETURNING id`.execute(db);
       return rows[0]?.id;
     },
@@ -95,6 +95,8 @@ export function syncRecords(db: Database) {
       decide: Decide;
       position: SyncPosition;
       mark?: number | null;
+      /** Records of items without a readable id are told from others by this prefix; all but these are listed no more. */
+      repaired?: { prefix: string; except: string[] };
     }): Promise<{ new: number; changed: number }> {
       const { sync, owner, companyId } = page;
       return db.transaction().execute(async (tx) => {
@@ -126,22 +128,35 @@ export function syncRecords(db: Database) {
             .where('companyId', '=', companyId)
             .execute();
         }
+        if (page.repaired) {
+          await sql`
+            DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
+              AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
+        }
         return counts;
       });
     },
 
-    /** The run has ended; nothing happens when another process has taken it over. */
+    /**
+     * The run has ended; nothing happens when another process has taken it over. The connection's last error is that of
+     * this run, or else of the last full one: a run over less does not show that to be over.
+     */
     async finish(
       sync: Sync,
       owner: string,
       outcome: { status: 'done' | 'failed'; error: string | null },
     ): Promise<void> {
       await db.transaction().execute(async (tx) => {
+        const widest = sync.mode === 'full' && Object.keys(sync.scope).length === 0;
+        const known = sql<string | null>`(
+          SELECT error FROM syncs
+          WHERE connection_id = ${sync.connectionId} AND mode = 'full' AND scope = '{}' AND finished_at IS NOT NULL
+          ORDER BY finished_at DESC LIMIT 1)`;
         const { numUpdatedRows } = await tx
           .updateTable('connections')
           .set({
             ...(outcome.status === 'done' && { lastSyncAt: sql`now()` }),
-            lastError: outcome.error,
+            lastError: outcome.error ?? (widest ? null : known),
           })
           .where('id', '=', sync.connectionId)
           .where('syncOwner', '=', owner)

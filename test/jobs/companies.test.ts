@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets.ts';
 import { TurnLost } from '../../src/store/syncs.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 
@@ -72,7 +73,7 @@ describe('/me is the authority', () => {
     await stage.admin.setAccess(other, userId, false);
     await stage.sync(connectionId);
 
-    const turn = { assetId: otherId, turn: held.turn };
+    const turn = turnOf(held);
     expect(await stage.store.assets.renew([turn], 60_000)).toEqual(new Set());
     expect(await stage.store.assets.failed(turn, 'the service answered 404')).toBe(false);
     for (const id of [otherId, second!]) {
@@ -199,7 +200,7 @@ describe('a company that two connections can read', () => {
     const { companyId, first, second, ids } = await shared();
     expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    expect(await stage.store.assets.startTransfer({ assetId: held.id, turn: held.turn })).toBe(true);
+    expect(await stage.store.assets.startTransfer(turnOf(held))).toBe(true);
 
     await stage.admin.endConnections(first.userId);
     expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
@@ -207,7 +208,7 @@ describe('a company that two connections can read', () => {
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
     );
-    expect(await stage.store.assets.mirrored({ assetId: held.id, turn: held.turn }, {} as never)).toBe(false);
+    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toBe(false);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 

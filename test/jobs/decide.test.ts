@@ -73,7 +73,7 @@ describe('what a listing makes of an asset', () => {
       undefined,
       unreadable,
       incremental,
-      { state: 'failed', reason: unreadable.problem, afresh: true, due: false },
+      { state: 'failed', reason: `its listing cannot be read: ${unreadable.problem}`, afresh: true, due: false },
     ],
 
     ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
@@ -148,7 +148,27 @@ describe('what a listing makes of an asset', () => {
       { ...afresh, state: 'mirrored' },
     ],
     ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
-    ['unreadable but known: keeps its state', record('mirrored'), unreadable, asked, undefined],
+    [
+      'unreadable but known: keeps its state, and says so',
+      record('mirrored'),
+      unreadable,
+      asked,
+      looked('mirrored', false, `its listing cannot be read: ${unreadable.problem}`),
+    ],
+    [
+      'which is no news the second time',
+      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      unreadable,
+      full,
+      undefined,
+    ],
+    [
+      'and over when it can be read again',
+      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      listing(),
+      incremental,
+      looked('mirrored', false),
+    ],
   ])('%s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);
   });

@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { turnOf } from '../../src/store/assets.ts';
 import { startMirror } from '../support/mirror.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -29,7 +30,7 @@ describe('places on the queue', () => {
   /** A worker's whole turn. */
   async function finish(id: string): Promise<void> {
     const asset = (await stage.store.assets.take(id, 60_000))!;
-    expect(await stage.store.assets.unavailable({ assetId: id, turn: asset.turn }, 'no file')).toBe(true);
+    expect(await stage.store.assets.unavailable(turnOf(asset), 'no file')).toBe(true);
   }
 
   test('are given to the newest first, turn by turn, a bounded number per connection', async () => {
@@ -105,7 +106,7 @@ describe('places on the queue', () => {
     expect(second.turn).toBeGreaterThan(first.turn);
     expect(await stage.store.assets.take(id!, 60_000)).toBeUndefined();
 
-    const [late, own] = [first.turn, second.turn].map((turn) => ({ assetId: id!, turn }));
+    const [late, own] = [first, second].map(turnOf);
     const { assets } = stage.store;
     const media = { key: 'k', bytes: 1, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
     expect(await assets.startTransfer(late!)).toBe(false);

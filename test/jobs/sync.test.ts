@@ -111,7 +111,10 @@ describe('pages', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
   });
 
-  test('of nothing that never end are told, not followed for ever', async () => {
+  test.each([
+    ['nothing', []],
+    ['the same', [{ id: 'again' }, { id: 'and again' }]],
+  ])('of %s that never end are told, not followed for ever', async (_, assets) => {
     const { companyId, connectionId } = await stage.company();
     // A new cursor each time: the rules are used up one after the other.
     const rules = Array.from({ length: 110 }, (_, i) => ({
@@ -119,7 +122,7 @@ describe('pages', () => {
       companyId,
       skip: i,
       times: 1,
-      body: { assets: [], nextCursor: `page ${i}` },
+      body: { assets, nextCursor: `page ${i}` },
     }));
     await stage.admin.setFaults(...rules);
     const run = await stage.sync(connectionId);
@@ -210,17 +213,14 @@ describe('bad answers', () => {
     const { companyId, connectionId } = await stage.company();
     const [good] = await stage.upload(companyId);
     const [bad] = await stage.upload(companyId, 1, { override: { size: 'large' } });
-    await stage.upload(companyId, 1, { override: { id: 7 } });
-    await stage.upload(companyId, 1, { override: { id: 'a\u0000b' } });
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', new: 2 });
     expect(run.error).toContain(`asset ${bad}: size: `);
-    expect(run.error).toContain('asset without a readable id: id: ');
     const assets = await stage.assets(companyId);
-    expect(assets.map(({ id, state, reason }) => [id, state, reason?.split(':')[0] ?? null])).toEqual(
+    expect(assets.map(({ id, state, reason }) => [id, state, reason?.split(':')[1] ?? null])).toEqual(
       [
         [good!, 'pending', null],
-        [bad!, 'failed', 'size'],
+        [bad!, 'failed', ' size'],
       ].toSorted(([a], [b]) => a!.localeCompare(b!)),
     );
     expect((await stage.mirror.api('GET', `/connections/${connectionId}`)).lastError).toContain('size');
@@ -231,7 +231,61 @@ describe('bad answers', () => {
     // What is known keeps its state when its listing cannot be read.
     await stage.admin.changeAsset(good!, { override: { tags: 'none' } });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('tags') });
-    expect(await stage.store.assets.get(good!)).toMatchObject({ state: 'pending', reason: null, name: 'file 0' });
+    expect(await stage.store.assets.get(good!)).toMatchObject({
+      state: 'pending',
+      reason: expect.stringContaining('cannot be read: tags'),
+      name: 'file 0',
+      size: expect.any(Number),
+    });
+  });
+
+  test('an item without a readable id is told of for as long as it is listed', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(2001), '\ud800', {}];
+    const ids: string[] = [];
+    for (const id of odd) ids.push(...(await stage.upload(companyId, 1, { override: { id } })));
+    await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'left out' } });
+    const mirror = { excludeTypes: ['audio'] };
+    const run = await stage.sync(connectionId, 'full', {}, mirror);
+    expect(run).toMatchObject({ status: 'done', seen: odd.length, new: odd.length });
+    expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
+    const told = await stage.assets(companyId);
+    expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
+    for (const { reason } of told) expect(reason).toMatch(/^its listing cannot be read: id: /);
+
+    // Neither a run over less nor a second one over everything changes that.
+    expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBe(run.error);
+    expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 0, changed: 0, error: run.error });
+
+    // Repaired, or gone from the listing.
+    await stage.admin.changeAsset(ids[0]!, { override: {} });
+    for (const id of ids.slice(1)) await stage.admin.removeAsset(id);
+    expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 1, error: null });
+    expect(await stage.ids(companyId)).toEqual([ids[0]]);
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
+  });
+
+  test('ids that are long and odd, and can be stored, are ids', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = [`${'ä'.repeat(1000)}`, 'a\tb\n', 'unreadable', '../../etc', 'a b?c#d'];
+    for (const id of odd) await stage.upload(companyId, 1, { override: { id } });
+    expect(await stage.sync(connectionId)).toMatchObject({ new: odd.length, error: null });
+    expect((await stage.ids(companyId)).toSorted()).toEqual(odd.toSorted());
+  });
+
+  test('a field that goes deeper than any sense is carried along as far as there is some', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`;
+    const list = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+    const ids = [`deep ${companyId}`, `flat ${companyId}`];
+    const deep = `"deep":${nested(5000)},"list":${list(5000)},"fair":${nested(30)}`;
+    const body = `{"assets":[{"id":"${ids[0]}",${deep}},{"id":"${ids[1]}"}],"nextCursor":null}`;
+    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 200, body });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 2, error: null });
+    expect(await stage.ids(companyId)).toEqual(ids);
+    expect((await stage.store.assets.get(ids[0]!))!.listed.fair).toEqual(JSON.parse(nested(30)));
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 2, changed: 0 });
   });
 
   test('many broken items are counted, not listed', async () => {
@@ -374,6 +428,22 @@ describe('what an operator asks for', () => {
     expect(await stage.store.syncs.request(connectionId, 'full', { assetIds: assetIds.slice(1) })).not.toBe(first);
   });
 
+  test('a project is looked for in every company, and no company has to know it', async () => {
+    const a = await stage.company();
+    const b = await stage.company();
+    const both = await stage.person(a.companyId, b.companyId);
+    await stage.run(both.connectionId);
+    const { id: projectId } = await stage.admin.addProject({ companyId: b.companyId, name: 'Spring' });
+    const ids = await stage.upload(b.companyId, 1, { projectId });
+    await stage.admin.addFault({ endpoint: 'assets', companyId: a.companyId, status: 404 });
+    const run = await stage.sync(both.connectionId, 'full', { projectId });
+    expect(run).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.ids(b.companyId)).toEqual(ids);
+
+    await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
+    expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
+  });
+
   test('a company that the connection cannot read fails the run', async () => {
     const { connectionId } = await stage.company();
     const other = await stage.company();
@@ -462,7 +532,7 @@ const backends = [
 ];
 
 describe.each(backends)('with queues in $name', ({ redis }) => {
-  test('a connection has one running and at most one waiting run of a kind, in however many processes', {
+  test('a connection has one running and at most one waiting run, in however many processes', {
     timeout: 60_000,
   }, async () => {
     const own = await newStage({ redis });
@@ -478,7 +548,8 @@ describe.each(backends)('with queues in $name', ({ redis }) => {
       const path = `/connections/${connectionId}/resync`;
       const { syncId } = await own.mirror.api('POST', path, { mode: 'full' });
       await until('the run to ask', async () => (await own.listings(companyId)) === before + 1);
-      const asked = await Promise.all(Array.from({ length: 30 }, () => own.mirror.api('POST', path, { mode: 'full' })));
+      const modes = Array.from({ length: 30 }, (_, i) => (i % 3 ? 'full' : 'incremental'));
+      const asked = await Promise.all(modes.map((mode) => own.mirror.api('POST', path, { mode })));
       expect(await own.store.syncs.open()).toEqual({ running: 1, waiting: 1 });
       const ids = new Set(asked.map((answer) => answer.syncId));
       expect(ids.size).toBe(1);

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets.ts';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
 import type { Store } from '../../src/store/store.ts';
 import { TurnLost } from '../../src/store/syncs.ts';
@@ -161,7 +162,7 @@ test('two that list the same page, one that comes and goes, workers and the disp
       setCompanies(b, (round + 1) % 3),
       store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
         const held = await Promise.all(due.map(({ id }) => store.assets.take(id, 60_000)));
-        const turns = held.flatMap((asset) => (asset ? [{ assetId: asset.id, turn: asset.turn }] : []));
+        const turns = held.flatMap((asset) => (asset ? [turnOf(asset)] : []));
         await store.assets.renew(turns.reverse(), 60_000);
         await Promise.all(turns.map((turn) => store.assets.again(turn, new Date(), { spent: false, reason: null })));
       }),
