@@ -37,17 +37,27 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
   let made = false;
   let device: number | undefined;
   /** Made once: a directory that was there and is gone may be a disk that is not mounted, and is not to be made anew. */
-  async function prepare(): Promise<void> {
+  async function make(): Promise<void> {
     if (!made) await mkdir(root, { recursive: true });
     made = true;
-    const { dev } = await stat(root);
-    device ??= dev;
-    // What is written below an empty mount point is hidden when the disk is back.
-    if (dev !== device) {
+  }
+
+  /** What is written below an empty mount point is hidden when the disk is back; and nothing of the disk is seen there. */
+  async function sameDisk(): Promise<number> {
+    const place = await stat(root);
+    if (!place.isDirectory()) throw new StorageUnavailable(`${root}: ${words.ENOTDIR}`);
+    const { dev } = place;
+    if (dev !== (device ?? dev)) {
       throw new StorageUnavailable(
-        `${root}: another disk is there than at the start; mount the right one, or start anew`,
+        `${root}: another disk is there than before; mount the right one, or if it is this one, start anew`,
       );
     }
+    return dev;
+  }
+
+  async function prepare(): Promise<void> {
+    await make();
+    device = await sameDisk();
     await mkdir(temporary).catch((error) => {
       if (error.code !== 'EEXIST') throw error;
     });
@@ -109,10 +119,13 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
   }
 
   async function* walk(folder: string, prefix: string, signal?: AbortSignal): AsyncGenerator<StoredObject> {
-    const entries = await readdir(folder === '' ? root : join(root, folder), { withFileTypes: true }).catch((error) => {
-      if (folder !== '' && codeOf(error) === 'ENOENT') return [];
-      throw sorted(error, root);
-    });
+    const entries = await readdir(folder === '' ? root : join(root, folder), { withFileTypes: true }).catch(
+      async (error) => {
+        if (folder === '' || codeOf(error) !== 'ENOENT') throw sorted(error, root);
+        await absent();
+        return [];
+      },
+    );
     const named = entries
       .filter((entry) => !(folder === '' && entry.name === workshop))
       .map((entry) => ({
@@ -120,6 +133,7 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
         key: (folder === '' ? '' : `${folder}/`) + entry.name + (entry.isDirectory() ? '/' : ''),
       }))
       .sort((a, b) => Buffer.compare(Buffer.from(a.key), Buffer.from(b.key)));
+    if (folder === '') await onDisk(sameDisk());
     for (const { entry, key } of named) {
       signal?.throwIfAborted();
       if (entry.isDirectory()) {
@@ -136,9 +150,15 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
       const entry = await stat(fileOf(key));
       return entry.isFile() ? { key, bytes: entry.size, etag: undefined, modified: entry.mtime } : undefined;
     } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw sorted(error, root);
+      if (!isAbsent(error)) throw sorted(error, root);
+      await absent();
+      return undefined;
     }
+  }
+
+  /** Nothing there is an answer only while the disk is: without it, nothing would be there at all. */
+  async function absent(): Promise<void> {
+    await onDisk(make().then(sameDisk));
   }
 
   /** Only what is old: another process may be at work here. */
@@ -154,9 +174,10 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
     put: (key, body, put = {}) => write(key, body, put),
     async get(key, { signal } = {}) {
       signal?.throwIfAborted();
-      const file = await open(fileOf(key), 'r').catch((error) => {
-        if (isAbsent(error)) return undefined;
-        throw sorted(error, root);
+      const file = await open(fileOf(key), 'r').catch(async (error) => {
+        if (!isAbsent(error)) throw sorted(error, root);
+        await absent();
+        return undefined;
       });
       if (!(await file?.stat())?.isFile()) {
         await file?.close();
@@ -195,12 +216,17 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
         await rm(probe, { force: true }).catch(() => {});
       }
     },
+    async trust() {
+      device = (await onDisk(stat(root))).dev;
+    },
     async close() {},
   };
   // What is wrong with the directory now, `check` says, and every `put`.
   await prepare()
     .then(sweep)
     .catch(() => {});
+  // What disk it is to be, the first use says: this may be the empty place of one that is still to be mounted.
+  device = undefined;
   return storage;
 }
 

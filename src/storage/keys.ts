@@ -2,6 +2,12 @@ import { createHash } from 'node:crypto';
 
 /** Where things lie in the bucket. Everything here is pure: the same asset always gets the same key. */
 
+/** Below it lies what is the mirror's own; no asset's key begins with it. */
+export const ours = '_mirror/';
+
+/** Tells this bucket from every other. */
+export const bucketIdKey = `${ours}id`;
+
 export interface KeyParts {
   companyId: string;
   projectId: string | null | undefined;

@@ -13,6 +13,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
 import { RetryLater, StorageUnavailable } from '../errors.ts';
+import { ours } from './keys.ts';
 import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
@@ -67,7 +68,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   async function howToProve() {
     if (options.checksums !== 'auto') return options.checksums;
     proof ??= (async () => {
-      const key = `_mirror/probe-${randomUUID()}`;
+      const key = `${ours}probe-${randomUUID()}`;
       const content = Buffer.from(`probe ${randomUUID()}`);
       const { ETag } = await client.send(
         new PutObjectCommand({ ...target(key, {}), Body: content, ContentLength: content.length }),
@@ -263,7 +264,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       });
     },
     async check() {
-      const key = `_mirror/probe-${randomUUID()}`;
+      const key = `${ours}probe-${randomUUID()}`;
       try {
         // As a stream, for some stores take a body at hand and refuse that.
         await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5 });

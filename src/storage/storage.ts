@@ -50,5 +50,7 @@ export interface Storage {
   remove(key: string): Promise<void>;
   /** Whether objects can be written now, found out by writing one. @throws StorageUnavailable */
   check(): Promise<void>;
+  /** What is there now was proven to be the right place: whatever it was told by until now is learnt anew. */
+  trust?(): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,5 +1,6 @@
 import type { Log } from '../log.ts';
 import { assetRecords } from './assets.ts';
+import { bucketRecord } from './bucket.ts';
 import { connectionRecords } from './connections.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { syncRecords } from './syncs.ts';
@@ -21,6 +22,7 @@ export async function openStore(options: { url: string; log: Log }) {
     connections: connectionRecords(db),
     assets: assetRecords(db),
     syncs: syncRecords(db),
+    bucket: bucketRecord(db),
 
     /** Calls `heard` when a connection has changed, in whichever process. Returns how to stop that. */
     onNotice(heard: (notice: Notice) => void): () => void {

@@ -1,4 +1,4 @@
-import { chmod, mkdir, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { expect, inject, test } from 'vitest';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -22,13 +22,41 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
     expect(ready.status).toBe(503);
     expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
     await rm(directory);
-    await mkdir(directory);
+    await rename(`${directory}.aside`, directory);
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
     expect(gate(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
     // A few were on their way; the rest was not even asked for.
     expect(downloads.length).toBeLessThanOrEqual(ids.length + 4);
     await chmod(directory, 0o755);
+  } finally {
+    await scene.close();
+  }
+});
+
+test('a disk that is not there at the start is waited for; nothing is written in its place, or fetched again', {
+  timeout: 60_000,
+}, async () => {
+  const scene = await newScene();
+  try {
+    const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+    const before = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(before, 'mirrored');
+    await rename(directory, `${directory}.aside`);
+    await mkdir(directory);
+    await scene.restart();
+    await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
+    const after = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(after, 'pending');
+    const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
+    expect(JSON.stringify(await ready.json())).toMatch(/Is the disk mounted, is STORAGE_URL right/);
+    expect(await readdir(directory)).toEqual(['.asset-mirror-tmp']);
+    await rm(directory, { recursive: true });
+    await rename(`${directory}.aside`, directory);
+    expect(await scene.mirror.assetIn(after, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+    expect(await scene.admin.requests({ assetId: before, endpoint: 'media' as never })).toHaveLength(1);
   } finally {
     await scene.close();
   }

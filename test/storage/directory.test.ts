@@ -8,10 +8,10 @@ import { StorageUnavailable } from '../../src/errors.ts';
 import { openDirectory } from '../../src/storage/directory.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { bytesOf, collected, KiB, MiB, streaming } from './bodies.ts';
+import { canMount } from './grounds.ts';
 
 const run = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
-const canMount = isRoot && (await mountable());
 
 describe('a directory', () => {
   let home: string;
@@ -216,16 +216,3 @@ describe('a directory', () => {
     });
   });
 });
-
-async function mountable(): Promise<boolean> {
-  const place = await mkdtemp(join(tmpdir(), 'asset-mirror-mount-'));
-  try {
-    await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', place]);
-    await run('umount', [place]);
-    return true;
-  } catch {
-    return false;
-  } finally {
-    await rm(place, { recursive: true, force: true });
-  }
-}

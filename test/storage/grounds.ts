@@ -1,7 +1,9 @@
+import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import {
   CreateBucketCommand,
   DeleteBucketCommand,
@@ -14,6 +16,11 @@ import { openDirectory } from '../../src/storage/directory.ts';
 import { openS3, type S3Options } from '../../src/storage/s3.ts';
 import type { S3Server } from '../support/services.ts';
 import type { Ground } from './conformance.ts';
+
+const run = promisify(execFile);
+
+/** Whether this process may mount disks of its own. */
+export const canMount = process.getuid?.() === 0 && (await mountable());
 
 export async function newDirectory(): Promise<Ground & { path: string }> {
   const home = await mkdtemp(join(tmpdir(), 'asset-mirror-storage-'));
@@ -79,4 +86,17 @@ export async function removeBucket(raw: S3Client, bucket: string): Promise<void>
     await Promise.all(Contents.map(({ Key }) => raw.send(new DeleteObjectCommand({ Bucket: bucket, Key }))));
   }
   await raw.send(new DeleteBucketCommand({ Bucket: bucket }));
+}
+
+async function mountable(): Promise<boolean> {
+  const place = await mkdtemp(join(tmpdir(), 'asset-mirror-mount-'));
+  try {
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', place]);
+    await run('umount', [place]);
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await rm(place, { recursive: true, force: true });
+  }
 }

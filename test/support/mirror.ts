@@ -11,6 +11,7 @@ import type { Library } from '../../src/library/index.ts';
 import { createLog } from '../../src/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { openDirectory } from '../../src/storage/directory.ts';
+import { ours } from '../../src/storage/keys.ts';
 import { openS3 } from '../../src/storage/s3.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { newBrowser } from './browser.ts';
@@ -237,9 +238,10 @@ export async function contentOf(storage: Storage, key: string): Promise<Buffer |
   return Buffer.concat(chunks);
 }
 
+/** The keys of everything there, but for what is the mirror's own. */
 export async function keysOf(storage: Storage): Promise<string[]> {
   const keys: string[] = [];
-  for await (const object of storage.list('')) keys.push(object.key);
+  for await (const { key } of storage.list('')) if (!key.startsWith(ours)) keys.push(key);
   return keys;
 }
 
