@@ -1,0 +1,125 @@
+import { createServer } from 'node:http';
+import type { HTMLElement } from 'node-html-parser';
+import { type Arrival, type Browser, buttonOf, fieldsOf, linkOf, type Page } from './browser.ts';
+import { NotTried } from './check.ts';
+
+export const ALLOW = /\b(allow|approve|authori[sz]e|accept|grant|agree|confirm)\b/i;
+export const CANCEL = /\b(cancel|deny|decline|reject|refuse|not now|don.t allow)\b/i;
+
+export type Decision = {
+  decision: 'allow' | 'cancel';
+  /** Ids or names of the companies to share; without it, what the page proposes. */
+  companies?: string[];
+};
+
+export type Person = { email: string; password: string; browser: Browser };
+
+/** The way of a person from the authorize endpoint to the app, and the pages seen on it. */
+export type Walk = Arrival & { pages: Page[] };
+
+/** Signs in and decides, in whatever forms the service shows. A page that fits no step ends the walk. */
+export async function walk(url: string, redirectUri: string, person: Person, wanted: Decision): Promise<Walk> {
+  const { browser, email, password } = person;
+  const pages: Page[] = [];
+  let arrival = await browser.open(url, redirectUri);
+  for (let steps = 0; steps < 10 && arrival.page; steps++) {
+    const { page } = arrival;
+    const signedInBefore = pages.some(hasPassword);
+    pages.push(page);
+    if (hasPassword(page)) {
+      if (signedInBefore) throw new Error(`${new URL(page.url).origin} does not take the password of ${email}`);
+      const form = formOf(page, PASSWORD)!;
+      arrival = await browser.submit(page, form, filled(form, email, password), redirectUri);
+      continue;
+    }
+    const next = decided(page, wanted);
+    const asksForEmail = formOf(page, EMAIL);
+    if (next) {
+      arrival = await (next.form
+        ? browser.submit(page, next.form, next.fields, redirectUri)
+        : browser.open(next.link, redirectUri));
+    } else if (asksForEmail) {
+      arrival = await browser.submit(page, asksForEmail, filled(asksForEmail, email, password), redirectUri);
+    } else break;
+  }
+  return { ...arrival, pages };
+}
+
+const PASSWORD = 'input[type=password]';
+const EMAIL = 'input[type=email], input[name=email], input[name=username], input[autocomplete=username]';
+
+function hasPassword(page: Page): boolean {
+  return formOf(page, PASSWORD) !== undefined;
+}
+
+export function isSignIn(page: Page): boolean {
+  return page.status < 500 && (hasPassword(page) || formOf(page, EMAIL) !== undefined);
+}
+
+export function isConsent(page: Page): boolean {
+  return !isSignIn(page) && buttonOf(page, ALLOW) !== undefined;
+}
+
+function formOf(page: Page, field: string): HTMLElement | undefined {
+  return page.document.querySelectorAll('form').find((form) => form.querySelector(field));
+}
+
+function filled(form: HTMLElement, email: string, password: string): [string, string][] {
+  const nameOf = (field: string) => form.querySelector(field)?.getAttribute('name');
+  const names = { email: nameOf(EMAIL), password: nameOf(PASSWORD) };
+  return fieldsOf(form).map(([name, value]) =>
+    name === names.email ? [name, email] : name === names.password ? [name, password] : [name, value],
+  );
+}
+
+type Step = { form: HTMLElement; fields: [string, string][] } | { form?: undefined; link: string };
+
+function decided(page: Page, { decision, companies }: Decision): Step | undefined {
+  const words = decision === 'allow' ? ALLOW : CANCEL;
+  const button = buttonOf(page, words);
+  if (!button) {
+    const link = decision === 'cancel' ? linkOf(page, words) : undefined;
+    return link === undefined ? undefined : { link };
+  }
+  const boxes = button.form.querySelectorAll('input[type=checkbox]');
+  const isTicked = boxes.some((box) => box.hasAttribute('checked'));
+  for (const box of boxes) {
+    const isWanted = companies ? companies.some((company) => isOf(box, company)) : isTicked ? undefined : true;
+    if (isWanted === true) box.setAttribute('checked', '');
+    if (isWanted === false) box.removeAttribute('checked');
+  }
+  return { form: button.form, fields: [...fieldsOf(button.form), ...button.field] };
+}
+
+function isOf(box: HTMLElement, company: string): boolean {
+  return box.getAttribute('value') === company || (box.closest('label')?.text ?? '').includes(company);
+}
+
+/** Asks a person at a terminal to go the way in a browser of theirs, and waits at the redirect URI. */
+export async function walkByHand(url: string, redirectUri: string, wanted: string, timeout: number): Promise<URL> {
+  const { hostname, port, protocol } = new URL(redirectUri);
+  if (protocol !== 'http:' || !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) {
+    throw new NotTried(`by hand takes a redirect URI on this machine, as http://localhost:8080/callback`);
+  }
+  const { promise, resolve } = Promise.withResolvers<URL>();
+  const server = createServer((request, response) => {
+    const address = new URL(request.url!, redirectUri);
+    response.setHeader('content-type', 'text/plain').end('Thank you. The rest happens in the terminal.\n');
+    if (address.pathname === new URL(redirectUri).pathname) resolve(address);
+  });
+  const host = hostname === '[::1]' ? '::1' : hostname;
+  await new Promise<void>((listening, failed) => {
+    server.once('error', failed).listen(Number(port || 80), host, listening);
+  });
+  process.stderr.write(`\n  Please open this address and ${wanted}:\n  ${url}\n`);
+  const timer = setTimeout(() => resolve(new URL('about:blank')), timeout);
+  try {
+    const landed = await promise;
+    if (landed.protocol === 'about:') throw new NotTried('nobody came back to the redirect URI in time');
+    return landed;
+  } finally {
+    clearTimeout(timer);
+    server.closeAllConnections();
+    server.close();
+  }
+}
