@@ -183,3 +183,49 @@ test('two that list the same page, one that comes and goes, workers and the disp
   );
   expect(owners).toEqual(new Set([a.connectionId]));
 });
+
+/** An asset in a worker's hands. */
+async function inHand(run: Run, companyId: string, id: string) {
+  await record(run, companyId, [listed(id)]);
+  await until('its turn to come', async () => {
+    await store.assets.dispatch({ perConnection: 100 });
+    return (await store.assets.get(id))!.queuedAt;
+  });
+  return turnOf((await store.assets.take(id, 60_000))!);
+}
+
+test('what a worker found says nothing of what a listing has seen since', async () => {
+  const run = await running(store, 'since');
+  const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
+  const found = {
+    detail: {},
+    recordKey: 'key',
+    transcriptState: 'none',
+    transcriptKeys: null,
+    transcriptDeadline: null,
+    thumbnailState: 'none',
+    thumbnail: null,
+    nextAt: null,
+  } as const;
+  for (const [id, conclude] of [
+    ['since failed', (turn) => store.assets.failed(turn, 'why')],
+    ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],
+    ['since mirrored', (turn) => store.assets.mirrored(turn, found)],
+  ] as [string, (turn: ReturnType<typeof turnOf>) => Promise<boolean>][]) {
+    const turn = await inHand(run, 'since', id);
+    await changed(id);
+    expect(await conclude(turn)).toBe(true);
+    const { state, nextAt, attempts } = (await store.assets.get(id))!;
+    expect({ id, state, due: nextAt !== null, attempts }).toEqual({
+      id,
+      // Only the name is another: the file in the bucket is the right one, and its record is to be written again.
+      state: id === 'since mirrored' ? 'mirrored' : 'pending',
+      due: true,
+      attempts: 0,
+    });
+
+    const again = await inHand(run, 'since', `${id}, and nothing changed`);
+    expect(await conclude(again)).toBe(true);
+    expect(await store.assets.get(again.assetId)).toMatchObject({ state: id.split(' ')[1], nextAt: null });
+  }
+});
