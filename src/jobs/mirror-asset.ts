@@ -1,5 +1,6 @@
 import { Rejected } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
+import { beside } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -32,6 +33,7 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
 
     const started = Date.now();
     still(await store.assets.startTransfer(turn));
+    const outdated = new Set(asset.outdated);
     const stored = await alreadyStored(deps, asset, detail, signal);
     const media =
       stored ??
@@ -42,17 +44,22 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
         storage: deps.storage,
         downloader: deps.downloader,
         renew: read,
+        async onStart(key) {
+          for (const old of await giveWay(deps, held, key, versionOf(detail))) outdated.add(old);
+        },
         signal,
       }));
     still(await store.assets.saveMedia(turn, media));
 
     const artefacts = artefactsAtFirst(deps, asset, detail);
+    if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
       if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
     }
     const api = withoutLinks(detail);
     const recordKey = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
+    await removeOutdated(deps, outdated, [media.key, recordKey, artefacts.thumbnail?.key], signal);
     still(
       await store.assets.mirrored(turn, {
         detail: storable(api),
@@ -80,6 +87,38 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     });
   } finally {
     held.end();
+  }
+}
+
+/**
+ * Before the first byte of a file that takes the place of another. In this order, for the worker may die behind each step:
+ * the row first forgets the record and remembers the keys; then the record goes, while what it describes is still there;
+ * then the bytes. So no record ever describes bytes that are not its own, the row claims none that is gone, and until the
+ * new record is written any later turn finds in the row what is to be cleared away.
+ */
+async function giveWay(deps: MirrorDeps, { asset, turn }: HeldAsset, key: string, version: string): Promise<string[]> {
+  const { media } = asset;
+  if (!media) return [];
+  const record = beside.record(media.key);
+  // The same file in the same place, because it was lost there: what lies beside it is still its own.
+  const repaired = media.version === version && media.key === key;
+  const others = [...(asset.transcriptKeys ?? []), ...(asset.thumbnail ? [asset.thumbnail.key] : [])];
+  const outdated = repaired ? [] : [key, media.key, record, ...others];
+  still(await deps.store.assets.replace(turn, outdated));
+  await deps.storage.remove(record);
+  return outdated;
+}
+
+/** The new record is written: what other versions of the asset have left goes, unless this one has it, too. */
+async function removeOutdated(
+  deps: MirrorDeps,
+  outdated: Iterable<string>,
+  inUse: (string | undefined)[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const key of outdated) {
+    signal.throwIfAborted();
+    if (!inUse.includes(key)) await deps.storage.remove(key);
   }
 }
 

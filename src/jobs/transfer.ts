@@ -24,12 +24,15 @@ export async function transferMedia(options: {
   storage: Storage;
   downloader: Downloader;
   renew: () => Promise<AssetDetail>;
+  /** Called with the key when the file is there to be had, before the first byte of it goes out. */
+  onStart: (key: string) => Promise<void>;
   signal: AbortSignal;
 }): Promise<Media> {
   const { detail, storage, signal } = options;
   const { variant, download, bytes } = await openSource(options);
   try {
     const { key, name } = placeOf(options.keyTemplate, options.companyId, detail, variant);
+    await options.onStart(key);
     const stored = await storage.put(key, download.body, {
       bytes,
       contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || download.contentType || undefined,

@@ -157,6 +157,25 @@ export function assetRecords(db: Database) {
       return numUpdatedRows > 0n;
     },
 
+    /**
+     * Another file is about to take the place of what is in the bucket: from here on the row says of neither that it is
+     * there, and remembers `outdated`, the keys that one of them has.
+     */
+    async replace(turn: Turn, outdated: string[]): Promise<boolean> {
+      const { numUpdatedRows } = await db
+        .updateTable('assets')
+        .set({
+          recordKey: null,
+          media: sql`media || '{"version": ""}'`,
+          ...(outdated.length > 0 && { thumbnail: null, transcriptKeys: null }),
+          outdated: sql`ARRAY(SELECT DISTINCT unnest(outdated || ${outdated}::text[]))`,
+        })
+        .where('id', '=', turn.assetId)
+        .where('turn', '=', turn.turn)
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
       const { numUpdatedRows } = await db
@@ -196,6 +215,7 @@ export function assetRecords(db: Database) {
         reason: done.reason ?? null,
         processingSince: null,
         recordKey: done.recordKey,
+        outdated: [],
         detail: JSON.stringify(done.detail),
         mirroredAt: sql`coalesce(mirrored_at, now())`,
         transcriptState: done.transcriptState,

@@ -88,6 +88,8 @@ const migrations: Record<string, Migration> = {
           transcript_deadline timestamptz,
           thumbnail jsonb,
           thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
+          -- Keys that another version of it has, or may have: removed once the record of this one is written.
+          outdated text[] NOT NULL DEFAULT '{}',
           first_seen_at timestamptz NOT NULL DEFAULT now(),
           CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL)
         )`.execute(db);

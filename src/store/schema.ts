@@ -96,6 +96,8 @@ interface AssetTable {
   transcriptDeadline: Date | null;
   thumbnail: { key: string; bytes: number } | null;
   thumbnailState: ThumbnailState;
+  /** Keys that another version of it has, or may have: removed once the record of this one is written. */
+  outdated: Generated<string[]>;
   firstSeenAt: Generated<Date>;
 }
 export type Asset = Selectable<AssetTable>;

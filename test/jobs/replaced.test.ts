@@ -1,0 +1,164 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { bytesOf } from '../../src/library/index.ts';
+import { contentOf } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const film = { mimeType: 'video/mp4', assetType: 'videos', thumbnail: true };
+const spoken = (text: string) => ({
+  language: 'de',
+  durationSec: 3,
+  text,
+  vtt: `WEBVTT\n\n00:00.000 --> 00:03.000\n${text}\n`,
+  words: null,
+});
+const size = 300_000;
+
+describe('a file that is replaced at the service', { timeout: 60_000 }, () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene();
+  });
+  afterEach(async () => {
+    await scene.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+  const keyOf = (id: string, name: string) => `acme/_/${id}/${name}`;
+  const textOf = async (key: string) => (await contentOf(scene.storage, key))?.toString();
+  const requestsFor = (assetId: string, endpoint: string) =>
+    scene.admin.requests({ assetId, endpoint: endpoint as never });
+  const row = async (id: string) => (await scene.mirror.store.assets.get(id))!;
+
+  /** A film with all that can lie beside one. */
+  async function uploadFilm(filename: string): Promise<string> {
+    const id = await scene.upload({
+      ...film,
+      name: filename,
+      filename,
+      content: { text: 'first' },
+      hasTranscript: true,
+      transcript: spoken('eins'),
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toEqual(everything(id, filename));
+    return id;
+  }
+  const everything = (id: string, filename: string) =>
+    ['', '.asset.json', '.thumbnail.png', '.transcript.json', '.txt', '.vtt'].map((end) => keyOf(id, filename + end));
+
+  /** Replaces it, and waits until its bytes begin to come, very slowly. */
+  async function replaceSlowly(id: string, change: object = {}): Promise<void> {
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, stallAfter: 100_000, ignoreRange: true });
+    await scene.admin.clearRequests();
+    await scene.admin.changeAsset(id, { content: { seed: id, size }, ...change });
+    await scene.resync();
+    await until('the new bytes to come', async () => (await requestsFor(id, 'media')).length > 0);
+    await until('the old record to be gone', async () => !(await scene.storage.head(keyOf(id, 'old.mp4.asset.json'))));
+  }
+
+  test('has no record from its first byte to its last, and the old bytes until then', async () => {
+    const id = await uploadFilm('old.mp4');
+    await replaceSlowly(id);
+    expect(await textOf(keyOf(id, 'old.mp4'))).toBe('first');
+    expect(await row(id)).toMatchObject({ recordKey: null, media: { key: keyOf(id, 'old.mp4') } });
+    await scene.admin.clearFaults();
+    await until('the new record', async () => (await scene.record(id))?.media.bytes === size);
+    expect(await contentOf(scene.storage, keyOf(id, 'old.mp4'))).toEqual(bytesOf(id, 0, size));
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
+  });
+
+  test('under a new name leaves nothing of the old one behind', async () => {
+    const id = await uploadFilm('old.mp4');
+    await scene.admin.changeAsset(id, {
+      content: { text: 'second one' },
+      filename: 'new.mp4',
+      transcript: spoken('zwei'),
+    });
+    await scene.resync();
+    await until('the new record', async () => (await scene.record(id))?.media.key === keyOf(id, 'new.mp4'));
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
+    expect(await textOf(keyOf(id, 'new.mp4.txt'))).toBe('zwei');
+    expect(await row(id)).toMatchObject({ outdated: [], recordKey: keyOf(id, 'new.mp4.asset.json') });
+  });
+
+  test('whose new name is that of the old record, or of its captions, is not taken for them', async () => {
+    const id = await uploadFilm('old.mp4');
+    for (const filename of ['old.mp4.asset.json', 'old.mp4.asset.json.vtt']) {
+      await scene.admin.changeAsset(id, { content: { text: filename }, filename });
+      await scene.resync();
+      await until('the new record', async () => (await row(id)).recordKey === keyOf(id, `${filename}.asset.json`));
+      await scene.mirror.quiet();
+      expect(await scene.keys(id)).toEqual(everything(id, filename));
+      expect(await textOf(keyOf(id, filename))).toBe(filename);
+    }
+  });
+
+  test('and that cannot be had, keeps its old bytes, without a record', async () => {
+    const id = await uploadFilm('old.mp4');
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, shortBy: 1, chunked: true });
+    await scene.admin.changeAsset(id, { content: { text: 'cannot be had' }, filename: 'new.mp4' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'failed', 55_000);
+    expect(await textOf(keyOf(id, 'old.mp4'))).toBe('first');
+    expect(await scene.keys(id)).not.toContain(keyOf(id, 'old.mp4.asset.json'));
+    await scene.admin.clearFaults();
+    await scene.resync();
+    await until('the new record', async () => (await scene.record(id))?.media.key === keyOf(id, 'new.mp4'));
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
+  });
+
+  test('and is itself again before the new one could be had, is fetched: what lies there may be of either', async () => {
+    const id = await uploadFilm('old.mp4');
+    await replaceSlowly(id);
+    await scene.admin.changeAsset(id, { content: { text: 'first' } });
+    await scene.admin.clearFaults();
+    await until('the record', async () => (await scene.record(id))?.media.bytes === 5);
+    await scene.mirror.quiet();
+    expect((await requestsFor(id, 'media')).length).toBeGreaterThan(1);
+    expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
+  });
+
+  test('while a process ends in the middle of the bytes, is whole in the end, and alone', async () => {
+    const id = await uploadFilm('old.mp4');
+    await replaceSlowly(id, { filename: 'new.mp4' });
+    await scene.restart({ SHUTDOWN_GRACE: '2s' });
+    await scene.admin.clearFaults();
+    await until('the new record', async () => (await scene.record(id))?.media.bytes === size);
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
+  });
+
+  test('while a process ends between the bytes and the record, is not fetched again, and leaves nothing', async () => {
+    const id = await uploadFilm('old.mp4');
+    await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, latency: 60_000 });
+    await scene.admin.clearRequests();
+    await scene.admin.changeAsset(id, { content: { text: 'second one' }, filename: 'new.mp4' });
+    await scene.resync();
+    await until('the new bytes', async () => (await row(id)).media?.key === keyOf(id, 'new.mp4'));
+    expect(await scene.keys(id)).toContain(keyOf(id, 'old.mp4'));
+    await scene.restart({ SHUTDOWN_GRACE: '2s' });
+    await scene.admin.clearFaults();
+    await until('the new record', async () => (await scene.record(id))?.media.key === keyOf(id, 'new.mp4'));
+    await scene.mirror.quiet();
+    expect(await requestsFor(id, 'media')).toHaveLength(1);
+    expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
+  });
+
+  test('only by name is not fetched again: the file stays where it is, and the record says the new name', async () => {
+    const id = await uploadFilm('old.mp4');
+    await scene.admin.clearRequests();
+    await scene.admin.changeAsset(id, { name: 'A new name', filename: 'new.mp4' });
+    await scene.resync();
+    await until('the new record', async () => (await scene.record(id))?.asset.name === 'A new name');
+    await scene.mirror.quiet();
+    expect(await requestsFor(id, 'media')).toEqual([]);
+    expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
+  });
+});
