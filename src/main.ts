@@ -4,13 +4,14 @@ import { createServer } from 'node:net';
 import { CommanderError } from 'commander';
 import { createApiClient } from './cli/client.ts';
 import { demo } from './cli/demo.ts';
-import { library } from './cli/library.ts';
+import { library, type StartDatabase } from './cli/library.ts';
 import { exitCodeOf, program } from './cli/program.ts';
 import { readClientConfig, readConfig } from './config.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import { createLog } from './log.ts';
 import { findAdminToken } from './secrets.ts';
 import { startService } from './service.ts';
+import { startEmbeddedPostgres } from './store/embedded.ts';
 
 /** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
 const sameKeystrokeMs = 250;
@@ -51,6 +52,13 @@ async function freePort(wanted: number): Promise<number> {
   throw new Error('no free port');
 }
 
+/** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
+const startDatabase: StartDatabase = (directory) =>
+  startEmbeddedPostgres({
+    directory,
+    log: createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr }),
+  });
+
 if (existsSync('.env')) process.loadEnvFile('.env');
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;
@@ -74,10 +82,11 @@ const app = program(
       await service.stop();
     },
     async demo(options) {
-      await demo(options, { environment: process.env, readConfig, startService, freePort, stop: stopSignal() });
+      const stop = stopSignal();
+      await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
     },
     async library(options) {
-      await library(options, stopSignal());
+      await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
     },
     async api() {
       const config = readClientConfig(process.env);

@@ -7,6 +7,7 @@ import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { createLog, type Log } from '../log.ts';
 import type { Operations } from '../operations.ts';
 import { formatBytes, formatDuration } from '../units.ts';
+import type { StartDatabase } from './library.ts';
 import { paint, print, printJson } from './output.ts';
 
 export interface DemoOptions {
@@ -29,6 +30,7 @@ export interface DemoDeps {
   /** The environment of the process, and how to read the configuration out of one. */
   environment: Readonly<Record<string, string | undefined>>;
   readConfig: (environment: Readonly<Record<string, string | undefined>>) => Config;
+  startDatabase: StartDatabase;
   startService: (config: Config, log: Log) => Promise<RunningService>;
   freePort: (wanted: number) => Promise<number>;
   stop: AbortSignal;
@@ -44,8 +46,19 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     options.media === undefined ? { samples: options.assets } : { media: options.media };
   const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
 
+  const dataDir = environment.DATA_DIR || 'data/demo';
+  await using databases = new AsyncDisposableStack();
+  let databaseUrl = environment.DATABASE_URL?.trim() || undefined;
+  if (databaseUrl === undefined) {
+    await mkdir(dataDir, { recursive: true });
+    const embedded = await deps.startDatabase(dataDir);
+    databases.defer(() => embedded.stop());
+    databaseUrl = embedded.url;
+  }
+  // The library is another service: beside the mirror's tables, in a schema of its own.
   const library = await startLibrary({
     ...credentials,
+    databaseUrl,
     port: await deps.freePort(8090),
     redirectUris: [`${publicUrl}/oauth/callback`],
     autoConsent: true,
@@ -53,7 +66,6 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     transcriptDelay: 3000,
     content,
   });
-  const dataDir = environment.DATA_DIR || 'data/demo';
   const config = deps.readConfig({
     // A demo is watched: what takes minutes in earnest takes seconds here.
     SYNC_INTERVAL: '15s',
@@ -72,7 +84,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const logFile = join(config.dataDir, 'asset-mirror.log');
   const logStream = createWriteStream(logFile, { flags: 'a' });
   const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
-  const service = await deps.startService(config, log);
+  const service = await deps.startService({ ...config, databaseUrl }, log);
   try {
     say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);
     say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);

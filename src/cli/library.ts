@@ -1,41 +1,54 @@
+import { join } from 'node:path';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { paint, print } from './output.ts';
 
 export interface LibraryVerbOptions {
+  host: string;
   port: number;
+  publicUrl?: string;
   adminPort?: number;
   media?: string;
   synthetic?: number;
   seed?: number;
+  database?: string;
+  inMemory?: boolean;
   clientId?: string;
   clientSecret?: string;
+  rotateSecret?: boolean;
   redirectUri?: string[];
+  appName?: string;
+  logoUrl?: string;
+  websiteUrl?: string;
   autoConsent?: boolean;
   json?: boolean;
 }
 
+export interface LibraryDeps {
+  dataDir: string;
+  /** A PostgreSQL of one's own, under a directory. */
+  startDatabase: StartDatabase;
+  stop: AbortSignal;
+}
+
+export type StartDatabase = (directory: string) => Promise<{ url: string; stop(): Promise<void> }>;
+
 /** Runs the library alone, until stopped. */
-export async function library(options: LibraryVerbOptions, stop: AbortSignal): Promise<void> {
-  const seed = options.seed === undefined ? {} : { seed: options.seed };
-  const content: LibraryOptions['content'] =
-    options.media !== undefined
-      ? { media: options.media }
-      : options.synthetic !== undefined
-        ? { synthetic: options.synthetic, ...seed }
-        : { samples: 300, ...seed };
+export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
+  const { json, inMemory, database } = options;
+  await using running = new AsyncDisposableStack();
+  let databaseUrl = database;
+  if (!inMemory && databaseUrl === undefined) {
+    const embedded = await deps.startDatabase(join(deps.dataDir, 'library'));
+    running.defer(() => embedded.stop());
+    databaseUrl = embedded.url;
+  }
   const service = await startLibrary({
-    port: options.port,
-    redirectUris: options.redirectUri ?? ['http://localhost:8080/oauth/callback'],
-    content,
-    transcodeDelay: 20_000,
-    transcriptDelay: 120_000,
-    ...(options.adminPort !== undefined && { adminPort: options.adminPort }),
-    ...(options.clientId !== undefined && { clientId: options.clientId }),
-    ...(options.clientSecret !== undefined && { clientSecret: options.clientSecret }),
-    ...(options.autoConsent && { autoConsent: true }),
+    ...settingsOf(options),
+    ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
   });
+  running.defer(() => service.close());
   const { apiUrl, appUrl, adminUrl, clientId, clientSecret, users } = service;
-  if (options.json) {
+  if (json) {
     print(JSON.stringify({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users }));
   } else {
     print(`${paint('bold', 'The library is running.')} A mirror of it needs:
@@ -43,11 +56,45 @@ export async function library(options: LibraryVerbOptions, stop: AbortSignal): P
 LIBRARY_API_URL=${apiUrl}
 LIBRARY_APP_URL=${appUrl}
 LIBRARY_CLIENT_ID=${clientId}
-LIBRARY_CLIENT_SECRET=${clientSecret}
+LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secret makes another)'}
 `);
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
     if (adminUrl) print(`Admin API: ${adminUrl}`);
   }
-  if (!stop.aborted) await new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }));
-  await service.close();
+  if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
+}
+
+function settingsOf(options: LibraryVerbOptions): LibraryOptions {
+  const { host, port, media, synthetic, seed, redirectUri: redirectUris, appName, logoUrl, websiteUrl } = options;
+  const { publicUrl, adminPort, clientId, clientSecret, rotateSecret, autoConsent } = options;
+  const made = seed === undefined ? {} : { seed };
+  const given = {
+    publicUrl,
+    adminPort,
+    clientId,
+    clientSecret,
+    rotateSecret,
+    autoConsent,
+    redirectUris,
+    app: defined({ name: appName, logoUrl, websiteUrl }),
+  };
+  return {
+    host,
+    port,
+    content:
+      media !== undefined ? { media } : synthetic !== undefined ? { synthetic, ...made } : { samples: 300, ...made },
+    transcodeDelay: 20_000,
+    transcriptDelay: 120_000,
+    // Requests are nobody's business here; what went wrong is.
+    log: (line) => {
+      if ('error' in line || 'warning' in line) process.stderr.write(`${JSON.stringify(line)}\n`);
+    },
+    ...defined(given),
+  };
+}
+
+type Defined<T> = { [Key in keyof T]?: Exclude<T[Key], undefined> };
+
+function defined<T extends object>(value: T): Defined<T> {
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as Defined<T>;
 }

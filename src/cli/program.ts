@@ -35,14 +35,26 @@ export function program(verbs: Verbs, version: string): Command {
     .action((options) => verbs.demo(options));
 
   verb('library', 'run the library alone: the whole service of the specification')
+    .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port to listen on', wholeNumber(0, 65_535), 8090)
+    .option('--public-url <url>', 'where people and apps reach it, if it is elsewhere')
     .option('--admin-port <port>', 'port of the admin API for tests and demos', wholeNumber(0, 65_535))
     .option('--media <dir>', 'serve a folder')
     .option('--synthetic <n>', 'serve so many made-up assets', wholeNumber(0, 10_000_000))
     .option('--seed <n>', 'other made-up content', wholeNumber(0, 2 ** 31))
+    .addOption(
+      new Option('--database <url>', 'PostgreSQL for its schema "library"; else one under DATA_DIR').env(
+        'LIBRARY_DATABASE_URL',
+      ),
+    )
+    .option('--in-memory', 'forget apps, grants and tokens at the end')
     .option('--client-id <id>', 'of the registered app')
     .option('--client-secret <secret>', 'of the registered app')
+    .option('--rotate-secret', 'make a new secret for the registered app')
     .option('--redirect-uri <url>', 'of the registered app; may be repeated', collect)
+    .option('--app-name <name>', 'of the registered app, as users see it')
+    .option('--logo-url <url>', 'of the registered app: https, PNG or SVG')
+    .option('--website-url <url>', 'of the registered app')
     .option('--auto-consent', 'approve without pages')
     .action((options) => verbs.library(options));
 

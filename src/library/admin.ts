@@ -2,7 +2,8 @@ import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { readableCompanies } from './api.ts';
 import { Rule } from './faults.ts';
-import { NewRegistration, registerApp, rotateSecret } from './registrations.ts';
+import type { Registration } from './model.ts';
+import { NewRegistration, registerApp, rotateSecret, unregisterApp } from './registrations.ts';
 import { listed } from './represent.ts';
 import { newId, newPassword } from './secrets.ts';
 import { asRefusal } from './server.ts';
@@ -48,15 +49,24 @@ export function createAdmin(service: Service): FastifyInstance {
     reply.code(refusal.status).send({ error: refusal.code, message: refusal.message });
   });
 
+  server.get('/apps', async () => accounts.registrations());
   server.post('/apps', async (request) => registerApp(service, read(NewRegistration, request)));
   server.post('/apps/:clientId/secret', async (request) => {
-    const { clientId } = request.params as { clientId: string };
-    const registration = await accounts.registration(clientId);
-    if (!registration) throw new Refusal(404, 'not_found', `There is no app ${clientId}.`);
-    return { clientId, clientSecret: await rotateSecret(service, registration) };
+    const registration = appOf(request);
+    return { clientId: registration.clientId, clientSecret: await rotateSecret(service, registration) };
+  });
+  server.patch('/apps/:clientId', async (request) => {
+    const { clientId, ...before } = appOf(request);
+    const registration = { clientId, ...read(NewRegistration, { body: { ...before, ...Object(request.body) } }) };
+    await accounts.register(registration);
+    return registration;
+  });
+  server.delete('/apps/:clientId', async (request) => {
+    await unregisterApp(service, appOf(request));
+    return {};
   });
 
-  server.get('/users', () => accounts.users());
+  server.get('/users', async () => accounts.users());
   server.post('/users', async (request) => {
     const { id = newId('usr'), name, email, password = newPassword() } = read(NewUser, request);
     await accounts.addUser({ id, name, email }, password);
@@ -64,12 +74,12 @@ export function createAdmin(service: Service): FastifyInstance {
   });
   server.delete('/users/:id', async (request) => {
     const { id } = request.params as { id: string };
+    await connections.end(...connections.of(id).map((connection) => connection.id));
     await accounts.removeUser(id);
-    await endLost(id);
     return {};
   });
 
-  server.get('/companies', () => accounts.companies());
+  server.get('/companies', async () => accounts.companies());
   server.post('/companies', async (request) => {
     const { id = newId('cmp'), name, userIds } = read(NewCompany, request);
     await accounts.addCompany({ id, name });
@@ -78,8 +88,9 @@ export function createAdmin(service: Service): FastifyInstance {
   });
   server.post('/companies/:id/access', async (request) => {
     const { userId, allowed } = read(Access, request);
-    await accounts.setAccess(userId, (request.params as { id: string }).id, allowed);
-    if (!allowed) await endLost(userId);
+    const { id } = request.params as { id: string };
+    if (!allowed) await endWithout(id, userId);
+    await accounts.setAccess(userId, id, allowed);
     return {};
   });
   server.post('/projects', async (request) => {
@@ -106,21 +117,17 @@ export function createAdmin(service: Service): FastifyInstance {
     return { expired: await connections.expireAccessTokens(userId) };
   });
   server.get('/connections', async () =>
-    Promise.all(
-      (await accounts.users()).map(async ({ id, email }) => ({
-        userId: id,
-        email,
-        refreshTokens: await connections.liveRefreshTokens(id),
-      })),
-    ),
+    accounts.users().map(({ id, email }) => ({
+      userId: id,
+      email,
+      refreshTokens: connections.liveRefreshTokens(id),
+    })),
   );
   server.post('/connections/end', async (request) => {
     const { userId } = read(Whose, request);
-    const ended = [];
-    for (const user of await accounts.users()) {
-      if (userId === undefined || userId === user.id) ended.push(...(await connections.of(user.id)));
-    }
-    for (const { id } of ended) await connections.end(id);
+    const users = accounts.users().filter(({ id }) => userId === undefined || userId === id);
+    const ended = users.flatMap(({ id }) => connections.of(id));
+    await connections.end(...ended.map(({ id }) => id));
     return { ended: ended.length };
   });
 
@@ -148,17 +155,28 @@ export function createAdmin(service: Service): FastifyInstance {
     return { now: clock.now() };
   });
 
-  /** Section 3.2: who can no longer read anything that was granted has lost access, and the connection ends. */
-  async function endLost(userId: string): Promise<void> {
-    for (const connection of await connections.of(userId)) {
-      if ((await readableCompanies(service, connection)).length === 0) await connections.end(connection.id);
-    }
+  function appOf(request: FastifyRequest): Registration {
+    const { clientId } = request.params as { clientId: string };
+    const registration = accounts.registration(clientId);
+    if (!registration) throw new Refusal(404, 'not_found', `There is no app ${clientId}.`);
+    return registration;
+  }
+
+  /**
+   * Section 3.2: who can no longer read anything that was granted has lost access, and the connection ends. First, so
+   * that no crash leaves a connection without a company.
+   */
+  async function endWithout(companyId: string, userId: string): Promise<void> {
+    const lost = connections
+      .of(userId)
+      .filter((connection) => readableCompanies(service, connection).every(({ id }) => id === companyId));
+    await connections.end(...lost.map(({ id }) => id));
   }
 
   return server;
 }
 
-function read<T extends z.ZodType>(schema: T, request: FastifyRequest): z.output<T> {
+function read<T extends z.ZodType>(schema: T, request: { body: unknown }): z.output<T> {
   const parsed = schema.safeParse(request.body ?? {});
   if (!parsed.success) throw new Refusal(400, 'invalid_request', z.prettifyError(parsed.error));
   return parsed.data;

@@ -33,16 +33,15 @@ const TranscriptQuery = z.object({ format: z.enum(['vtt', 'txt', 'json']).defaul
 /** Sections 4.4 to 4.8. */
 export function registerApi(server: FastifyInstance, service: Service): void {
   server.get('/api/v1/me', { config: { endpoint: 'me' } }, async (request) => {
-    const connection = await authorized(service, request);
-    const user = await service.accounts.user(connection.userId);
-    return { user, companies: await readableCompanies(service, connection) };
+    const connection = authorized(service, request);
+    return { user: service.accounts.user(connection.userId), companies: readableCompanies(service, connection) };
   });
 
   server.get(
     '/api/v1/companies/:companyId/projects',
     { config: { endpoint: 'projects' } },
     async (request: CompanyRequest) => {
-      const company = await readableCompany(service, request);
+      const company = readableCompany(service, request);
       const projects = await service.catalogue.projects(company.id);
       return { projects: projects.map(({ id, name, status }) => ({ id, name, status })) };
     },
@@ -52,7 +51,7 @@ export function registerApi(server: FastifyInstance, service: Service): void {
     '/api/v1/companies/:companyId/assets',
     { config: { endpoint: 'assets' } },
     async (request: CompanyRequest) => {
-      const company = await readableCompany(service, request);
+      const company = readableCompany(service, request);
       const { limit, cursor = null, since = null, assetType = null, projectId = null } = parse(ListQuery, request);
       const query = { companyId: company.id, limit, after: cursor, since, assetType, projectId };
       const { assets, more } = await service.catalogue.page(query);
@@ -89,9 +88,9 @@ async function sendTranscript(service: Service, request: AssetRequest, reply: Fa
 }
 
 /** Section 5: a Bearer token whose connection lives. */
-async function authorized(service: Service, request: FastifyRequest): Promise<Connection> {
+function authorized(service: Service, request: FastifyRequest): Connection {
   const token = /^Bearer +([\w.~+/=-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
-  const connection = token && (await service.connections.ofAccessToken(token));
+  const connection = token && service.connections.ofAccessToken(token);
   if (!connection) {
     const challenge = token ? 'Bearer error="invalid_token"' : 'Bearer';
     throw new Refusal(401, 'invalid_token', 'The access token is missing, has expired or was ended.', {
@@ -102,22 +101,22 @@ async function authorized(service: Service, request: FastifyRequest): Promise<Co
 }
 
 /** Section 4.4: what the user granted, as far as the user can still read it. */
-export async function readableCompanies(service: Service, connection: Connection): Promise<Company[]> {
-  const companies = await service.accounts.companiesOf(connection.userId);
+export function readableCompanies(service: Service, connection: Connection): Company[] {
+  const companies = service.accounts.companiesOf(connection.userId);
   const granted = connection.companies;
-  return granted === 'all' ? companies : companies.filter((company) => granted.includes(company.id));
+  return granted === null ? companies : companies.filter((company) => granted.includes(company.id));
 }
 
 /** A company or asset that may not be read is as unknown as one that does not exist. */
-async function readableCompany(service: Service, request: CompanyRequest): Promise<Company> {
-  const companies = await readableCompanies(service, await authorized(service, request));
+function readableCompany(service: Service, request: CompanyRequest): Company {
+  const companies = readableCompanies(service, authorized(service, request));
   const company = companies.find((company) => company.id === request.params.companyId);
   if (!company) throw new Refusal(404, 'not_found', 'There is no such company.');
   return company;
 }
 
 async function readableAsset(service: Service, request: AssetRequest): Promise<Asset> {
-  const companies = await readableCompanies(service, await authorized(service, request));
+  const companies = readableCompanies(service, authorized(service, request));
   const asset = await service.catalogue.find(request.params.assetId);
   if (!asset || !companies.some((company) => company.id === asset.companyId)) {
     throw new Refusal(404, 'not_found', 'There is no such asset.');

@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Registration } from './accounts.ts';
-import type { Company, User } from './model.ts';
+import type { Company, Registration, User } from './model.ts';
 import { sendPage } from './pages/layout.ts';
 import { consentPage } from './pages/pages.ts';
 import { Refusal, type Service } from './service.ts';
@@ -25,9 +24,9 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
 
     const hint = (request.query as { login_hint?: unknown }).login_hint;
     if (service.settings.autoConsent) {
-      return approve(service, reply, authorization, await userByHint(service, hint), 'all');
+      return approve(service, reply, authorization, userByHint(service, hint), null);
     }
-    const user = await sessions.user(request);
+    const user = sessions.user(request);
     if (!user) {
       const email = typeof hint === 'string' ? `&email=${encodeURIComponent(hint)}` : '';
       return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}${email}`, 303);
@@ -39,14 +38,14 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     const authorization = await readAuthorization(service, request, reply);
     if (!authorization) return reply;
     sessions.checkCsrf(request);
-    const user = await sessions.user(request);
+    const user = sessions.user(request);
     if (!user) {
       return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}`, 303);
     }
     const { decision, company } = request.body as { decision?: unknown; company?: string | string[] };
     if (decision !== 'allow') return redirect(reply, authorization, { error: 'access_denied' });
 
-    const picked = (await service.accounts.companiesOf(user.id)).filter(({ id }) => [company].flat().includes(id));
+    const picked = service.accounts.companiesOf(user.id).filter(({ id }) => [company].flat().includes(id));
     if (picked.length === 0) {
       return sendConsent(request, reply, authorization, user, 'Choose at least one company, or cancel.');
     }
@@ -60,7 +59,7 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     user: User,
     problem?: string,
   ): Promise<FastifyReply> {
-    const companies = await service.accounts.companiesOf(user.id);
+    const companies = service.accounts.companiesOf(user.id);
     const csrf = sessions.csrf(sessions.begin(request, reply));
     const page = { registration, user, companies, redirectUri, action: request.url, csrf };
     return sendPage(reply, consentPage(problem === undefined ? page : { ...page, problem }));
@@ -77,7 +76,7 @@ async function readAuthorization(
   reply: FastifyReply,
 ): Promise<Authorization | undefined> {
   const parsed = Query.safeParse(request.query);
-  const registration = parsed.success ? await service.accounts.registration(parsed.data.client_id) : undefined;
+  const registration = parsed.success ? service.accounts.registration(parsed.data.client_id) : undefined;
   if (!parsed.success || !registration) {
     throw new Refusal(400, 'unknown_app', 'The link that brought you here names no app we know.');
   }
@@ -120,14 +119,14 @@ async function approve(
   reply: FastifyReply,
   { registration, redirectUri, state, challenge }: Authorization,
   user: User,
-  companies: Company[] | 'all',
+  companies: Company[] | null,
 ): Promise<FastifyReply> {
   const code = await service.connections.issueCode({
     clientId: registration.clientId,
     userId: user.id,
     redirectUri,
     challenge,
-    companies: companies === 'all' ? 'all' : companies.map(({ id }) => id),
+    companies: companies?.map(({ id }) => id) ?? null,
     expiresAt: service.clock.now() + CODE_LIFETIME,
   });
   return redirect(reply, { redirectUri, state }, { code });
@@ -146,8 +145,8 @@ function redirect(
     .redirect(`${redirectUri}${separator}${query}`, 302);
 }
 
-async function userByHint(service: Service, hint: unknown): Promise<User> {
-  const users = await service.accounts.users();
+function userByHint(service: Service, hint: unknown): User {
+  const users = service.accounts.users();
   const user = hint === undefined ? users[0] : users.find(({ id, email }) => id === hint || email === hint);
   if (!user) throw new Refusal(400, 'unknown_user', 'The link that brought you here names no user we know.');
   return user;

@@ -1,160 +1,140 @@
+import type { Changes, Store } from './database/store.ts';
+import type { Code, Connection } from './database/tables.ts';
 import { digest, newId, newSecret } from './secrets.ts';
 
-/** A user's grant to an app (section 3.2). */
-export type Connection = {
-  id: string;
-  userId: string;
-  clientId: string;
-  scope: string;
-  /** The companies picked on the consent page, or every company the user can read now and later. */
-  companies: string[] | 'all';
-  since: number;
-  ended: boolean;
-};
-
-export type Code = {
-  clientId: string;
-  userId: string;
-  redirectUri: string;
-  challenge: string;
-  companies: string[] | 'all';
-  expiresAt: number;
-};
+export type { Code, Connection };
 
 export type Tokens = { accessToken: string; refreshToken: string; expiresIn: number };
 
-/** Codes, tokens and the connections behind them. Only hashes of codes and tokens are kept. */
+/** Codes, tokens and the connections behind them (section 3.2). Only hashes of codes and tokens are kept. */
 export type Connections = {
   issueCode(code: Code): Promise<string>;
   /** Looks a code up without using it. */
-  code(code: string): Promise<Code | undefined>;
-  /** Uses a code: true once. A second use ends the connection that came of the first (RFC 6749, 4.1.2). */
-  useCode(code: string, connection: Connection): Promise<boolean>;
-  issueTokens(connectionId: string, lifetime: number): Promise<Tokens>;
+  code(code: string): Code | undefined;
+  /** Uses a code: tokens once. A second use ends the connection that came of the first (RFC 6749, 4.1.2). */
+  exchange(code: string, lifetime: number): Promise<Tokens | undefined>;
   /** The live connection of a refresh token that was not yet used. */
-  ofRefreshToken(token: string): Promise<Connection | undefined>;
+  ofRefreshToken(token: string): Connection | undefined;
   /** Replaces a refresh token: undefined if another request was first. */
   rotate(token: string, lifetime: number): Promise<Tokens | undefined>;
-  ofAccessToken(token: string): Promise<Connection | undefined>;
+  ofAccessToken(token: string): Connection | undefined;
   /** The live connections of a user. */
-  of(userId: string): Promise<Connection[]>;
-  end(connectionId: string): Promise<void>;
-  /** Ends the connection of a refresh token, also of one that has been replaced. */
+  of(userId: string): Connection[];
+  /** The live connections to an app. */
+  to(clientId: string): Connection[];
+  end(...connectionIds: string[]): Promise<void>;
+  /** Ends the connection of a refresh token, also of one that has just been replaced. */
   revoke(token: string, clientId: string): Promise<void>;
   expireAccessTokens(userId: string | null): Promise<number>;
   /** How many refresh tokens of a user would work. */
-  liveRefreshTokens(userId: string): Promise<number>;
+  liveRefreshTokens(userId: string): number;
 };
 
-export function newConnection(code: Code, now: number): Connection {
-  return {
-    id: newId('con'),
-    userId: code.userId,
-    clientId: code.clientId,
-    scope: 'assets:read',
-    companies: code.companies,
-    since: now,
-    ended: false,
-  };
-}
+export function createConnections(store: Store, now: () => number): Connections {
+  const codes = store.rows('codes');
+  const connections = store.rows('connections');
+  const access = store.rows('accessTokens');
+  const refresh = store.rows('refreshTokens');
 
-export function createConnections(now: () => number): Connections {
-  const codes = new Map<string, Code & { connectionId: string | null }>();
-  const connections = new Map<string, Connection>();
-  const access = new Map<string, { connectionId: string; expiresAt: number }>();
-  const refresh = new Map<string, { connectionId: string; used: boolean }>();
-
-  function live(connectionId: string | undefined): Connection | undefined {
-    const connection = connections.get(connectionId ?? '');
-    return connection && !connection.ended ? connection : undefined;
-  }
-
-  function issueTokens(connectionId: string, lifetime: number): Tokens {
+  function issueTokens(changes: Changes, connectionId: string, replaces: string | null, lifetime: number): Tokens {
     const tokens = { accessToken: newSecret('svca_'), refreshToken: newSecret('svcr_'), expiresIn: lifetime };
-    access.set(digest(tokens.accessToken), { connectionId, expiresAt: now() + lifetime * 1000 });
-    refresh.set(digest(tokens.refreshToken), { connectionId, used: false });
+    const expiresAt = now() + lifetime * 1000;
+    changes.put('accessTokens', { hash: digest(tokens.accessToken), connectionId, expiresAt });
+    changes.put('refreshTokens', { hash: digest(tokens.refreshToken), connectionId, used: false, replaces });
     return tokens;
   }
 
-  function end(connectionId: string): void {
-    const connection = connections.get(connectionId);
-    if (connection) connection.ended = true;
-    for (const [hash, token] of access) if (token.connectionId === connectionId) access.delete(hash);
-    for (const [hash, token] of refresh) if (token.connectionId === connectionId) refresh.delete(hash);
+  function end(changes: Changes, ids: string[]): void {
+    changes.delete('connections', ...ids);
+    for (const table of ['accessTokens', 'refreshTokens'] as const) {
+      for (const { hash, connectionId } of store.rows(table).values()) {
+        if (ids.includes(connectionId)) changes.delete(table, hash);
+      }
+    }
   }
 
-  function forgetExpired(): void {
-    for (const [hash, token] of access) if (token.expiresAt <= now()) access.delete(hash);
-    for (const [hash, code] of codes) if (code.expiresAt <= now()) codes.delete(hash);
+  function forgetExpired(changes: Changes): void {
+    // The oldest come first, so that this looks at no more than it forgets; one that is missed is forgotten later.
+    for (const table of ['accessTokens', 'codes'] as const) {
+      for (const { hash, expiresAt } of store.rows(table).values()) {
+        if (expiresAt > now()) break;
+        changes.delete(table, hash);
+      }
+    }
   }
 
   return {
-    async issueCode(code) {
-      forgetExpired();
-      const secret = newSecret('svcc_');
-      codes.set(digest(secret), { ...code, connectionId: null });
-      return secret;
-    },
+    issueCode: (code) =>
+      store.change((changes) => {
+        forgetExpired(changes);
+        const secret = newSecret('svcc_');
+        changes.put('codes', { hash: digest(secret), ...code, connectionId: null });
+        return secret;
+      }),
 
-    async code(secret) {
+    code(secret) {
       const code = codes.get(digest(secret));
       return code && code.expiresAt > now() ? code : undefined;
     },
 
-    async useCode(secret, connection) {
-      const code = codes.get(digest(secret));
-      if (!code || code.expiresAt <= now()) return false;
-      if (code.connectionId) {
-        end(code.connectionId);
-        return false;
-      }
-      code.connectionId = connection.id;
-      connections.set(connection.id, connection);
-      return true;
-    },
+    exchange: (secret, lifetime) =>
+      store.change((changes) => {
+        const code = codes.get(digest(secret));
+        if (!code || code.expiresAt <= now()) return undefined;
+        if (code.connectionId) {
+          end(changes, [code.connectionId]);
+          return undefined;
+        }
+        const { userId, clientId, companies } = code;
+        const connection = { id: newId('con'), userId, clientId, scope: 'assets:read', companies, since: now() };
+        changes.put('connections', connection);
+        changes.put('codes', { ...code, connectionId: connection.id });
+        return issueTokens(changes, connection.id, null, lifetime);
+      }),
 
-    issueTokens: async (connectionId, lifetime) => issueTokens(connectionId, lifetime),
-
-    async ofRefreshToken(token) {
+    ofRefreshToken(token) {
       const found = refresh.get(digest(token));
-      return found && !found.used ? live(found.connectionId) : undefined;
+      return found && !found.used ? connections.get(found.connectionId) : undefined;
     },
 
-    async rotate(token, lifetime) {
-      const found = refresh.get(digest(token));
-      if (!found || found.used || !live(found.connectionId)) return undefined;
-      forgetExpired();
-      found.used = true;
-      return issueTokens(found.connectionId, lifetime);
-    },
+    rotate: (token, lifetime) =>
+      store.change((changes) => {
+        const found = refresh.get(digest(token));
+        if (!found || found.used) return undefined;
+        forgetExpired(changes);
+        if (found.replaces) changes.delete('refreshTokens', found.replaces);
+        changes.put('refreshTokens', { ...found, used: true, replaces: null });
+        return issueTokens(changes, found.connectionId, found.hash, lifetime);
+      }),
 
-    async ofAccessToken(token) {
+    ofAccessToken(token) {
       const found = access.get(digest(token));
-      return found && found.expiresAt > now() ? live(found.connectionId) : undefined;
+      return found && found.expiresAt > now() ? connections.get(found.connectionId) : undefined;
     },
 
-    of: async (userId) =>
-      [...connections.values()].filter((connection) => connection.userId === userId && !connection.ended),
+    of: (userId) => [...connections.values()].filter((connection) => connection.userId === userId),
+    to: (clientId) => [...connections.values()].filter((connection) => connection.clientId === clientId),
 
-    end: async (connectionId) => end(connectionId),
+    end: (...connectionIds) => store.change((changes) => end(changes, connectionIds)),
 
-    async revoke(token, clientId) {
-      const connection = live(refresh.get(digest(token))?.connectionId);
-      if (connection?.clientId === clientId) end(connection.id);
-    },
+    revoke: (token, clientId) =>
+      store.change((changes) => {
+        const connection = connections.get(refresh.get(digest(token))?.connectionId ?? '');
+        if (connection?.clientId === clientId) end(changes, [connection.id]);
+      }),
 
-    async expireAccessTokens(userId) {
-      let expired = 0;
-      for (const [hash, token] of access) {
-        if (userId !== null && live(token.connectionId)?.userId !== userId) continue;
-        access.delete(hash);
-        expired++;
-      }
-      return expired;
-    },
+    expireAccessTokens: (userId) =>
+      store.change((changes) => {
+        const expired = [...access.values()].filter(
+          ({ connectionId }) => userId === null || connections.get(connectionId)?.userId === userId,
+        );
+        changes.delete('accessTokens', ...expired.map(({ hash }) => hash));
+        return expired.length;
+      }),
 
-    async liveRefreshTokens(userId) {
-      return [...refresh.values()].filter((token) => !token.used && live(token.connectionId)?.userId === userId).length;
-    },
+    liveRefreshTokens: (userId) =>
+      [...refresh.values()].filter(
+        ({ used, connectionId }) => !used && connections.get(connectionId)?.userId === userId,
+      ).length,
   };
 }

@@ -1,7 +1,6 @@
 import type { AddressInfo } from 'node:net';
 import cookie from '@fastify/cookie';
 import type { FastifyInstance } from 'fastify';
-import { z } from 'zod';
 import { createAccounts } from './accounts.ts';
 import { createAdmin } from './admin.ts';
 import { registerApi } from './api.ts';
@@ -11,6 +10,8 @@ import { type Clock, createClock } from './clock.ts';
 import { createConnections } from './connections.ts';
 import type { Content, ContentOption } from './content/content.ts';
 import { loadContent } from './content/load.ts';
+import { openDatabase } from './database/postgres.ts';
+import { openStore, type Store, settingOf } from './database/store.ts';
 import { createFaults } from './faults.ts';
 import { registerMedia } from './media.ts';
 import type { User } from './model.ts';
@@ -18,9 +19,9 @@ import { registerOAuth } from './oauth.ts';
 import { sendPage } from './pages/layout.ts';
 import { problemPage } from './pages/pages.ts';
 import { registerProfile } from './profile.ts';
-import { NewRegistration, registerApp } from './registrations.ts';
+import { registerOwnApp } from './registrations.ts';
 import { createRequestLog } from './requests.ts';
-import { newPassword, newSecret } from './secrets.ts';
+import { madeUpPassword, newSecret } from './secrets.ts';
 import { asRefusal, createServer } from './server.ts';
 import type { Service, Settings } from './service.ts';
 import { createSessions } from './sessions.ts';
@@ -36,10 +37,15 @@ export type LibraryOptions = Partial<Settings> & {
   adminPort?: number;
   /** The origin people and apps know, when it is not the one the server listens on. */
   publicUrl?: string;
+  /** A PostgreSQL database, whose schema `library` keeps what a restart must not forget. Without it all is forgotten. */
+  databaseUrl?: string;
+  /** Of the app that is registered at the start, as is what follows. What is not given stays as it was registered. */
   clientId?: string;
   clientSecret?: string;
   app?: { name?: string; logoUrl?: string; websiteUrl?: string };
-  redirectUris: string[];
+  redirectUris?: string[];
+  /** A new secret takes the place of the one from an earlier start. */
+  rotateSecret?: boolean;
   /** Without it there is one user, and no company. */
   content?: ContentOption | undefined;
   log?: (line: object) => void;
@@ -55,33 +61,40 @@ export type Library = {
   close(): Promise<void>;
 };
 
+/** The secret is shown once (section 2.1): null if an earlier start has shown it. */
+export type KeptLibrary = Omit<Library, 'clientSecret'> & { clientSecret: string | null };
+
 /** Starts the whole service of the spec, with one registered app. */
-export async function startLibrary(options: LibraryOptions): Promise<Library> {
-  const { host = '127.0.0.1', port = 0, adminPort } = options;
-  const registration = registrationOf(options);
-  const clock = createClock();
+export async function startLibrary(options: LibraryOptions & { databaseUrl?: never }): Promise<Library>;
+export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary>;
+export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary> {
+  const { host = '127.0.0.1', port = 0, adminPort, databaseUrl, log = () => {} } = options;
   const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
   const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
-  const content = await loadContent(options.content, clock.now, delays);
-  const service = createService(options, clock, createCatalogue(content.sources));
+  const clock = createClock();
 
-  const { clientId, clientSecret } = await registerApp(service, registration, options);
+  await using starting = new AsyncDisposableStack();
+  const store = await openStore(databaseUrl === undefined ? undefined : await openDatabase(databaseUrl, log));
+  starting.defer(() => store.close());
+  const content = await loadContent(options.content, { now: clock.now, delays, store, log });
+  starting.defer(async () => content.close?.());
+  const key = await settingOf(store, 'key', newSecret);
+  const service = createService(options, clock, store, createCatalogue(content.sources), key);
+
+  const { clientId, clientSecret } = await registerOwnApp(service, options);
   const users = await fill(service, content);
 
   const server = createLibraryServer(service);
+  starting.defer(() => server.close());
+  await server.listen({ host, port });
   const admin = adminPort === undefined ? undefined : createAdmin(service);
-  const close = async () => {
-    await Promise.all([server.close(), admin?.close(), content.close?.()]);
-  };
-  try {
-    await server.listen({ host, port });
-    await admin?.listen({ host: '127.0.0.1', port: adminPort! });
-  } catch (error) {
-    await close();
-    throw error;
+  if (admin) {
+    starting.defer(() => admin.close());
+    await admin.listen({ host: '127.0.0.1', port: adminPort! });
   }
   const publicUrl = new URL(options.publicUrl ?? addressOf(server)).origin;
   service.addresses = { api: publicUrl, app: publicUrl };
+  const running = starting.move();
 
   return {
     apiUrl: publicUrl,
@@ -90,15 +103,22 @@ export async function startLibrary(options: LibraryOptions): Promise<Library> {
     clientId,
     clientSecret,
     users,
-    close,
+    close: () => running.disposeAsync(),
   };
 }
 
-function createService(options: LibraryOptions, clock: Clock, catalogue: Catalogue): Service {
+function createService(
+  options: LibraryOptions,
+  clock: Clock,
+  store: Store,
+  catalogue: Catalogue,
+  key: string,
+): Service {
   return {
     clock,
-    accounts: createAccounts(),
-    connections: createConnections(clock.now),
+    store,
+    accounts: createAccounts(store),
+    connections: createConnections(store, clock.now),
     catalogue,
     faults: createFaults(),
     requests: createRequestLog(options.adminPort !== undefined),
@@ -109,7 +129,7 @@ function createService(options: LibraryOptions, clock: Clock, catalogue: Catalog
       transcodeDelay: options.transcodeDelay ?? 0,
       transcriptDelay: options.transcriptDelay ?? 0,
     },
-    key: newSecret(),
+    key,
     addresses: { api: '', app: '' },
     log: options.log ?? (() => {}),
   };
@@ -135,26 +155,20 @@ function createLibraryServer(service: Service): FastifyInstance {
   return server;
 }
 
-function registrationOf({ app = {}, redirectUris }: LibraryOptions): z.infer<typeof NewRegistration> {
-  const websiteUrl = URL.parse(redirectUris[0] ?? '')?.origin;
-  const parsed = NewRegistration.safeParse({ name: 'asset-mirror', websiteUrl, ...app, redirectUris });
-  if (!parsed.success) throw new Error(`The app cannot be registered: ${z.prettifyError(parsed.error)}`);
-  return parsed.data;
-}
-
+/** Adds what the content brings. What was changed since an earlier start, say who may read what, stays changed. */
 async function fill(service: Service, content: Content): Promise<Library['users']> {
-  for (const company of content.companies) await service.accounts.addCompany(company);
-  for (const project of content.projects) await service.catalogue.addProject(project);
-  for (const asset of content.assets) await service.catalogue.put(asset);
-  const users = [];
+  const { accounts, catalogue, key } = service;
+  for (const company of content.companies) accounts.bringCompany(company);
+  for (const project of content.projects) await catalogue.addProject(project);
+  for (const asset of content.assets) await catalogue.put(asset);
   // One after the other: the first user is the one that consents by itself.
   for (const { companies, ...user } of content.users) {
-    const password = newPassword();
-    await service.accounts.addUser(user, password);
-    for (const id of companies) await service.accounts.setAccess(user.id, id, true);
-    users.push({ ...user, password });
+    if (!accounts.wasAdded(user.id)) await accounts.addUser(user, madeUpPassword(key, user.id));
+    for (const id of companies) if (!accounts.isAccessSet(user.id, id)) await accounts.setAccess(user.id, id, true);
   }
-  return users;
+  return content.users
+    .filter(({ id }) => accounts.user(id))
+    .map(({ companies: _, ...user }) => ({ ...user, password: madeUpPassword(key, user.id) }));
 }
 
 function addressOf(server: FastifyInstance): string {

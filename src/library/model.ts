@@ -16,6 +16,15 @@ export type Status = 'ready' | 'processing' | 'unavailable';
 
 export type User = { id: string; name: string; email: string };
 export type Company = { id: string; name: string };
+/** Section 2.1: an app as its developer registered it. */
+export type Registration = {
+  clientId: string;
+  name: string;
+  logoUrl: string | null;
+  websiteUrl: string;
+  redirectUris: string[];
+};
+
 export type Project = { id: string; companyId: string; name: string; status: string };
 
 /** Section 2.8. */

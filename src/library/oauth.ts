@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { newConnection, type Tokens } from './connections.ts';
+import type { Tokens } from './connections.ts';
 import { same } from './secrets.ts';
 import { asRefusal } from './server.ts';
 import { Refusal, type Service } from './service.ts';
@@ -37,7 +37,7 @@ export function registerOAuth(server: FastifyInstance, service: Service): void {
     });
 
     scope.post('/api/oauth/token', { config: { endpoint: 'token' } }, async (request) => {
-      const clientId = await authenticateClient(service, request);
+      const clientId = authenticateClient(service, request);
       const grant = readGrant(request.body);
       const issued =
         grant.grant_type === 'authorization_code'
@@ -61,7 +61,7 @@ export function registerOAuth(server: FastifyInstance, service: Service): void {
     });
 
     scope.post('/api/oauth/revoke', { config: { endpoint: 'revoke' } }, async (request) => {
-      const clientId = await authenticateClient(service, request);
+      const clientId = authenticateClient(service, request);
       const parsed = z.object({ token: z.string() }).safeParse(request.body);
       if (parsed.success) await service.connections.revoke(parsed.data.token, clientId);
       return {};
@@ -70,7 +70,7 @@ export function registerOAuth(server: FastifyInstance, service: Service): void {
 }
 
 async function exchangeCode(service: Service, clientId: string, grant: Grant<'authorization_code'>): Promise<Tokens> {
-  const code = await service.connections.code(grant.code);
+  const code = service.connections.code(grant.code);
   const challenge = createHash('sha256').update(grant.code_verifier).digest('base64url');
   if (
     !code ||
@@ -80,13 +80,14 @@ async function exchangeCode(service: Service, clientId: string, grant: Grant<'au
   ) {
     throw invalidGrant('The code is unknown, expired, or was issued for another app, address or verifier.');
   }
-  const connection = newConnection(code, service.clock.now());
-  if (!(await service.connections.useCode(grant.code, connection))) throw invalidGrant('The code was used before.');
-  return service.connections.issueTokens(connection.id, service.settings.tokenLifetime);
+  if (!service.accounts.user(code.userId)) throw invalidGrant('The user who gave this code is gone.');
+  const tokens = await service.connections.exchange(grant.code, service.settings.tokenLifetime);
+  if (!tokens) throw invalidGrant('The code was used before.');
+  return tokens;
 }
 
 async function refresh(service: Service, clientId: string, grant: Grant<'refresh_token'>): Promise<Tokens> {
-  const connection = await service.connections.ofRefreshToken(grant.refresh_token);
+  const connection = service.connections.ofRefreshToken(grant.refresh_token);
   const isOwn = connection?.clientId === clientId;
   const tokens = isOwn && (await service.connections.rotate(grant.refresh_token, service.settings.tokenLifetime));
   if (!tokens) throw invalidGrant('The refresh token is unknown, was used before, or its connection has ended.');
@@ -94,7 +95,7 @@ async function refresh(service: Service, clientId: string, grant: Grant<'refresh
 }
 
 /** HTTP Basic, or client_id and client_secret in the body (section 5). */
-async function authenticateClient(service: Service, request: FastifyRequest): Promise<string> {
+function authenticateClient(service: Service, request: FastifyRequest): string {
   const basic = readBasic(request.headers.authorization);
   const body = Credentials.safeParse(request.body ?? {}).data ?? {};
   const isOther = body.client_id !== undefined && basic?.every(({ id }) => id !== body.client_id);
@@ -102,7 +103,7 @@ async function authenticateClient(service: Service, request: FastifyRequest): Pr
     throw new Refusal(400, 'invalid_request', 'Send the client credentials in one place only.');
   }
   for (const { id, secret } of basic ?? [{ id: body.client_id, secret: body.client_secret }]) {
-    if (id && secret && (await service.accounts.isClientSecret(id, secret))) return id;
+    if (id && secret && service.accounts.isClientSecret(id, secret)) return id;
   }
   throw new Refusal(401, 'invalid_client', 'The client_id or client_secret is wrong or missing.', {
     'www-authenticate': 'Basic realm="oauth"',

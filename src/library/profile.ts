@@ -13,34 +13,33 @@ export function registerProfile(server: FastifyInstance, service: Service, sessi
   server.get('/', async (_request, reply) => reply.redirect(`${service.addresses.app}/profile`, 303));
 
   server.get('/profile', async (request: FastifyRequest, reply) => {
-    const user = await sessions.user(request);
+    const user = sessions.user(request);
     if (!user) return toSignIn(reply);
     const csrf = sessions.csrf(sessions.begin(request, reply));
-    const companies = await service.accounts.companiesOf(user.id);
-    return sendPage(reply, profilePage(user, companies, await connectedApps(service, user), csrf));
+    const companies = service.accounts.companiesOf(user.id);
+    return sendPage(reply, profilePage(user, companies, connectedApps(service, user), csrf));
   });
 
   server.post('/profile/disconnect', async (request, reply) => {
     sessions.checkCsrf(request);
-    const user = await sessions.user(request);
+    const user = sessions.user(request);
     if (!user) return toSignIn(reply);
     const { client } = request.body as { client?: unknown };
-    for (const connection of await service.connections.of(user.id)) {
-      if (connection.clientId === client) await service.connections.end(connection.id);
-    }
+    const connections = service.connections.of(user.id).filter(({ clientId }) => clientId === client);
+    await service.connections.end(...connections.map(({ id }) => id));
     return reply.redirect(`${service.addresses.app}/profile`, 303);
   });
 }
 
 /** An app is listed once, however often it was connected. */
-async function connectedApps(service: Service, user: User): Promise<ConnectedApp[]> {
+function connectedApps(service: Service, user: User): ConnectedApp[] {
   const apps = new Map<string, ConnectedApp>();
-  for (const connection of await service.connections.of(user.id)) {
-    const registration = await service.accounts.registration(connection.clientId);
+  for (const connection of service.connections.of(user.id)) {
+    const registration = service.accounts.registration(connection.clientId);
     if (!registration) continue;
     const app = apps.get(connection.clientId) ?? { registration, since: connection.since, companies: [] };
     const known = new Set(app.companies.map(({ id }) => id));
-    app.companies.push(...(await readableCompanies(service, connection)).filter(({ id }) => !known.has(id)));
+    app.companies.push(...readableCompanies(service, connection).filter(({ id }) => !known.has(id)));
     apps.set(connection.clientId, app);
   }
   return [...apps.values()];

@@ -28,6 +28,11 @@ export function mac(key: string, ...parts: string[]): string {
   return createHmac('sha256', key).update(parts.join('\n')).digest('base64url');
 }
 
+/** The password of somebody who is made up: the same on every start that has the same key. */
+export function madeUpPassword(key: string, userId: string): string {
+  return newPassword(createHmac('sha256', key).update(`password\n${userId}`).digest());
+}
+
 /** People's passwords can be guessed, so they are kept with salt and a slow hash. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16);
@@ -42,8 +47,8 @@ export async function isPassword(password: string, hash: string): Promise<boolea
 }
 
 /** A password people can read out: four groups of four, about 80 bits. */
-export function newPassword(): string {
+export function newPassword(bytes = randomBytes(16)): string {
   const letters = 'abcdefghjkmnpqrstuvwxyz23456789x';
-  const word = [...randomBytes(16)].map((byte) => letters[byte % 32]).join('');
+  const word = [...bytes.subarray(0, 16)].map((byte) => letters[byte % 32]).join('');
   return word.match(/.{4}/g)!.join('-');
 }

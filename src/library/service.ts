@@ -2,19 +2,21 @@ import type { Accounts } from './accounts.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { Clock } from './clock.ts';
 import type { Connections } from './connections.ts';
+import type { Store } from './database/store.ts';
 import type { Faults } from './faults.ts';
 import type { RequestLog } from './requests.ts';
 
 /** What every endpoint works with. */
 export type Service = {
   clock: Clock;
+  store: Store;
   accounts: Accounts;
   connections: Connections;
   catalogue: Catalogue;
   faults: Faults;
   requests: RequestLog;
   settings: Settings;
-  /** Signs links and form tokens; another one on every start. */
+  /** Signs links and form tokens. */
   key: string;
   /** {base_url} and {app_url} of the spec, without a slash at the end; known once the server listens. */
   addresses: { api: string; app: string };

@@ -8,17 +8,18 @@ const LIFETIME = 12 * 3600 * 1000;
 /** Who a browser is. Every browser has a cookie, so that also the sign-in form is bound to the browser it was sent to. */
 export type Sessions = {
   begin(request: FastifyRequest, reply: FastifyReply): string;
-  user(request: FastifyRequest): Promise<User | undefined>;
+  user(request: FastifyRequest): User | undefined;
   /** Under a new cookie: one that was planted before does not become a signed-in one. */
-  signIn(reply: FastifyReply, userId: string): void;
-  signOut(request: FastifyRequest, reply: FastifyReply): void;
+  signIn(reply: FastifyReply, userId: string): Promise<void>;
+  signOut(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** The token that proves that a form came from a page sent to this browser. */
   csrf(session: string): string;
   checkCsrf(request: FastifyRequest): void;
 };
 
 export function createSessions(service: Service): Sessions {
-  const signedIn = new Map<string, { userId: string; expiresAt: number }>();
+  const { store } = service;
+  const signedIn = store.rows('sessions');
   const isSecure = () => service.addresses.app.startsWith('https:');
   const cookieName = () => (isSecure() ? '__Host-library' : 'library');
   const sessionOf = (request: FastifyRequest) => request.cookies[cookieName()];
@@ -33,19 +34,23 @@ export function createSessions(service: Service): Sessions {
   return {
     begin: (request, reply) => sessionOf(request) ?? setCookie(reply),
 
-    async user(request) {
+    user(request) {
       const session = signedIn.get(digest(sessionOf(request) ?? ''));
       return session && session.expiresAt > service.clock.now() ? service.accounts.user(session.userId) : undefined;
     },
 
-    signIn(reply, userId) {
+    async signIn(reply, userId) {
       const now = service.clock.now();
-      for (const [hash, session] of signedIn) if (session.expiresAt <= now) signedIn.delete(hash);
-      signedIn.set(digest(setCookie(reply)), { userId, expiresAt: now + LIFETIME });
+      const hash = digest(setCookie(reply));
+      await store.change((changes) => {
+        for (const old of signedIn.values()) if (old.expiresAt <= now) changes.delete('sessions', old.hash);
+        changes.put('sessions', { hash, userId, expiresAt: now + LIFETIME });
+      });
     },
 
-    signOut(request, reply) {
-      signedIn.delete(digest(sessionOf(request) ?? ''));
+    async signOut(request, reply) {
+      const hash = digest(sessionOf(request) ?? '');
+      await store.change((changes) => signedIn.has(hash) && changes.delete('sessions', hash));
       setCookie(reply);
     },
 

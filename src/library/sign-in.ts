@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import type { Registration } from './accounts.ts';
 import { createAttempts } from './attempts.ts';
+import type { Registration } from './model.ts';
 import { sendPage } from './pages/layout.ts';
 import { signInPage } from './pages/pages.ts';
 import type { Service } from './service.ts';
@@ -13,7 +13,7 @@ export function registerSignIn(server: FastifyInstance, service: Service, sessio
 
   server.get('/sign-in', async (request, reply) => {
     const { next, email } = request.query as Fields;
-    if (await sessions.user(request)) return reply.redirect(service.addresses.app + ownPath(next), 303);
+    if (sessions.user(request)) return reply.redirect(service.addresses.app + ownPath(next), 303);
     return sendForm(request, reply, { next, email });
   });
 
@@ -39,13 +39,13 @@ export function registerSignIn(server: FastifyInstance, service: Service, sessio
       return sendForm(request, reply, { next, email }, 'That email address and password do not match.', 403);
     }
     attempts.succeeded(email, request.ip);
-    sessions.signIn(reply, user.id);
+    await sessions.signIn(reply, user.id);
     return reply.redirect(service.addresses.app + ownPath(next), 303);
   });
 
   server.post('/sign-out', async (request, reply) => {
     sessions.checkCsrf(request);
-    sessions.signOut(request, reply);
+    await sessions.signOut(request, reply);
     return reply.redirect(`${service.addresses.app}/sign-in`, 303);
   });
 
@@ -56,7 +56,7 @@ export function registerSignIn(server: FastifyInstance, service: Service, sessio
     problem?: string,
     status = 200,
   ): Promise<FastifyReply> {
-    const app = await appOf(next);
+    const app = appOf(next);
     const form = {
       csrf: sessions.csrf(sessions.begin(request, reply)),
       next: ownPath(next),
@@ -68,7 +68,7 @@ export function registerSignIn(server: FastifyInstance, service: Service, sessio
   }
 
   /** The app whose consent page comes after. */
-  async function appOf(next: unknown): Promise<Registration | undefined> {
+  function appOf(next: unknown): Registration | undefined {
     const clientId = new URLSearchParams(ownPath(next).split('?')[1]).get('client_id');
     return clientId === null ? undefined : service.accounts.registration(clientId);
   }

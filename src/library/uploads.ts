@@ -66,7 +66,7 @@ export type Upload = z.infer<typeof Upload>;
 
 /** An upload is `processing` for a while if it is a video, and its transcript comes some minutes later. */
 export async function upload(service: Service, { id = newId('ast'), companyId, ...given }: Upload): Promise<Asset> {
-  if (!(await service.accounts.company(companyId))) throw new Refusal(404, 'not_found', `There is no ${companyId}.`);
+  if (!service.accounts.company(companyId)) throw new Refusal(404, 'not_found', `There is no ${companyId}.`);
   const now = service.clock.now();
   const { transcodeDelay, transcriptDelay } = service.settings;
   const isTranscoded = given.status === undefined && isVideo(given.mimeType) && transcodeDelay > 0;

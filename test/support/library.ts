@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Rule } from '../../src/library/faults.ts';
 import { type Library, type LibraryOptions, startLibrary } from '../../src/library/index.ts';
-import type { Company, Project, User } from '../../src/library/model.ts';
+import type { Company, Project, Registration, User } from '../../src/library/model.ts';
 import type { Entry } from '../../src/library/requests.ts';
 import type { Change, Upload } from '../../src/library/uploads.ts';
 
@@ -47,6 +47,10 @@ export function adminOf(adminUrl: string) {
   return {
     addApp: (app: { name: string; logoUrl?: string; websiteUrl: string; redirectUris: string[] }) =>
       send<{ clientId: string; clientSecret: string }>('POST', '/apps', app),
+    apps: () => send<Registration[]>('GET', '/apps'),
+    changeApp: (clientId: string, change: Partial<Registration>) =>
+      send<Registration>('PATCH', `/apps/${clientId}`, change),
+    removeApp: (clientId: string) => send<object>('DELETE', `/apps/${clientId}`),
     rotateSecret: (clientId: string) => send<{ clientSecret: string }>('POST', `/apps/${clientId}/secret`),
 
     users: () => send<User[]>('GET', '/users'),
@@ -86,15 +90,13 @@ export function adminOf(adminUrl: string) {
 export const REDIRECT_URI = 'http://127.0.0.1:9/oauth/callback';
 
 /** A library in this process that consents by itself, with its admin API. */
-export async function startTestLibrary(
-  options: Partial<LibraryOptions> = {},
-): Promise<{ library: Library; admin: Admin }> {
-  const library = await startLibrary({
+export async function startTestLibrary(options: LibraryOptions = {}): Promise<{ library: Library; admin: Admin }> {
+  const library = (await startLibrary({
     redirectUris: [REDIRECT_URI],
     adminPort: 0,
     autoConsent: true,
     ...options,
-  });
+  })) as Library;
   return { library, admin: adminOf(library.adminUrl!) };
 }
 

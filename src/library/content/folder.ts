@@ -1,92 +1,160 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { open, opendir, stat } from 'node:fs/promises';
-import { basename, join, resolve, sep } from 'node:path';
+import { stat } from 'node:fs/promises';
+import { basename, resolve, sep } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import mime from 'mime';
 import { createMemory, type Source } from '../catalogue.ts';
-import { ASSET_TYPES, type Asset, type Company, isVideo } from '../model.ts';
-import type { Body } from './body.ts';
-import { factsOf } from './facts/facts.ts';
+import type { Store } from '../database/store.ts';
+import { type File, keyOf } from '../database/tables.ts';
+import { ASSET_TYPES, type Asset, type Company, isVideo, type Project } from '../model.ts';
+import type { Facts } from './facts/facts.ts';
+import { bodyOfFile, type Found, hash, readFacts, stampOf, walk } from './files.ts';
 
 const INTERVAL = 1000;
 /** A file that was written to a moment ago may still grow. */
 const SETTLED_AFTER = 2000;
-const AT_ONCE = 32;
+const AT_ONCE = 256;
 const LARGEST_THUMBNAIL = 256 * 1024;
 
-type File = { path: string; size: number; mtimeMs: number };
 type Known = { stamp: string; isTaken: boolean };
 
+export type FolderOptions = {
+  now: () => number;
+  transcodeDelay: number;
+  store: Store;
+  log: (line: object) => void;
+};
+
 /**
- * A folder as a company's library: its subfolders are projects, and files that come, change or go while it is open are
- * uploads, replacements and deletions. A file appears when it has stopped growing. Names that begin with a dot, and
- * links, are left out.
+ * A folder as a company's library: its subfolders are projects, and files that come, change or go are uploads,
+ * replacements and deletions. A file appears when it has stopped growing. Names that begin with a dot, and links, are
+ * left out.
+ *
+ * The files that are there at the very first look were uploaded when they were last written. What comes later is
+ * uploaded when it is found, also when it was written long ago or while the library was not running: who asks what is
+ * new `since` the last time has to see it.
  */
 export async function openFolder(
   directory: string,
-  now: () => number,
-  transcodeDelay: number,
+  { now, transcodeDelay, store, log }: FolderOptions,
 ): Promise<{ company: Company; source: Source; close: () => Promise<void> }> {
   const root = resolve(directory);
   if (!(await stat(root)).isDirectory()) throw new Error(`${root} is no folder`);
   const company = { id: `cmp_${hash(root)}`, name: basename(root) };
   const memory = createMemory();
   const known = new Map<string, Known>();
+  const files = store.rows('files');
+  const complaints = new Set<string>();
   const stop = new AbortController();
+  let projects: Project[] = [];
 
-  async function scan(isFirst: boolean): Promise<void> {
+  async function scan(isStart: boolean): Promise<void> {
+    const isFirstEver = !store.rows('settings').has(`folder ${company.id}`);
     const seen = new Set<string>();
-    let batch: Promise<void>[] = [];
-    for await (const file of walk(root)) {
-      seen.add(file.path);
-      batch.push(look(file, isFirst));
+    const unseen: string[] = [];
+    const folders = new Set<string>();
+    let batch: Found[] = [];
+    for await (const found of walk(root, (path, why) => unseen.push(complain(path, why)))) {
+      if (found.path.includes(sep)) folders.add(found.path.slice(0, found.path.indexOf(sep)));
+      if (found.isFolder) continue;
+      seen.add(found.path);
+      if (!isToBeTaken(found)) continue;
+      batch.push(found);
       if (batch.length === AT_ONCE) {
-        await Promise.all(batch);
+        await take(batch, isStart, isFirstEver);
         batch = [];
-        if (stop.signal.aborted) return;
       }
+      if (stop.signal.aborted) return;
     }
-    await Promise.all(batch);
-    for (const path of known.keys()) {
-      if (seen.has(path)) continue;
+    await take(batch, isStart, isFirstEver);
+    projects = [...folders].sort().map((name) => ({ ...projectOf(name), companyId: company.id, status: 'active' }));
+    await forget((path) => !seen.has(path) && !unseen.some((place) => path === place || path.startsWith(place + sep)));
+    if (isFirstEver) {
+      await store.change((changes) => changes.put('settings', { name: `folder ${company.id}`, value: root }));
+    }
+  }
+
+  function isToBeTaken(found: Found): boolean {
+    const before = known.get(found.path);
+    const stamp = stampOf(found);
+    if (before?.stamp === stamp && before.isTaken) return false;
+    const isSettled =
+      before?.stamp === stamp ||
+      isAsKept(found, files.get(keyOfFile(found.path))) ||
+      Date.now() - found.mtimeMs > SETTLED_AFTER;
+    if (!isSettled) known.set(found.path, { stamp, isTaken: false });
+    return isSettled;
+  }
+
+  async function take(batch: Found[], isStart: boolean, isFirstEver: boolean): Promise<void> {
+    const taken = await Promise.all(
+      batch.map(async (found) => {
+        const kept = files.get(keyOfFile(found.path));
+        if (isAsKept(found, kept)) return { found, file: kept! };
+        try {
+          const facts = await readFacts(root, found, mimeTypeOf(found.path));
+          const uploadDate = isFirstEver && isStart ? Math.max(0, Math.floor(Math.min(found.mtimeMs, now()))) : now();
+          return { found, file: fileOf(found, uploadDate, facts) };
+        } catch (error) {
+          // Gone again, or not for us to read: another look may find it different.
+          complain(found.path, error);
+          return undefined;
+        }
+      }),
+    );
+    const readable = taken.filter((one) => one !== undefined);
+    const changed = readable.filter(({ file }) => files.get(keyOfFile(file.path)) !== file);
+    await store.change((changes) => {
+      if (changed.length > 0) changes.put('files', ...changed.map(({ file }) => file));
+    });
+    const isNew = new Set(changed);
+    for (const one of readable) {
+      const { found, file } = one;
+      const asset = assetOf(root, company.id, found, file);
+      if (!isStart && isNew.has(one) && isVideo(asset.mimeType) && transcodeDelay > 0) {
+        asset.status = 'processing';
+        asset.readyAt = file.uploadDate + transcodeDelay;
+      }
+      memory.put(asset);
+      known.set(found.path, { stamp: stampOf(found), isTaken: true });
+      complaints.delete(found.path);
+    }
+  }
+
+  function fileOf({ path, size, mtimeMs }: Found, uploadDate: number, facts: Facts): File {
+    const { duration = null, width = null, height = null } = facts;
+    return { companyId: company.id, path, size, mtimeMs, uploadDate, duration, width, height };
+  }
+
+  async function forget(isGone: (path: string) => boolean): Promise<void> {
+    const kept = [...files.values()].filter(({ companyId }) => companyId === company.id).map(({ path }) => path);
+    const gone = [...new Set([...known.keys(), ...kept])].filter(isGone);
+    await store.change((changes) => {
+      const rows = gone.map(keyOfFile).filter((key) => files.has(key));
+      if (rows.length > 0) changes.delete('files', ...rows);
+    });
+    for (const path of gone) {
       known.delete(path);
       memory.remove(idOf(path));
+      complaints.delete(path);
     }
   }
 
-  async function look(file: File, isFirst: boolean): Promise<void> {
-    const before = known.get(file.path);
-    const stamp = stampOf(file);
-    if (before?.stamp === stamp && before.isTaken) return;
-    const isTaken = before?.stamp === stamp || Date.now() - file.mtimeMs > SETTLED_AFTER;
-    known.set(file.path, { stamp, isTaken });
-    if (!isTaken) return;
-    const uploadDate = isFirst ? Math.floor(Math.min(file.mtimeMs, now())) : now();
-    const asset = await assetOf(root, company.id, file, uploadDate).catch(() => undefined);
-    if (!asset) {
-      // Gone again, or not for us to read: another look may find it different.
-      known.delete(file.path);
-      return;
-    }
-    if (!isFirst && isVideo(asset.mimeType) && transcodeDelay > 0) {
-      asset.status = 'processing';
-      asset.readyAt = uploadDate + transcodeDelay;
-    }
-    addProject(asset.project);
-    memory.put(asset);
+  /** Once, not at every look. */
+  function complain(path: string, why: unknown): string {
+    if (!complaints.has(path)) log({ warning: 'not served', path, why: why instanceof Error ? why.message : why });
+    complaints.add(path);
+    return path;
   }
 
-  function addProject(project: Asset['project']): void {
-    if (!project || memory.projects(company.id).some(({ id }) => id === project.id)) return;
-    memory.addProject({ ...project, companyId: company.id, status: 'active' });
+  function keyOfFile(path: string): string {
+    return keyOf('files', { companyId: company.id, path } as File);
   }
 
   async function watch(): Promise<void> {
     while (!stop.signal.aborted) {
       const start = performance.now();
       // A folder that cannot be read now, say on a disk that was unplugged, has not lost its files.
-      await scan(false).catch(() => {});
+      await scan(false).catch((error) => complain('.', error));
       // A large folder is looked through less often, so that looking never takes much of the time.
       const rest = Math.max(INTERVAL, 10 * (performance.now() - start));
       await pause(rest, undefined, { signal: stop.signal }).catch(() => {});
@@ -97,7 +165,7 @@ export async function openFolder(
   const watching = watch();
   return {
     company,
-    source: memory,
+    source: { ...memory, projects: (companyId) => (companyId === company.id ? projects : []) },
     close: () => {
       stop.abort();
       return watching;
@@ -105,40 +173,32 @@ export async function openFolder(
   };
 }
 
-async function* walk(root: string, under = ''): AsyncGenerator<File> {
-  for await (const entry of await opendir(join(root, under))) {
-    if (entry.name.startsWith('.')) continue;
-    const path = under ? `${under}${sep}${entry.name}` : entry.name;
-    if (entry.isDirectory()) yield* walk(root, path);
-    if (!entry.isFile()) continue;
-    const found = await stat(join(root, path)).catch(() => undefined);
-    if (found?.isFile()) yield { path, size: found.size, mtimeMs: found.mtimeMs };
-  }
+function isAsKept(found: Found, kept: File | undefined): boolean {
+  return kept !== undefined && stampOf(kept) === stampOf(found);
 }
 
-async function assetOf(root: string, companyId: string, file: File, uploadDate: number): Promise<Asset> {
+function assetOf(root: string, companyId: string, found: Found, file: File): Asset {
   const name = basename(file.path);
   const folders = file.path.split(sep).slice(0, -1);
-  const mimeType = mime.getType(name) ?? 'application/octet-stream';
-  const body = bodyOfFile(join(root, file.path), file, mimeType);
-  const facts = await readFacts(join(root, file.path), file.size, mimeType);
+  const mimeType = mimeTypeOf(file.path);
+  const body = bodyOfFile(root, found, mimeType);
   const isPicture = /^image\/(jpeg|png|gif|webp)$/.test(mimeType);
   return {
     id: idOf(file.path),
     companyId,
-    project: folders[0] === undefined ? null : { id: `prj_${hash(folders[0])}`, name: folders[0] },
+    project: folders[0] === undefined ? null : projectOf(folders[0]),
     name,
     filename: name,
     mimeType,
     assetType: assetTypeOf(mimeType, folders),
     tags: folders.slice(1),
-    uploadDate,
+    uploadDate: file.uploadDate,
     status: 'ready',
     readyAt: null,
     size: file.size,
-    duration: facts.duration ?? null,
-    width: facts.width ?? null,
-    height: facts.height ?? null,
+    duration: file.duration,
+    width: file.width,
+    height: file.height,
     original: () => body,
     originalGone: false,
     // There is no transcoder here; what is an MP4 already is its own best version.
@@ -153,6 +213,14 @@ async function assetOf(root: string, companyId: string, file: File, uploadDate: 
   };
 }
 
+function projectOf(folder: string): { id: string; name: string } {
+  return { id: `prj_${hash(folder)}`, name: folder };
+}
+
+function mimeTypeOf(path: string): string {
+  return mime.getType(path) ?? 'application/octet-stream';
+}
+
 /** A folder named like a type decides; otherwise the kind of file does. */
 function assetTypeOf(mimeType: string, folders: string[]): string {
   const named = ASSET_TYPES.find((type) => folders.some((folder) => folder.toLowerCase() === type));
@@ -163,42 +231,6 @@ function assetTypeOf(mimeType: string, folders: string[]): string {
   return mimeType.startsWith('image/') ? 'graphics' : 'documents';
 }
 
-function bodyOfFile(path: string, file: File, type: string): Body {
-  return {
-    size: file.size,
-    etag: `"${hash(stampOf(file) + path)}"`,
-    type,
-    async *chunks(start, end) {
-      if (start >= end) return;
-      const found = await stat(path);
-      if (stampOf(found) !== stampOf(file)) throw new Error(`${path} has changed`);
-      yield* createReadStream(path, { start, end: end - 1, highWaterMark: 256 * 1024 });
-    },
-  };
-}
-
-async function readFacts(path: string, size: number, mimeType: string) {
-  if (!/^(image|video|audio)\//.test(mimeType)) return {};
-  const handle = await open(path);
-  try {
-    const read = async (offset: number, length: number) => {
-      const { buffer, bytesRead } = await handle.read(Buffer.alloc(Math.min(length, size)), 0, undefined, offset);
-      return buffer.subarray(0, bytesRead);
-    };
-    return await factsOf(read, size, mimeType);
-  } finally {
-    await handle.close();
-  }
-}
-
-function stampOf({ size, mtimeMs }: { size: number; mtimeMs: number }): string {
-  return `${size} ${mtimeMs}`;
-}
-
 function idOf(path: string): string {
   return `ast_${hash(path)}`;
-}
-
-function hash(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 20);
 }

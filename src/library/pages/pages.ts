@@ -1,5 +1,4 @@
-import type { Registration } from '../accounts.ts';
-import type { Company, User } from '../model.ts';
+import type { Company, Registration, User } from '../model.ts';
 import { type Html, html } from './html.ts';
 import type { Page } from './layout.ts';
 
