@@ -22,14 +22,14 @@ function parsed<T>(parse: (text: string) => T | undefined, allow: (value: T) => 
   });
 }
 
-const httpUrl = (expected: string, options: { query?: boolean } = {}) =>
+const httpUrl = (expected: string, example: string, options: { query?: boolean } = {}) =>
   variable(
     parsed((text) => {
       const url = URL.canParse(text) ? new URL(text) : undefined;
       const bare = options.query || (!url?.search && !url?.hash);
       return url && /^https?:$/.test(url.protocol) && bare ? text : undefined;
     }),
-    `${expected}, such as https://library.example.com`,
+    `${expected}, such as ${example}`,
   );
 const days = 86_400_000;
 const duration = (fallback: string, options: { least?: number; most?: number } = {}) => {
@@ -125,14 +125,17 @@ function decode(path: string): string {
   }
 }
 
-const libraryUrl = (which: string) => httpUrl(`the ${which} address of the Asset Library Service`);
+const libraryUrl = (which: string) =>
+  httpUrl(`the ${which} address of the Asset Library Service`, 'https://library.example.com');
 
 const variables = {
   LIBRARY_API_URL: libraryUrl('API'),
   LIBRARY_APP_URL: libraryUrl('sign-in'),
   LIBRARY_CLIENT_ID: text('the client_id of the app registration'),
   LIBRARY_CLIENT_SECRET: text('the client_secret of the app registration'),
-  PUBLIC_URL: httpUrl('the address at which people reach this service').prefault('http://localhost:8080'),
+  PUBLIC_URL: httpUrl('the address at which people reach this service', 'https://mirror.example.com').prefault(
+    'http://localhost:8080',
+  ),
   HOST: text('an address to listen on').prefault('127.0.0.1'),
   PORT: port(8080),
   DATABASE_URL: connectionUrl(
@@ -144,7 +147,7 @@ const variables = {
     parsed((t) => (parseStorageUrl(t) ? t : undefined)).optional(),
     's3://bucket/prefix or file:///directory',
   ),
-  S3_ENDPOINT: httpUrl('the address of the S3-compatible store').optional(),
+  S3_ENDPOINT: httpUrl('the address of the S3-compatible store', 'https://s3.example.com').optional(),
   S3_REGION: text('a region').optional(),
   S3_FORCE_PATH_STYLE: flag(false),
   S3_CHECKSUMS: variable(
@@ -188,7 +191,9 @@ const variables = {
   EXCLUDE_ASSET_TYPES: list(),
   MIRROR_THUMBNAILS: flag(true),
   MIRROR_TRANSCRIPTS: flag(true),
-  WEBHOOK_URL: httpUrl('the address that events are sent to', { query: true }).optional(),
+  WEBHOOK_URL: httpUrl('the address that events are sent to', 'https://hooks.example.com/mirror', {
+    query: true,
+  }).optional(),
   WEBHOOK_SECRET: text('a secret of your own').optional(),
   LOG_LEVEL: variable(
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).prefault('info'),
@@ -278,7 +283,7 @@ export function readConfig(environment: Environment) {
 export function readClientConfig(environment: Environment) {
   const env = check(
     z.object({
-      ASSET_MIRROR_URL: httpUrl('the address of the running service').optional(),
+      ASSET_MIRROR_URL: httpUrl('the address of the running service', 'https://mirror.example.com').optional(),
       HOST: variables.HOST,
       PORT: variables.PORT,
       DATA_DIR: variables.DATA_DIR,

@@ -10,7 +10,7 @@ import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
-import { createThrottle } from './source/bandwidth.ts';
+import { createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
@@ -22,8 +22,8 @@ import { openStore } from './store/store.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
-/** The composition root: opens everything in order; `close` closes it in reverse. */
-export async function openContext(config: Config, log: Log) {
+/** The composition root: opens everything in order; `close` closes it in reverse. What takes long looks at `signal`. */
+export async function openContext(config: Config, log: Log, signal?: AbortSignal) {
   await using opening = new AsyncDisposableStack();
 
   const keys = config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
@@ -36,8 +36,10 @@ export async function openContext(config: Config, log: Log) {
     opening.defer(() => embedded.stop());
     databaseUrl = embedded.url;
   }
+  signal?.throwIfAborted();
   const store = await openStore({ url: databaseUrl, log });
   opening.defer(() => store.close());
+  signal?.throwIfAborted();
 
   const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, log });
   opening.defer(() => queues.close());
@@ -55,11 +57,12 @@ export async function openContext(config: Config, log: Log) {
   opening.defer(() => agent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const client = createLibraryClient({ apiUrl, dispatcher: agent });
+  const traffic = createTraffic(config.transfer.bandwidth);
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher: agent,
     stallMs: config.transfer.stallTimeout,
-    throttle: createThrottle(config.transfer.bandwidth),
+    throttle: traffic.take,
   });
   const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher: agent });
   const tokens = createTokens({ store, client: oauth, sealer, log, instance: config.instance });
@@ -78,6 +81,7 @@ export async function openContext(config: Config, log: Log) {
     schedule,
     sealer,
     checkBucket: storage.check,
+    traffic: traffic.bytesPerSecond,
     publicUrl: config.publicUrl,
   });
 

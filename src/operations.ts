@@ -29,6 +29,8 @@ const text = z
   .max(1000)
   .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
 
+/** Seconds of transfers, before anything is said about the rest. */
+const soonestEstimate = 5;
 const bucketLookMs = 10_000;
 const linkLifetimeMs = 7 * 86_400_000;
 
@@ -80,6 +82,8 @@ export function createOperations(options: {
   sealer: Sealer;
   /** Whether the bucket takes objects now. @throws why not */
   checkBucket: () => Promise<void>;
+  /** Bytes per second that this process downloads now. */
+  traffic: () => number;
   publicUrl: string;
 }) {
   const { store, queues, schedule } = options;
@@ -96,7 +100,11 @@ export function createOperations(options: {
   async function existing(id: string): Promise<Connection> {
     const connection = await store.connections.get(id);
     if (!connection) {
-      throw new Refused(404, 'connection_not_found', `There is no connection ${id}. GET /api/connections lists them.`);
+      throw new Refused(
+        404,
+        'connection_not_found',
+        `There is no connection ${id}. GET /api/connections and \`asset-mirror status\` list them.`,
+      );
     }
     return connection;
   }
@@ -158,17 +166,25 @@ export function createOperations(options: {
       const total = counts.reduce((sum, row) => sum + row.count, 0);
       const statuses = { active: 0, paused: 0, disconnected: 0 };
       for (const { status } of connections) statuses[status]++;
-      const bytesPerSecond = recent.bytes / recent.seconds;
+      // A large file counts while it flows, as far as it flows here, and in any case when it is done.
+      const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
-      const byBytes = bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
-      const byCount = assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
+      const known = recent.seconds >= soonestEstimate;
+      const byBytes = known && bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
+      const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
       return {
         connections: statuses,
         assets: { total, byState: byState(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
-        outstanding: { assets: outstanding.count, bytes: outstanding.bytes, artefacts: outstanding.artefacts },
+        /** `later`: those of them that were put off after an error; `artefacts` may still come for what is mirrored. */
+        outstanding: {
+          assets: outstanding.count,
+          bytes: outstanding.bytes,
+          later: outstanding.later,
+          artefacts: outstanding.artefacts,
+        },
         rate: { assetsPerSecond, bytesPerSecond },
-        /** Seconds; 0 when nothing is left, null when nothing moves. */
+        /** Seconds; 0 when nothing is left, null when nothing moves or it is too early to say. */
         timeLeft:
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
         syncs: await store.syncs.open(),

@@ -8,10 +8,13 @@ export type Role = 'all' | 'web' | 'worker';
 
 export type Service = Awaited<ReturnType<typeof startService>>;
 
-/** Opens the context and starts the roles; `stop` ends them in order, within the grace. */
-export async function startService(config: Config, log: Log, role: Role = 'all') {
+/**
+ * Opens the context and starts the roles; `stop` ends them in order, within the grace.
+ * @throws the reason of `signal` when that says to stop before everything has started; what was open is closed again
+ */
+export async function startService(config: Config, log: Log, role: Role = 'all', signal?: AbortSignal) {
   await using starting = new AsyncDisposableStack();
-  const context = await openContext(config, log);
+  const context = await openContext(config, log, signal);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken } = context;
 
@@ -24,16 +27,13 @@ export async function startService(config: Config, log: Log, role: Role = 'all')
     const server = await startServer({ ...context, publicUrl: config.publicUrl, appUrl, clientId, checks }, config);
     starting.defer(() => server.close());
     drain = server.drain;
-    if (context.adminTokenIsNew) {
-      process.stderr.write(
-        `The operators' token, shown this once and kept in ${context.adminTokenFile}:\n${adminToken}\n`,
-      );
-    }
+    signal?.throwIfAborted();
   }
   if (role !== 'web') {
     const workers = await context.startWorkers();
     starting.defer(() => workers.stop(Math.max(0, stopBy - Date.now())));
   }
+  signal?.throwIfAborted();
   log.info({ role, port: config.port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
 
   const running = starting.move();

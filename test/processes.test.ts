@@ -1,4 +1,7 @@
 import { spawn } from 'node:child_process';
+import { access, chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { bytesOf } from '../src/library/index.ts';
@@ -133,4 +136,41 @@ describe.each(grounds())('processes that end ($name)', { timeout: 120_000 }, (ki
       await whole(id, `flush ${n}`);
     }
   });
+});
+
+test('a signal that comes while PostgreSQL is being set up ends the start, exits 0 and leaves nothing running', {
+  timeout: 60_000,
+}, async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
+  await chmod(directory, 0o755);
+  try {
+    const child = spawn(process.execPath, ['src/main.ts', 'start'], {
+      env: {
+        PATH: process.env.PATH,
+        DATA_DIR: directory,
+        PORT: String(await freePort()),
+        LIBRARY_API_URL: 'http://127.0.0.1:9',
+        LIBRARY_APP_URL: 'http://127.0.0.1:9',
+        LIBRARY_CLIENT_ID: 'id',
+        LIBRARY_CLIENT_SECRET: 'svcs_secret',
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+    const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+    const there = (path: string) =>
+      access(join(directory, path)).then(
+        () => true,
+        () => false,
+      );
+    await until('the cluster to be made', () => there('postgres/PG_VERSION'));
+    child.kill('SIGTERM');
+    expect(await ended, output).toBe(0);
+    expect(output).toContain('stopped while starting');
+    expect(output).not.toContain('"started"');
+    expect(await there('postgres/postmaster.pid')).toBe(false);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
 });

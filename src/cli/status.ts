@@ -29,9 +29,14 @@ function describe(totals: Status, connections: ConnectionSummary[]): string {
       .join(', '),
     totals.outstanding.assets > 0
       ? `${formatBytes(totals.outstanding.bytes)} to go, ${formatBytes(totals.rate.bytesPerSecond)}/s, ${
-          totals.timeLeft === null ? 'nothing moves at present' : `${formatDuration(totals.timeLeft * 1000)} left`
+          totals.timeLeft !== null
+            ? `${formatDuration(totals.timeLeft * 1000)} left`
+            : totals.rate.bytesPerSecond > 0
+              ? 'a moment until the time left is known'
+              : 'nothing moves at present'
         }`
       : '',
+    totals.outstanding.later > 0 ? paint('yellow', `${totals.outstanding.later} put off after an error`) : '',
     totals.bucket.ok ? '' : paint('red', `the bucket takes nothing, so everything waits: ${totals.bucket.reason}`),
     totals.queues === null ? paint('red', 'the queue does not answer') : '',
   ].filter(Boolean);

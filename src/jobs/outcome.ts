@@ -79,7 +79,7 @@ export async function settle(
     return exhausted(reason);
   }
   const at = new Date(Date.now() + backoff(asset.attempts));
-  log.info({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
+  log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
   await store.assets.again(turn, at, { spent: true, reason });
   return { outcome: 'attempt failed', reason, at };
 }

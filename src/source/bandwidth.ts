@@ -20,3 +20,35 @@ export function createThrottle(bytesPerSecond: number | undefined): Throttle {
     return ahead > 0 ? sleep(ahead, undefined, { signal }) : undefined;
   };
 }
+
+const windowSeconds = 5;
+
+/** All downloads of a process: kept below `limit` together, and counted. */
+export function createTraffic(limit: number | undefined) {
+  const throttle = createThrottle(limit);
+  /** What came in each of the last seconds; the one that is running is beside them. */
+  const seconds = new Array<number>(windowSeconds + 1).fill(0);
+  let last = Math.floor(performance.now() / 1000);
+  const running = () => {
+    const now = Math.floor(performance.now() / 1000);
+    for (; last < now; last++) {
+      // After a pause all of them are empty.
+      if (now - last > seconds.length) last = now - seconds.length;
+      seconds[(last + 1) % seconds.length] = 0;
+    }
+    return now % seconds.length;
+  };
+  const take: Throttle = (bytes, signal) => {
+    const now = running();
+    seconds[now] = seconds[now]! + bytes;
+    return throttle(bytes, signal);
+  };
+  return {
+    take,
+    /** The mean of the last few seconds. */
+    bytesPerSecond(): number {
+      const now = running();
+      return seconds.reduce((sum, bytes, i) => (i === now ? sum : sum + bytes), 0) / windowSeconds;
+    },
+  };
+}

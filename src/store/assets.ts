@@ -289,11 +289,15 @@ export function assetRecords(db: Database) {
       return rows;
     },
 
-    /** What is still to be moved by who can, as far as listings say, and how many wait for a transcript or a thumbnail. */
+    /**
+     * What is still to be moved by who can, as far as listings say; how many of these were put off for more than some
+     * seconds after an error; and how many wait for a transcript or a thumbnail.
+     */
     async outstanding() {
-      const { rows } = await sql<{ count: number; bytes: number; artefacts: number }>`
+      const { rows } = await sql<{ count: number; bytes: number; later: number; artefacts: number }>`
         SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
           coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
+          count(*) FILTER (WHERE state = 'pending' AND reason IS NOT NULL AND next_at > now() + interval '5 seconds') AS later,
           count(*) FILTER (WHERE state = 'mirrored') AS artefacts
         FROM assets JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = assets.connection_id
         WHERE next_at IS NOT NULL AND access.lost_at IS NULL AND c.status = 'active'`.execute(db);

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -13,6 +13,8 @@ let server: EmbeddedPostgres;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
+  // So that as root, too, the data is in here and goes with it.
+  await chmod(directory, 0o755);
   server = await startEmbeddedPostgres({ directory, log });
 });
 afterAll(async () => {

@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,6 +36,8 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const stops: (() => Promise<unknown>)[] = [];
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
   stops.push(() => rm(directory, { recursive: true, force: true }));
+  // So that as root, too, the database is in here and goes with it.
+  await chmod(directory, 0o755);
 
   const log = createLog({ level: 'silent', pretty: false });
   const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
