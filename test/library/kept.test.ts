@@ -2,6 +2,8 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { openDatabase } from '../../src/library/database/postgres.ts';
 import { startLibrary } from '../../src/library/index.ts';
+import { createLog } from '../../src/log.ts';
+import { openDatabase as openMirrorDatabase } from '../../src/store/database.ts';
 import { newDatabase } from '../support/database.ts';
 import {
   authorizeUrl,
@@ -162,6 +164,13 @@ describe('a library that is killed and started again', () => {
       const rows = JSON.stringify(await query(`SELECT * FROM library.${table_name}`));
       for (const secret of secrets) expect(rows.includes(secret), table_name).toBe(false);
     }
+  });
+
+  it('leaves room for a mirror in the same database', async () => {
+    const mirror = await openMirrorDatabase({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
+    await mirror.destroy();
+    await restart();
+    expect(await query('SELECT * FROM public.connections')).toEqual([]);
   });
 
   it('is not started twice on one database', async () => {

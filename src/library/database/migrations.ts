@@ -113,6 +113,9 @@ export async function migrate(db: Kysely<unknown>): Promise<void> {
     db,
     provider: { getMigrations: async () => migrations },
     migrationTableSchema: 'library',
+    // Names of its own: a migrator of another schema takes tables of its usual names for its own, wherever they are.
+    migrationTableName: 'migrations',
+    migrationLockTableName: 'migration_lock',
   });
   const { error } = await migrator.migrateToLatest();
   if (error) throw new Error("bring the library's database up to date", { cause: error });
