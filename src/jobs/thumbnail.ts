@@ -1,5 +1,6 @@
 import mime from 'mime';
 import type { AssetDetail } from '../source/answers.ts';
+import { headBytes, isErrorPage } from '../source/contents.ts';
 import { beside } from '../storage/keys.ts';
 import type { MirrorDeps } from './deps.ts';
 
@@ -32,8 +33,10 @@ export async function mirrorThumbnail(
       if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
       chunks.push(chunk);
     }
+    const picture = Buffer.concat(chunks);
+    if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');
     const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
-    const stored = await deps.storage.put(place, Buffer.concat(chunks), { contentType: type || 'image/jpeg', signal });
+    const stored = await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
     return { key: place, bytes: stored.bytes };
   } finally {
     download.body.on('error', () => {}).destroy();

@@ -1,5 +1,7 @@
 import { create as contentDisposition } from 'content-disposition';
+import mime from 'mime';
 import type { AssetDetail } from '../source/answers.ts';
+import { headBytes, isErrorPage, isMp4, isTextual } from '../source/contents.ts';
 import { type Download, type Downloader, type Link, Missing } from '../source/download.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -95,7 +97,10 @@ async function openSource(options: {
   if (original) {
     try {
       const download = await downloader.open(linkTo('url', original), signal);
-      return { variant: 'original', download, bytes: lengthOf(download, detail.size ?? undefined, detail.mimeType) };
+      const bytes = lengthOf(download, detail.size ?? undefined, detail.mimeType);
+      // Without a size to compare, a page of words in place of the file would pass for it.
+      if (detail.size === null || detail.size === undefined) await refuseWords(download, detail);
+      return { variant: 'original', download, bytes };
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
     }
@@ -103,7 +108,9 @@ async function openSource(options: {
   if (!mp4) throw new Error('the service says it is there, and gives no link to it');
   const download = await downloader.open(linkTo('mp4Url', mp4), signal);
   // `size` is the original's: of the rendition only the server knows the length.
-  return { variant: 'mp4', download, bytes: lengthOf(download, undefined, 'video/mp4') };
+  const bytes = lengthOf(download, undefined, 'video/mp4');
+  await refuseWords(download, 'mp4');
+  return { variant: 'mp4', download, bytes };
 }
 
 /** The length that must arrive. @throws when what the server sends cannot be the file, or could be cut unseen */
@@ -112,20 +119,33 @@ function lengthOf(
   size: number | undefined,
   mimeType: string | null | undefined,
 ): number | undefined {
-  const refuse = (message: string): never => {
-    download.body.on('error', () => {}).destroy();
-    throw new Error(message);
-  };
   if (size !== undefined) {
     if (download.bytes !== undefined && download.bytes !== size) {
-      refuse(`wrong size: the service says ${size} bytes, the download has ${download.bytes}`);
+      refuse(download, `wrong size: the service says ${size} bytes, the download has ${download.bytes}`);
     }
     return size;
   }
-  if (download.unbounded) refuse('nobody says how long the file is, so one that was cut could not be told');
-  // Without a size to compare, a page of words in place of the file would pass for it.
-  if (download.bytes === 0) refuse('the download is empty');
+  if (download.unbounded) refuse(download, 'nobody says how long the file is, so one that was cut could not be told');
+  if (download.bytes === 0) refuse(download, 'the download is empty');
   const type = /^(text\/[\w.+-]+|application\/([\w.-]+\+)?(json|xml))/i.exec(download.contentType ?? '')?.[1];
-  if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase())) refuse(`the download is ${type}, not the file`);
+  if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase()))
+    refuse(download, `the download is ${type}, not the file`);
   return download.bytes;
+}
+
+/** @throws when the file begins as a page does that tells why it cannot be had, whatever type it claims to be */
+async function refuseWords(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
+  const textual = of !== 'mp4' && (isTextual(of.mimeType) || isTextual(mime.getType(of.download?.filename ?? '')));
+  if (textual) return;
+  const head = await download.peek(headBytes);
+  if (isErrorPage(head)) refuse(download, 'the download is a page of words, not the file');
+  // A server that does not know what it gives may give anything; one that knows it for a film is believed.
+  if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
+    refuse(download, 'the download is not an MP4');
+  }
+}
+
+function refuse(download: Download, message: string): never {
+  download.body.on('error', () => {}).destroy();
+  throw new Error(message);
 }

@@ -24,6 +24,8 @@ export interface Download {
   unbounded: boolean;
   /** The whole file, or an error: never a part without one. */
   body: Readable;
+  /** The first bytes, at least so many unless the file has fewer. To be asked before the body is read; it still has them. */
+  peek(bytes: number): Promise<Buffer>;
 }
 
 /** Gives a download up: only so many new starts in a row that bring nothing. */
@@ -111,9 +113,15 @@ export function createDownloader(options: {
       const bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : undefined;
       const etag = typeof headers.etag === 'string' && headers.etag.startsWith('"') ? headers.etag : undefined;
       const chunks = wholeBody({ link, first: response, bytes, etag, signal: either });
+      const peeked: Buffer[] = [];
       const body = new Readable({
         highWaterMark: 1 << 16,
         read() {
+          const first = peeked.shift();
+          if (first) {
+            this.push(first);
+            return;
+          }
           chunks.next().then(
             ({ done, value }) => this.push(done ? null : value),
             (error) => this.destroy(error),
@@ -131,6 +139,21 @@ export function createDownloader(options: {
         contentType: typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined,
         unbounded: bytes === undefined && !String(headers['transfer-encoding'] ?? '').includes('chunked'),
         body,
+        async peek(bytes) {
+          try {
+            for (let known = 0; known < bytes; ) {
+              const { done, value } = await chunks.next();
+              if (done) break;
+              known += value.length;
+              peeked.push(value);
+            }
+            return Buffer.concat(peeked);
+          } catch (error) {
+            // Or what is left of it would look like the end.
+            body.on('error', () => {}).destroy(error as Error);
+            throw error;
+          }
+        },
       };
     },
   };

@@ -167,6 +167,69 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     expect(await scene.keys(empty)).toEqual([]);
   });
 
+  const page = '<!DOCTYPE html><title>Sorry</title>';
+  const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
+
+  test('words in place of a rendition, of a type that says nothing, are not taken for the film', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    await scene.admin.addFault({ endpoint: 'mp4', ...ofUnknownType });
+    const reasons = new Map<string, RegExp>();
+    for (const [text, reason] of [
+      [page, /page of words/],
+      ['{"error": "expired"}', /page of words/],
+      ['Link expired', /not an MP4/],
+    ] as const) {
+      reasons.set(await scene.upload({ ...film, mp4: { text } }), reason);
+    }
+    await scene.resync();
+    for (const [id, reason] of reasons) {
+      expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(reason);
+      expect(await scene.keys(id)).toEqual([]);
+    }
+  });
+
+  test('a rendition of a type that says nothing is taken when it begins as one', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    const content = Buffer.concat([Buffer.from('\0\0\0\x20ftypisom'), bytesOf('film', 0, 300_000)]);
+    const id = await scene.upload({ ...film, mp4: { base64: content.toString('base64') } });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, ...ofUnknownType });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await scene.media(id)).toEqual(content);
+  });
+
+  test('a page in place of a file whose size nobody says is not taken for it, unless it may be one', async () => {
+    const sizeless = { content: { text: page }, override: { size: null } };
+    const file = await scene.upload(sizeless);
+    const document = await scene.upload({ ...sizeless, name: 'index.html', mimeType: 'text/html' });
+    const called = await scene.upload({ ...sizeless, name: 'page.html' });
+    await scene.admin.addFault({ endpoint: 'media', ...ofUnknownType });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(file, 'failed', 55_000)).reason).toMatch(/page of words/);
+    expect(await scene.keys(file)).toEqual([]);
+    for (const id of [document, called]) {
+      await scene.mirror.assetIn(id, 'mirrored');
+      expect((await scene.media(id))?.toString()).toBe(page);
+    }
+  });
+
+  test('a page in place of a thumbnail is not taken for a picture', async () => {
+    const id = await scene.upload({ thumbnail: true });
+    await scene.admin.addFault({
+      endpoint: 'thumbnail',
+      assetId: id,
+      times: 1,
+      status: 200,
+      body: page,
+      ...ofUnknownType,
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await scene.keys(id)).toEqual([`acme/_/${id}/file.bin`, `acme/_/${id}/file.bin.asset.json`]);
+    await scene.mirror.quiet();
+    expect(await scene.keys(id)).toContain(`acme/_/${id}/file.bin.thumbnail.png`);
+  });
+
   test('an access token that stops working is refreshed once, in the middle of everything', async () => {
     const ids = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
     await scene.admin.clearRequests();

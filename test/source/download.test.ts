@@ -629,3 +629,55 @@ describe('a stall', () => {
     expect(await requests()).toHaveLength(1);
   });
 });
+
+describe('the first bytes', () => {
+  it('can be seen before the body is read, which still has them', async () => {
+    const { link, requests } = await newFile();
+    const download = await downloader().open(link, never);
+    const head = await download.peek(512);
+    expect(head.equals(bytes.subarray(0, head.length)) && head.length >= 512).toBe(true);
+    expect((await bytesOf(download)).equals(bytes)).toBe(true);
+    expect(await requests()).toHaveLength(1);
+  });
+
+  it('are as many as were asked for, however they come, or all that there are', async () => {
+    bare.answer(async (_request, response) => {
+      response.writeHead(200, { 'content-length': '10' });
+      for (const byte of '0123456789') {
+        response.write(byte);
+        await pause(5);
+      }
+      response.end();
+    });
+    for (const [asked, least] of [
+      [5, 5],
+      [10, 10],
+      [512, 10],
+    ] as const) {
+      const download = await downloader().open(bareLink(), never);
+      expect((await download.peek(asked)).length).toBeGreaterThanOrEqual(least);
+      expect(String(await bytesOf(download))).toBe('0123456789');
+    }
+    bare.answer(answer(200, ''));
+    const empty = await downloader().open(bareLink(), never);
+    expect((await empty.peek(512)).length).toBe(0);
+    expect((await bytesOf(empty)).length).toBe(0);
+  });
+
+  it('that break off are an error, and so is the body', async () => {
+    bare.answer(cutAt(100, {}));
+    const download = await downloader().open(bareLink(), never);
+    await expect(download.peek(512)).rejects.toThrow(/broke off|ended at byte/);
+    expect((await broken(download)).error.message).toMatch(/broke off|ended at byte/);
+  });
+
+  it('that are waited for can be given up', async () => {
+    bare.answer((_request, response) => response.writeHead(200, { 'content-length': '10' }).flushHeaders());
+    const stop = new AbortController();
+    const download = await downloader().open(bareLink(), stop.signal);
+    const head = failureOf(download.peek(512));
+    stop.abort(new Error('enough'));
+    expect(await head).toBeInstanceOf(Error);
+    await until('the connection to be closed', () => bare.sockets === 0);
+  });
+});
