@@ -1,7 +1,5 @@
-import { type HTMLElement, parse } from 'node-html-parser';
 import type { Send, Sending } from './http.ts';
-
-export type Page = { url: string; status: number; document: HTMLElement; text: string; html: string };
+import { type Element, type Page, pageOf } from './page.ts';
 
 /** Where a walk ended: at the app's redirect URI, which is not asked for anything, or at a page. */
 export type Arrival = { landed: URL; page?: undefined } | { landed?: undefined; page: Page };
@@ -24,16 +22,7 @@ export function createBrowser(send: Send) {
       for (const line of answer.cookies) keep(jar, line);
       const location = answer.status >= 300 && answer.status < 400 ? answer.header('location') : undefined;
       if (location === undefined) {
-        const document = parse(answer.text);
-        return {
-          page: {
-            url,
-            status: answer.status,
-            document,
-            text: (document.querySelector('body') ?? document).structuredText,
-            html: answer.text,
-          },
-        };
+        return { page: pageOf(url, answer.status, answer.text) };
       }
       url = new URL(location, url).href;
       sending = {};
@@ -43,10 +32,10 @@ export function createBrowser(send: Send) {
 
   return {
     open: (url: string, redirectUri?: string) => load(url, redirectUri),
-    submit(page: Page, form: HTMLElement, fields: [string, string][], redirectUri?: string): Promise<Arrival> {
-      const action = new URL(form.getAttribute('action') || page.url, page.url);
+    submit(page: Page, form: Element, fields: [string, string][], redirectUri?: string): Promise<Arrival> {
+      const action = new URL(form.attribs.action || page.url, page.url);
       const values = new URLSearchParams(fields);
-      if (form.getAttribute('method')?.toLowerCase() === 'post') {
+      if (form.attribs.method?.toLowerCase() === 'post') {
         return load(action.href, redirectUri, { method: 'POST', body: values });
       }
       action.search = values.toString();
@@ -65,40 +54,4 @@ function keep(jar: Map<string, string>, line: string): void {
   const [name = '', value = ''] = pair.trim().split(/=(.*)/s);
   if (attributes.some((attribute) => /^\s*(max-age=0|expires=thu, 01 jan 1970)/i.test(attribute))) jar.delete(name);
   else jar.set(name, value);
-}
-
-/** What a form sends by itself: its hidden fields, what is filled in and ticked beforehand. */
-export function fieldsOf(form: HTMLElement): [string, string][] {
-  return form.querySelectorAll('input, select, textarea').flatMap((field): [string, string][] => {
-    const name = field.getAttribute('name');
-    const type = field.getAttribute('type')?.toLowerCase() ?? 'text';
-    if (!name || field.hasAttribute('disabled') || /^(submit|button|image|reset|file)$/.test(type)) return [];
-    if (/^(checkbox|radio)$/.test(type)) {
-      return field.hasAttribute('checked') ? [[name, field.getAttribute('value') ?? 'on']] : [];
-    }
-    if (field.tagName === 'TEXTAREA') return [[name, field.text]];
-    if (field.tagName === 'SELECT') {
-      const option = field.querySelector('option[selected]') ?? field.querySelector('option');
-      return option ? [[name, option.getAttribute('value') ?? option.text]] : [];
-    }
-    return [[name, field.getAttribute('value') ?? '']];
-  });
-}
-
-/** A form and its button with these words on it. */
-export function buttonOf(page: Page, words: RegExp): { form: HTMLElement; field: [string, string][] } | undefined {
-  for (const form of page.document.querySelectorAll('form')) {
-    for (const button of form.querySelectorAll('button, input[type=submit]')) {
-      const label = button.tagName === 'INPUT' ? (button.getAttribute('value') ?? '') : button.text;
-      if (!words.test(label.trim())) continue;
-      const name = button.getAttribute('name');
-      return { form, field: name ? [[name, button.getAttribute('value') ?? '']] : [] };
-    }
-  }
-  return undefined;
-}
-
-export function linkOf(page: Page, words: RegExp): string | undefined {
-  const link = page.document.querySelectorAll('a[href]').find(({ text }) => words.test(text.trim()));
-  return link && new URL(link.getAttribute('href')!, page.url).href;
 }

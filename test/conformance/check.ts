@@ -25,8 +25,15 @@ export class Failure extends Error {
 export class NotTried extends Error {}
 
 export function same(what: string, found: unknown, expected: unknown): void {
-  if (!isDeepStrictEqual(found, expected))
-    throw new Failure(`${what}: ${JSON.stringify(expected)}`, found ?? 'nothing');
+  if (!isDeepStrictEqual(found, expected)) throw new Failure(`${what}: ${short(expected)}`, short(found));
+}
+
+/** Long lists show their beginning, and how long they are. */
+function short(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  const count = Array.isArray(value) ? ` (${value.length})` : '';
+  return text.length > 400 ? `${text.slice(0, 400)}…${count}` : text;
 }
 
 export function that(expected: string, isSo: boolean, found: unknown): asserts isSo {
@@ -36,7 +43,8 @@ export function that(expected: string, isSo: boolean, found: unknown): asserts i
 export function shaped<T extends z.ZodType>(what: string, schema: T, value: unknown): z.output<T> {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  const { path, message } = parsed.error.issues[0]!;
+  const { path, message: said } = parsed.error.issues[0]!;
+  const message = said.replace(/^Invalid \w+: /, '');
   const at = path.reduce<unknown>((inner, key) => (inner as Record<PropertyKey, unknown> | undefined)?.[key], value);
   throw new Failure(`${what}${path.length > 0 ? `, ${path.join('.')}` : ''}: ${message}`, at ?? 'nothing');
 }

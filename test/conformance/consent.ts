@@ -1,7 +1,7 @@
 import { createServer } from 'node:http';
-import type { HTMLElement } from 'node-html-parser';
-import { type Arrival, type Browser, buttonOf, fieldsOf, linkOf, type Page } from './browser.ts';
+import type { Arrival, Browser } from './browser.ts';
 import { NotTried } from './check.ts';
+import { boxesOf, buttonOf, type Element, elements, fieldsOf, labelOf, linkOf, type Page, typeOf } from './page.ts';
 
 export const ALLOW = /\b(allow|approve|authori[sz]e|accept|grant|agree|confirm)\b/i;
 export const CANCEL = /\b(cancel|deny|decline|reject|refuse|not now|don.t allow)\b/i;
@@ -28,12 +28,12 @@ export async function walk(url: string, redirectUri: string, person: Person, wan
     pages.push(page);
     if (hasPassword(page)) {
       if (signedInBefore) throw new Error(`${new URL(page.url).origin} does not take the password of ${email}`);
-      const form = formOf(page, PASSWORD)!;
+      const form = formOf(page, isPassword)!;
       arrival = await browser.submit(page, form, filled(form, email, password), redirectUri);
       continue;
     }
     const next = decided(page, wanted);
-    const asksForEmail = formOf(page, EMAIL);
+    const asksForEmail = formOf(page, isEmail);
     if (next) {
       arrival = await (next.form
         ? browser.submit(page, next.form, next.fields, redirectUri)
@@ -45,34 +45,37 @@ export async function walk(url: string, redirectUri: string, person: Person, wan
   return { ...arrival, pages };
 }
 
-const PASSWORD = 'input[type=password]';
-const EMAIL = 'input[type=email], input[name=email], input[name=username], input[autocomplete=username]';
+const isPassword = (field: Element) => typeOf(field) === 'password';
+const isEmail = (field: Element) =>
+  typeOf(field) === 'email' ||
+  (typeOf(field) === 'text' && /^(e-?mail|user(name)?|login)$/i.test(field.attribs.name ?? '')) ||
+  field.attribs.autocomplete === 'username';
 
 function hasPassword(page: Page): boolean {
-  return formOf(page, PASSWORD) !== undefined;
+  return formOf(page, isPassword) !== undefined;
 }
 
 export function isSignIn(page: Page): boolean {
-  return page.status < 500 && (hasPassword(page) || formOf(page, EMAIL) !== undefined);
+  return page.status < 500 && (hasPassword(page) || formOf(page, isEmail) !== undefined);
 }
 
 export function isConsent(page: Page): boolean {
   return !isSignIn(page) && buttonOf(page, ALLOW) !== undefined;
 }
 
-function formOf(page: Page, field: string): HTMLElement | undefined {
-  return page.document.querySelectorAll('form').find((form) => form.querySelector(field));
+function formOf({ document }: Page, has: (field: Element) => boolean): Element | undefined {
+  return elements(document, 'form').find((form) => elements(form, 'input').some(has));
 }
 
-function filled(form: HTMLElement, email: string, password: string): [string, string][] {
-  const nameOf = (field: string) => form.querySelector(field)?.getAttribute('name');
-  const names = { email: nameOf(EMAIL), password: nameOf(PASSWORD) };
+function filled(form: Element, email: string, password: string): [string, string][] {
+  const nameOf = (is: (field: Element) => boolean) => elements(form, 'input').find(is)?.attribs.name;
+  const names = { email: nameOf(isEmail), password: nameOf(isPassword) };
   return fieldsOf(form).map(([name, value]) =>
     name === names.email ? [name, email] : name === names.password ? [name, password] : [name, value],
   );
 }
 
-type Step = { form: HTMLElement; fields: [string, string][] } | { form?: undefined; link: string };
+type Step = { form: Element; fields: [string, string][] } | { form?: undefined; link: string };
 
 function decided(page: Page, { decision, companies }: Decision): Step | undefined {
   const words = decision === 'allow' ? ALLOW : CANCEL;
@@ -81,18 +84,18 @@ function decided(page: Page, { decision, companies }: Decision): Step | undefine
     const link = decision === 'cancel' ? linkOf(page, words) : undefined;
     return link === undefined ? undefined : { link };
   }
-  const boxes = button.form.querySelectorAll('input[type=checkbox]');
-  const isTicked = boxes.some((box) => box.hasAttribute('checked'));
+  const boxes = boxesOf(button.form);
+  const isTicked = boxes.some(({ attribs }) => attribs.checked !== undefined);
   for (const box of boxes) {
     const isWanted = companies ? companies.some((company) => isOf(box, company)) : isTicked ? undefined : true;
-    if (isWanted === true) box.setAttribute('checked', '');
-    if (isWanted === false) box.removeAttribute('checked');
+    if (isWanted === true) box.attribs.checked = '';
+    if (isWanted === false) delete box.attribs.checked;
   }
   return { form: button.form, fields: [...fieldsOf(button.form), ...button.field] };
 }
 
-function isOf(box: HTMLElement, company: string): boolean {
-  return box.getAttribute('value') === company || (box.closest('label')?.text ?? '').includes(company);
+function isOf(box: Element, company: string): boolean {
+  return box.attribs.value === company || labelOf(box).includes(company);
 }
 
 /** Asks a person at a terminal to go the way in a browser of theirs, and waits at the redirect URI. */

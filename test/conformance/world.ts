@@ -118,7 +118,7 @@ export async function openWorld(given: Options) {
     /** Lets time pass: at once where the clock can be moved, really where there is patience. */
     async passTime(seconds: number): Promise<void> {
       if (admin) {
-        const { now } = await admin.advanceClock(seconds);
+        const { now } = await admin.advanceClock(Math.round(seconds));
         ahead = now - Date.now();
       } else if (options.patient) await wait(seconds * 1000);
       else throw new NotTried(`takes ${duration(seconds)}; --patient waits, --admin moves the clock`);
@@ -188,7 +188,7 @@ export async function openWorld(given: Options) {
       if (page && page.status < 400 && !person) throw new NotTried('needs --user and --password');
       const code = landed?.searchParams.get('code');
       if (!code) {
-        const found = landed ? `${landed.search}` : `a page (${page!.status}): ${page!.text.trim().slice(0, 200)}`;
+        const found = landed ? `${landed.search}` : `a page (${page!.status}): ${page!.text.slice(0, 200)}`;
         throw new Failure('a redirect to the redirect URI with a code', found);
       }
       return { code, verifier, redirectUri: asking.redirectUri ?? options.redirectUri, landed: landed! };
@@ -328,8 +328,11 @@ export async function openWorld(given: Options) {
     },
 
     async upload(asset: NewAsset, companyId = world.needOwn().companyId): Promise<string> {
-      const { id } = await world.needAdmin().addAsset(companyId, asset);
+      const { transcript, ...rest } = asset;
+      const { id } = await world.needAdmin().addAsset(companyId, rest);
       made.push(id);
+      // Not at the upload, because then it would come some minutes later.
+      if (transcript !== undefined) await world.needAdmin().changeAsset(id, { transcript });
       return id;
     },
 

@@ -14,7 +14,7 @@ async function ask(world: World, query: Record<string, string | undefined>): Pro
 
 function outcome({ landed, page }: Walk): string {
   if (landed) return `a redirect to ${landed.origin}${landed.pathname} with ${landed.search}`;
-  return `a page (${page!.status}): ${page!.text.trim().replace(/\s+/g, ' ').slice(0, 200)}`;
+  return `a page (${page!.status}): ${page!.text.slice(0, 200)}`;
 }
 
 /** Shown to the person: no redirect, and no way to consent either. */

@@ -1,7 +1,7 @@
-import { buttonOf } from '../browser.ts';
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { isConsent } from '../consent.ts';
 import { isRefusal, told } from '../http.ts';
+import { buttonOf, picturesOf } from '../page.ts';
 import { InvalidGrant } from '../shapes.ts';
 import type { World } from '../world.ts';
 
@@ -32,7 +32,7 @@ export const registration = [
     const { logoUrl } = world.options;
     const page = await consentPage(world);
     if (logoUrl === undefined) throw new NotTried('needs --logo-url');
-    const pictures = page.document.querySelectorAll('img').map((image) => image.getAttribute('src') ?? '');
+    const pictures = picturesOf(page);
     const isShown = pictures.some((src) => src === logoUrl || src.includes(encodeURIComponent(logoUrl)));
     that(`a picture of ${logoUrl} on the consent page`, isShown, pictures);
   }),
@@ -50,7 +50,7 @@ export const registration = [
       if (!page || page.status >= 400)
         throw new NotTried(`there is no profile page at ${profile}; --profile says where`);
       that(`${appName} on the profile page`, page.text.includes(appName), page.text.slice(0, 300));
-      const pictures = page.document.querySelectorAll('img').map((image) => image.getAttribute('src'));
+      const pictures = picturesOf(page);
       if (logoUrl !== undefined) that(`a picture of ${logoUrl}`, pictures.includes(logoUrl), pictures);
     },
   ),

@@ -1,0 +1,125 @@
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Library, startTestLibrary } from '../support/library.ts';
+import { freePort } from '../support/ports.ts';
+
+const MAIN = join(import.meta.dirname, '../conformance/main.ts');
+
+let library: Library;
+let redirectUri: string;
+
+beforeAll(async () => {
+  redirectUri = `http://localhost:${await freePort()}/callback`;
+  ({ library } = await startTestLibrary({ redirectUris: [redirectUri], content: { samples: 120 } }));
+});
+afterAll(() => library.close());
+
+type Ended = { code: number | null; out: string; told: string };
+
+function conformance(args: string[], heard: (text: string) => void = () => {}): Promise<Ended> {
+  const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, NO_COLOR: '1' } });
+  let out = '';
+  let told = '';
+  child.stdout.on('data', (text) => {
+    out += text;
+  });
+  child.stderr.on('data', (text) => {
+    told += text;
+    heard(String(text));
+  });
+  return new Promise((resolve) => child.once('close', (code) => resolve({ code, out, told })));
+}
+
+const addresses = () => ['--api', library.apiUrl, '--app', library.appUrl];
+const client = () => [
+  ...['--client-id', library.clientId, '--client-secret', String(library.clientSecret)],
+  ...['--redirect-uri', redirectUri],
+];
+
+describe('npm run conformance', () => {
+  it('reports each check with its section, and ends with 0 when nothing failed', async () => {
+    const args = [...addresses(), '--admin', library.adminUrl!, '--only', '4.6', '--only', 'me'];
+    const { code, out } = await conformance(args);
+    expect(out).toContain('✓ 4.6 Assets come newest first. newest-first');
+    expect(out).toMatch(/nextCursor of the last page: null/);
+    expect(out).toMatch(/\n\d+ passed, 0 failed, 0 not tried\n$/);
+    expect(code).toBe(0);
+  });
+
+  it('says of what it could not try why, and counts it apart', async () => {
+    const { code, out } = await conformance([...addresses(), ...client(), '--only', 'me', '--only', 'vtt']);
+    expect(out.match(/not tried: needs a consent: --user and --password, or --by-hand/g)).toHaveLength(2);
+    expect(out).toContain('0 passed, 0 failed, 2 not tried');
+    expect(code).toBe(0);
+  });
+
+  it('ends with 1 when something failed, and says what was expected and found', async () => {
+    const wrong = [
+      ...addresses(),
+      ...client(),
+      '--json',
+      '--only',
+      'client-id-and-secret',
+      '--only',
+      'refresh-made-up',
+    ];
+    const { code, out } = await conformance(wrong.map((it) => (it === library.clientSecret ? 'wrong' : it)));
+    expect(JSON.parse(out)).toMatchObject({
+      passed: 0,
+      failed: 2,
+      'not tried': 0,
+      checks: [
+        { id: 'client-id-and-secret', outcome: 'failed', expected: expect.stringContaining('svcs_'), found: 'wrong' },
+        { id: 'refresh-made-up', section: '2.2', outcome: 'failed', expected: expect.stringContaining('status 400') },
+      ],
+    });
+    expect(code).toBe(1);
+  });
+
+  it('asks a person to consent by hand, and goes on when the browser comes back', async () => {
+    const args = [
+      ...addresses(),
+      ...client(),
+      '--by-hand',
+      '--only',
+      'code-and-state',
+      '--only',
+      'vtt',
+      '--only',
+      'logo-shown',
+    ];
+    // The library of this test consents by itself; a person would press the button.
+    const { code, out, told } = await conformance(args, (text) => {
+      for (const [url] of text.matchAll(/http\S+\/oauth\/authorize\S+/g)) void fetch(url).then((it) => it.text());
+    });
+    expect(told).toContain('Please open this address and allow access');
+    expect(out).toContain('✓ 4.1');
+    expect(out).toContain('✓ 4.8');
+    expect(out).toContain('not tried: by hand, nobody but you sees the pages');
+    expect(out).toContain('2 passed, 0 failed, 1 not tried');
+    expect(code).toBe(0);
+  });
+
+  it.each([
+    ['no address', [], '--api'],
+    ['no app', ['--api', 'http://127.0.0.1:9', '--app', 'http://127.0.0.1:9'], '--client-id'],
+    [
+      'no service',
+      ['--api', 'http://127.0.0.1:9', '--app', 'http://127.0.0.1:9', '--client-id', 'x'],
+      'cannot be reached',
+    ],
+    ['an address that is none', ['--api', 'here', '--app', 'there'], 'It is no URL'],
+  ])('ends with 2 for %s', async (_what, args, message) => {
+    const { code, told } = await conformance(args);
+    expect(told).toContain(message);
+    expect(code).toBe(2);
+  });
+
+  it('writes no secret into its report', async () => {
+    const { out } = await conformance([...addresses(), '--admin', library.adminUrl!, '--json']);
+    expect(JSON.parse(out)).toMatchObject({ 'not tried': expect.any(Number) });
+    expect(out).not.toMatch(/svc[acrs]_[\w-]{20}/);
+    expect(out).not.toContain(String(library.clientSecret));
+  });
+});
