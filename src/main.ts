@@ -77,7 +77,15 @@ const app = program(
         });
       }
       const stop = stopSignal();
-      const service = await startService(config, log, role);
+      const service = await startService(config, log, role, stop).catch((error) => {
+        if (error !== stop.reason) throw error;
+        log.info('stopped while starting');
+      });
+      if (!service) return;
+      const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
+      if (adminTokenIsNew && role !== 'worker') {
+        process.stderr.write(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}\n`);
+      }
       await aborted(stop);
       await service.stop();
     },
@@ -97,7 +105,7 @@ const app = program(
     },
   },
   version,
-).exitOverride();
+);
 
 try {
   await app.parseAsync();
@@ -106,7 +114,9 @@ try {
 } catch (error) {
   if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
   if (error instanceof ConfigurationError) {
-    process.stderr.write(`asset-mirror cannot start:\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`);
+    process.stderr.write(
+      `asset-mirror: wrong or missing settings\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`,
+    );
     process.exit(2);
   }
   process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);

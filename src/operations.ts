@@ -62,7 +62,7 @@ export const idParams = z.object({ id: text });
 
 export const connectLinkRequest = z.strictObject({ connectionId: text.optional() });
 
-export const assetQuery = z.object({
+export const assetQuery = z.strictObject({
   connectionId: text.optional(),
   companyId: text.optional(),
   projectId: text.optional(),

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
 import { openContext } from './context.ts';
+import { makeDataDir, probePort } from './ground.ts';
 import { startServer } from './http/server.ts';
 import type { Log } from './log.ts';
 
@@ -14,13 +15,14 @@ export type Service = Awaited<ReturnType<typeof startService>>;
  */
 export async function startService(config: Config, log: Log, role: Role = 'all', signal?: AbortSignal) {
   await using starting = new AsyncDisposableStack();
+  if (role !== 'worker') await probePort(config.host, config.port);
+  await makeDataDir(config.dataDir);
   const context = await openContext(config, log, signal);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken } = context;
 
   let stopBy = Number.POSITIVE_INFINITY;
   let drain = () => {};
-  // The port first: who finds it taken has started nothing yet.
   if (role !== 'worker') {
     const checks = { database: store.check, queue: queues.check, bucket: storage.check };
     const { appUrl, clientId } = config.library;

@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { access, chmod, mkdtemp, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
@@ -136,6 +138,66 @@ describe.each(grounds())('processes that end ($name)', { timeout: 120_000 }, (ki
       await whole(id, `flush ${n}`);
     }
   });
+});
+
+test('a Redis that never answers holds no stop up', { timeout: 60_000 }, async () => {
+  const port = await freePort();
+  const ground = await newGround({
+    port,
+    environment: { REDIS_URL: `redis://127.0.0.1:${await freePort()}`, SHUTDOWN_GRACE: '40s' },
+  });
+  const { library } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
+  const mirror = await spawnMirror(ground, library);
+  try {
+    const started = Date.now();
+    expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
+    expect(Date.now() - started).toBeLessThan(20_000);
+  } finally {
+    await mirror.kill('SIGKILL');
+    await library.close();
+    await ground.clear();
+  }
+});
+
+test('what a start needs of the machine and does not get is a setting that is named', { timeout: 60_000 }, async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const { port } = taken.address() as AddressInfo;
+  const attempt = async (settings: Record<string, string>) => {
+    const child = spawn(process.execPath, ['src/main.ts', 'start'], {
+      env: {
+        PATH: process.env.PATH,
+        DATA_DIR: '/proc/nothing/can/be/made/here',
+        PORT: String(await freePort()),
+        LIBRARY_API_URL: 'http://127.0.0.1:9',
+        LIBRARY_APP_URL: 'http://127.0.0.1:9',
+        LIBRARY_CLIENT_ID: 'id',
+        LIBRARY_CLIENT_SECRET: 'svcs_secret',
+        ...settings,
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let output = '';
+    child.stderr.on('data', (chunk) => (output += chunk));
+    const [code] = await once(child, 'close');
+    return { code, output };
+  };
+  try {
+    expect(await attempt({ PORT: String(port) })).toEqual({
+      code: 2,
+      output: expect.stringContaining(`PORT is ${port}, where another program listens already`),
+    });
+    expect(await attempt({ HOST: '203.0.113.1' })).toEqual({
+      code: 2,
+      output: expect.stringContaining('HOST is 203.0.113.1, where nothing can listen'),
+    });
+    expect(await attempt({})).toEqual({
+      code: 2,
+      output: expect.stringContaining('DATA_DIR is /proc/nothing/can/be/made/here, which cannot be made (ENOENT)'),
+    });
+  } finally {
+    taken.close();
+  }
 });
 
 test('a signal that comes while PostgreSQL is being set up ends the start, exits 0 and leaves nothing running', {

@@ -96,7 +96,11 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
       `${paint('green', '✓')} connected as ${library.users[0]!.email} (OAuth 2.0 with PKCE, consent given by the demo)`,
     );
     const result = await watchUntilQuiet(service.operations, options.json === true, stop);
-    await summarize({ service, result, ms: Date.now() - started, before, json: options.json === true });
+    const ended = { ms: Date.now() - started, interrupted: stop.aborted };
+    await summarize({ service, result, ...ended, before, json: options.json === true });
+    const { byState } = result.assets;
+    if (ended.interrupted) process.exitCode = 130;
+    else if (options.once && byState.failed + byState.pending + byState.transferring > 0) process.exitCode = 1;
     if (!options.once && !stop.aborted) {
       say(`
 ${paint('bold', 'Have a look')}
@@ -143,7 +147,7 @@ async function connectLikeABrowser(link: string): Promise<void> {
 
 type Status = Awaited<ReturnType<Operations['status']>>;
 
-/** Videos that are still transcoding get this long before the demo says what it has. */
+/** Videos that are still transcoding get this long before the demo says what it has, and so does what met an error. */
 const patienceMs = 60_000;
 
 /** Shows progress until everything that comes soon has come: what is left then waits for the service, or has a reason. */
@@ -161,11 +165,17 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
   );
   const facts = (status: Status) => {
     const { processing } = status.assets.byState;
+    const { later } = status.outstanding;
     const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
+    const waiting = !status.bucket.ok
+      ? 'the bucket takes nothing'
+      : later > 0
+        ? `${later} tried again after an error`
+        : '';
     return {
       bytes: formatBytes(status.bytes).padStart(9),
       rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
-      note: left || (processing > 0 ? `${processing} still transcoding at the library` : ''),
+      note: waiting || left || (processing > 0 ? `${processing} still transcoding at the library` : ''),
     };
   };
   let status = await operations.status();
@@ -177,9 +187,9 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
     const moving = byState.pending + byState.transferring;
     bar.setTotal(Math.max(total, 1));
     bar.update(total - moving - byState.processing, facts(status));
-    if (moving > 0 || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
+    if (moving > status.outstanding.later || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
     else quietSince ||= Date.now();
-    const patient = byState.processing > 0 && Date.now() - quietSince < patienceMs;
+    const patient = byState.processing + moving > 0 && Date.now() - quietSince < patienceMs;
     if (stop.aborted || (quietSince > 0 && !patient)) break;
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
@@ -191,6 +201,7 @@ async function summarize(end: {
   service: RunningService;
   result: Status;
   ms: number;
+  interrupted: boolean;
   before: number;
   json: boolean;
 }): Promise<void> {
@@ -207,12 +218,18 @@ async function summarize(end: {
       count: result.outstanding.artefacts,
       why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
     });
-  for (const state of ['unavailable', 'failed'] as const) {
+  for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {
     const { assets } = await service.operations.assets({ state, limit: 500 });
-    const reasons = Map.groupBy(assets, (asset) => asset.reason ?? 'no reason given');
-    for (const [reason, list] of reasons) waiting.push({ count: list.length, why: `${state}: ${reason}` });
+    // The reason may name the asset; what many have in common is one line.
+    const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.replaceAll(id, '…') ?? '');
+    const more = byState[state] - assets.length;
+    for (const [reason, list] of reasons) {
+      const count = list.length + (reason === '' && more > 0 ? more : 0);
+      waiting.push({ count, why: reason === '' ? `${state}` : `${state}: ${reason}` });
+    }
   }
   const summary = {
+    ...(end.interrupted && { interrupted: true }),
     assets: total,
     mirrored: byState.mirrored,
     new: byState.mirrored - end.before,
@@ -222,8 +239,9 @@ async function summarize(end: {
     waiting,
   };
   if (end.json) return printJson(summary);
+  const whole = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
   print(`
-${paint(byState.failed > 0 ? 'yellow' : 'green', paint('bold', `${summary.mirrored} of ${total} assets mirrored`))}, ${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${
+${end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : ''}${paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`))}, ${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${
     end.before > 0 ? ` (${end.before} were there already)` : ''
   }
 The length and the checksum of each were verified before its .asset.json was written.

@@ -19,6 +19,12 @@ export function printJson(value: unknown): void {
 // Sequences that move no cursor take no room.
 const width = (text: string) => [...new Intl.Segmenter().segment(text.replace(/\u001b\[[\d;]*m/g, ''))].length;
 
+/** Whether the terminal shows each line of it in one line; what is no terminal takes everything. */
+export function fits(text: string): boolean {
+  const { columns = Number.POSITIVE_INFINITY } = process.stdout;
+  return text.split('\n').every((line) => width(line) <= columns);
+}
+
 /** Columns as wide as their widest cell; numbers to the right. */
 export function table(header: string[], rows: string[][]): string {
   const all = [header.map((cell) => paint('bold', cell)), ...rows];

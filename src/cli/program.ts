@@ -16,7 +16,9 @@ export interface Verbs {
 
 /** Every verb with its words. Exit codes: 0 done, 1 failures were found, 2 usage or configuration, 3 not reachable. */
 export function program(verbs: Verbs, version: string): Command {
+  // Before the verbs, which take it over: a wrong word ends with the code of a wrong use, wherever it stands.
   const app = new Command('asset-mirror')
+    .exitOverride()
     .description("Keeps a complete, verified copy of a company's media library in object storage.")
     .version(version)
     .showHelpAfterError('(add --help for what is possible)')
@@ -72,7 +74,7 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--since <time>', 'uploads after this date')
     .option('--company <id>', 'one company only')
     .option('--project <id>', 'one project only')
-    .option('--type <type>', 'one asset type only')
+    .option('--type <type>', 'one asset type only, such as videos or "brand assets"')
     .option('--asset <id>', 'this asset; may be repeated', collect)
     .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
 

@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, ConnectionSummary, Status } from './client.ts';
-import { ago, paint, print, printJson, table } from './output.ts';
+import { ago, fits, paint, print, printJson, table } from './output.ts';
 
 /** What is connected, how far each is, rate and time left; with `watch` until interrupted. */
 export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
@@ -58,7 +58,14 @@ function describe(totals: Status, connections: ConnectionSummary[]): string {
       connection.nextSyncAt === null ? '–' : ago(connection.nextSyncAt),
     ];
   });
-  lines.push('', table(['CONNECTION', 'USER', 'STATUS', 'MIRRORED', 'BYTES', 'FAILED', 'LAST SYNC', 'NEXT'], rows));
+  const wide = table(['CONNECTION', 'USER', 'STATUS', 'MIRRORED', 'BYTES', 'FAILED', 'LAST SYNC', 'NEXT'], rows);
+  if (fits(wide)) lines.push('', wide);
+  else {
+    for (const [id, user, status, mirrored, bytes, failed, last, next] of rows) {
+      lines.push('', `${paint('bold', id!)}  ${status}`, `  ${user}: ${mirrored} mirrored, ${bytes}, ${failed} failed`);
+      lines.push(`  last sync ${last}, next ${next}`);
+    }
+  }
   for (const { id, lastError } of connections) if (lastError) lines.push(`${paint('yellow', '!')} ${id}: ${lastError}`);
   return lines.join('\n');
 }

@@ -117,6 +117,11 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
       return { syncs, assets };
     },
 
+    /** False while Redis is away: then nothing that is asked of a queue is answered, not even a goodbye. */
+    get answers(): boolean {
+      return redis === undefined || redis.status === 'ready';
+    },
+
     async check(): Promise<void> {
       await queues.assets.getJobCounts('active');
     },

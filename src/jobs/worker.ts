@@ -72,12 +72,18 @@ export async function startWorkers(options: {
     },
     { concurrency: options.concurrency },
   );
+  let syncing = 0;
   const syncs = queues.worker<SyncJob>(
     'syncs',
     async (job) => {
       const { connectionId, mode } = job.data;
-      if (mode) await store.syncs.request(connectionId, mode);
-      return runSyncs(sync, connectionId, stopping.signal);
+      syncing++;
+      try {
+        if (mode) await store.syncs.request(connectionId, mode);
+        return await runSyncs(sync, connectionId, stopping.signal);
+      } finally {
+        syncing--;
+      }
     },
     { concurrency: syncConcurrency },
   );
@@ -98,15 +104,17 @@ export async function startWorkers(options: {
       const started = Date.now();
       stopping.abort(new Error('shutting down'));
       await dispatcher.stop();
-      const done = Promise.allSettled([assets.close(), syncs.close()]);
-      const ended = new AbortController();
-      await Promise.race([
-        done.finally(() => ended.abort()),
-        sleep(Math.max(0, graceMs - handBackMs), undefined, { signal: ended.signal }).catch(() => {}),
-      ]);
+      let closed = false;
+      const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
+        closed = true;
+      });
+      // A queue that is away never says that a worker is done: then what is in hand tells.
+      const idle = () => closed || (!queues.answers && turns.size + syncing === 0);
+      const until = started + Math.max(0, graceMs - handBackMs);
+      while (!idle() && Date.now() < until) await Promise.race([done, sleep(Math.min(200, until - Date.now()))]);
       if (turns.size > 0) log.info({ assets: turns.size }, 'handing work back');
       turns.interrupt('shutting down');
-      await done;
+      while (!idle()) await Promise.race([done, sleep(50)]);
       await options.tokens.settled();
       await gate.stop();
       await turns.close();
