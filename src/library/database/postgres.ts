@@ -7,7 +7,7 @@ import { type Batch, type Keeper, valuesOf } from './store.ts';
 import { KEYS, type TableName, type Tables } from './tables.ts';
 
 /** One library per database: another would not see what this one has in memory. */
-const OWNER_LOCK = 7412;
+const OWNER_LOCK = "SELECT pg_try_advisory_lock(hashtext('library'), hashtext('owner')) AS mine";
 /** How long the connection of a process that was killed may take to be noticed. */
 const TAKEOVER = 5000;
 const ROWS_AT_ONCE = 1000;
@@ -75,7 +75,7 @@ export async function openDatabase(url: string, log: (line: object) => void): Pr
 async function own(client: pg.ClientBase): Promise<void> {
   const deadline = Date.now() + TAKEOVER;
   for (;;) {
-    const { rows } = await client.query<{ mine: boolean }>('SELECT pg_try_advisory_lock($1) AS mine', [OWNER_LOCK]);
+    const { rows } = await client.query<{ mine: boolean }>(OWNER_LOCK);
     if (rows[0]!.mine) return;
     if (Date.now() > deadline) throw new Error('This database is in use by another library. Stop it, or use another.');
     await pause(100);
