@@ -1,0 +1,59 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import axe, { type AxeResults } from 'axe-core';
+import { type Browser, launch, type Page } from 'puppeteer-core';
+
+/** Where a browser is installed; undefined where none is. */
+export const chromium = ['chromium', 'chromium-browser', 'google-chrome'].map(whereIs).find(Boolean);
+
+/** Behind the name of what is left out for want of a browser. Where nothing may be left out, that is an error. */
+export const leftOut = chromium ? '' : ' (left out: chromium is not installed)';
+if (!chromium && process.env.CI) throw new Error('not installed: chromium; here nothing may be left out');
+
+export function startChromium(): Promise<Browser> {
+  return launch({
+    executablePath: chromium!,
+    // Root may not use the sandbox; the pages are our own. Certificates of this machine are signed by nobody.
+    args: ['--no-sandbox', '--disable-dev-shm-usage', '--ignore-certificate-errors', '--lang=en'],
+  });
+}
+
+/** The server of an app's developer, at an https address of this machine. */
+export async function startHttps(type: string, content: string): Promise<{ url: string; server: Server }> {
+  const directory = await mkdtemp(join(tmpdir(), 'certificate-'));
+  const [key, cert] = [join(directory, 'key.pem'), join(directory, 'cert.pem')];
+  const subject = ['-subj', '/CN=localhost', '-days', '2', '-nodes', '-newkey', 'rsa:2048'];
+  await promisify(execFile)('openssl', ['req', '-x509', ...subject, '-keyout', key, '-out', cert]);
+  const server = createServer({ key: await readFile(key), cert: await readFile(cert) }, (_request, response) =>
+    response.setHeader('content-type', type).end(content),
+  );
+  await rm(directory, { recursive: true });
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
+}
+
+function whereIs(program: string): string | undefined {
+  try {
+    return execFileSync('which', [program], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is wrong with a page for people: what does not fit, cannot be read, or has no name. */
+export async function flawsOf(page: Page): Promise<string[]> {
+  await page.evaluate(axe.source);
+  const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
+  const [wanted, room] = (await page.evaluate('[document.documentElement.scrollWidth, innerWidth]')) as number[];
+  return [
+    ...violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ target, failureSummary }) => `${id} ${target} ${failureSummary}`),
+    ),
+    ...(wanted! > room! ? [`${wanted} px wide on a screen of ${room}`] : []),
+  ];
+}
