@@ -1,22 +1,29 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, statfs, unlink, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
-import { StorageUnavailable } from '../errors.ts';
+import { Rejected, StorageUnavailable } from '../errors.ts';
 import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
 /** Holds files under way; never listed, and swept when the store is opened. */
 const workshop = '.asset-mirror-tmp';
 
-/** A draft that nobody has written to for so long belongs to a process that died. */
-const abandonedMs = 24 * 60 * 60 * 1000;
+/** A draft that nobody has touched for so long belongs to a process that died. */
+const abandonedMs = 60 * 60 * 1000;
+/** How often a process touches its drafts: a body may be slow, and come to rest for as long as the caller likes. */
+const touchMs = 10 * 60 * 1000;
+
+/** What is smaller is tried: to ask for room would take longer, and it is told soon enough. */
+const large = 4 * 2 ** 20;
+/** Room that is left to records and other small objects. */
+const spare = 2 ** 20;
 
 /**
  * Objects as files below a directory. A file is written beside, synced to the disk, then renamed into its place, and the
  * rename is synced too. Content types and metadata have no place in a file: the record beside it holds what matters.
  */
-export async function openDirectory(options: { path: string }): Promise<Storage> {
+export async function openDirectory(options: { path: string; touchMs?: number }): Promise<Storage> {
   const root = options.path;
   const temporary = join(root, workshop);
   const fileOf = (key: string) => {
@@ -68,10 +75,13 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
     const { breaker } = flow;
     const draft = join(temporary, randomUUID());
     const meter = new Meter({ expected: put.bytes, md5: false });
+    const claim = { draft, bytes: put.bytes ?? 0, meter };
     try {
       breaker.signal.throwIfAborted();
       const target = fileOf(key);
       await onDisk(prepare());
+      underWay.add(claim);
+      await onDisk(makeRoomFor(claim, key));
       const file = await onDisk(open(draft, 'wx', 0o644));
       try {
         flow.flowInto(meter);
@@ -92,11 +102,50 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
       return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
     } catch (error) {
       await rm(draft, { force: true }).catch(() => {});
+      underWay.delete(claim);
+      const full = await noRoomFor(key, breaker.signal.aborted ? breaker.signal.reason : error);
+      if (full) throw full;
       breaker.signal.throwIfAborted();
       throw error;
     } finally {
+      underWay.delete(claim);
       flow.close();
     }
+  }
+
+  /** Bodies on their way to the disk, and what was promised to each. */
+  const underWay = new Set<{ draft: string; bytes: number; meter: Meter }>();
+
+  /** What the disk has left, without what is still to come of bodies under way. */
+  async function room(): Promise<number> {
+    const { bavail, bsize, files, ffree } = await statfs(root);
+    if (files > 0 && ffree === 0) return 0;
+    let left = bavail * bsize;
+    for (const { bytes, meter } of underWay) left -= Math.max(0, bytes - meter.passed);
+    return left;
+  }
+
+  async function makeRoomFor(claim: { bytes: number }, key: string): Promise<void> {
+    if (claim.bytes < large || (await room()) >= spare) return;
+    await sweep();
+    const left = (await room()) + claim.bytes;
+    if (left - claim.bytes >= spare) return;
+    throw new StorageUnavailable(
+      `${root}: no room for ${key}: it has ${mebibytes(claim.bytes)}, and ${mebibytes(Math.max(0, left - spare))} are free`,
+      { scope: 'object' },
+    );
+  }
+
+  /** A disk that was full for one object, and without it is not: only that one has no place. */
+  async function noRoomFor(key: string, error: unknown): Promise<StorageUnavailable | undefined> {
+    if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return undefined;
+    await sweep().catch(() => {});
+    const left = await room().catch(() => 0);
+    if (left < spare) return undefined;
+    return new StorageUnavailable(`${error.message}, but for smaller objects than ${key}`, {
+      scope: 'object',
+      cause: error.cause,
+    });
   }
 
   /** The rename, and every directory made for it, are on the disk when this returns. */
@@ -111,8 +160,18 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
       }
     } catch (error) {
       // In the way of this one object, not of the store.
-      if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY'].includes(codeOf(error))) {
+      const code = codeOf(error);
+      if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ELOOP'].includes(code)) {
         throw new Error(`store ${key}: a file or directory is in its place`, { cause: error });
+      }
+      if (code === 'ENAMETOOLONG') {
+        throw new Rejected(`store ${key}: the name is too long for this file system; shorten KEY_TEMPLATE or the path`);
+      }
+      if (code === 'EILSEQ' || code === 'EINVAL') {
+        throw new Rejected(`store ${key}: this file system does not take such a name`, { cause: error });
+      }
+      if (code === 'ENOENT' && !(await isThere(draft)) && (await isThere(temporary))) {
+        throw new Error(`store ${key}: its draft was removed before it was done`, { cause: error });
       }
       throw error;
     }
@@ -161,13 +220,28 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
     await onDisk(make().then(sameDisk));
   }
 
-  /** Only what is old: another process may be at work here. */
+  const isThere = (path: string) =>
+    stat(path).then(
+      () => true,
+      () => false,
+    );
+
+  /** Removes abandoned drafts. Other processes may be at work here: what is under way is touched, by each of them. */
   async function sweep(): Promise<void> {
+    const mine = new Set([...underWay].map(({ draft }) => draft));
     for (const name of await readdir(temporary)) {
       const draft = join(temporary, name);
-      if (Date.now() - (await stat(draft)).mtimeMs > abandonedMs) await rm(draft, { force: true });
+      const touched = await stat(draft).catch(() => undefined);
+      if (!touched || mine.has(draft) || Date.now() - touched.mtimeMs < abandonedMs) continue;
+      await rm(draft, { force: true });
     }
   }
+
+  const timer = setInterval(async () => {
+    const now = new Date();
+    for (const { draft } of underWay) await utimes(draft, now, now).catch(() => {});
+    await sweep().catch(() => {});
+  }, options.touchMs ?? touchMs).unref();
 
   const storage: Storage = {
     name: `file://${root}`,
@@ -200,6 +274,7 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
       const probe = join(temporary, `probe-${randomUUID()}`);
       try {
         await prepare();
+        await sweep();
         const file = await open(probe, 'wx');
         try {
           await file.writeFile(Buffer.alloc(1 << 16));
@@ -219,7 +294,9 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
     async trust() {
       device = (await onDisk(stat(root))).dev;
     },
-    async close() {},
+    async close() {
+      clearInterval(timer);
+    },
   };
   // What is wrong with the directory now, `check` says, and every `put`.
   await prepare()
@@ -233,14 +310,18 @@ export async function openDirectory(options: { path: string }): Promise<Storage>
 async function syncDirectory(path: string): Promise<void> {
   const handle = await open(path, 'r');
   try {
-    await handle.sync();
+    await handle.sync().catch((error) => {
+      // Some file systems have no such thing as a directory that is synced.
+      if (!['EINVAL', 'ENOTSUP'].includes(codeOf(error))) throw error;
+    });
   } finally {
     await handle.close();
   }
 }
 
-const codeOf = (error: unknown) => (error as NodeJS.ErrnoException).code ?? '';
-const isAbsent = (error: unknown) => ['ENOENT', 'ENOTDIR'].includes(codeOf(error));
+const codeOf = (error: unknown) => (error as NodeJS.ErrnoException | undefined)?.code ?? '';
+const isAbsent = (error: unknown) => ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'].includes(codeOf(error));
+const mebibytes = (bytes: number) => `${Math.round(bytes / 2 ** 20).toLocaleString('en')} MiB`;
 
 const words: Record<string, string> = {
   ENOSPC: 'the disk is full',
@@ -249,12 +330,25 @@ const words: Record<string, string> = {
   EACCES: 'this process may not write there',
   EPERM: 'this process may not write there',
   EIO: 'the disk reports errors',
+  EREMOTEIO: 'the disk reports errors',
+  ENODEV: 'the disk is gone',
+  ENXIO: 'the disk is gone',
+  ENOTCONN: 'the file system is not connected any more; mount it again',
+  ESHUTDOWN: 'the file system is not connected any more; mount it again',
+  ESTALE: 'the network file system has lost the directory; mount it again',
+  ETIMEDOUT: 'the network file system does not answer',
+  EHOSTDOWN: 'the network file system does not answer',
+  EHOSTUNREACH: 'the network file system does not answer',
+  EMFILE: 'this process has as many files open as it may; raise its limit (ulimit -n)',
+  ENFILE: 'this machine has as many files open as it can',
   ENOENT: 'the directory is not there any more',
   ENOTDIR: 'a file is in the way of the directory',
   EEXIST: 'a file is in the way of the directory',
 };
 
+/** What the whole directory suffers from is told apart from what one file does. */
 function sorted(error: unknown, root: string): unknown {
+  if (codeOf(error) === 'EFBIG') return new Rejected(`${root}: the file is larger than this file system takes`);
   const word = words[codeOf(error)];
   return word ? new StorageUnavailable(`${root}: ${word}`, { cause: error }) : error;
 }

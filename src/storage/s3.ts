@@ -12,8 +12,8 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
-import { RetryLater, StorageUnavailable } from '../errors.ts';
-import { ours } from './keys.ts';
+import { Rejected, RetryLater, StorageUnavailable } from '../errors.ts';
+import { bucketIdKey, ours } from './keys.ts';
 import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
@@ -84,6 +84,33 @@ export async function openS3(options: S3Options): Promise<Storage> {
     }
   }
 
+  let asking: Promise<boolean> | undefined;
+  /** Whether the store answers at all, whatever it says. */
+  async function answers(signal: AbortSignal | undefined): Promise<boolean> {
+    asking ??= client
+      .send(new HeadObjectCommand({ Bucket: bucket, Key: full(bucketIdKey) }), {
+        abortSignal: AbortSignal.timeout(10_000),
+      })
+      .then(
+        () => true,
+        (error) => statusOf(error) !== undefined,
+      )
+      .finally(() => {
+        asking = undefined;
+      });
+    const { promise: aborted, resolve } = Promise.withResolvers<boolean>();
+    const stop = () => resolve(true);
+    if (signal?.aborted) stop();
+    signal?.addEventListener('abort', stop, { once: true });
+    return Promise.race([asking, aborted]).finally(() => signal?.removeEventListener('abort', stop));
+  }
+
+  /** A line that breaks once is the matter of one call; when nothing comes through any more, it is everyone's. */
+  async function told(error: unknown, signal?: AbortSignal): Promise<unknown> {
+    if (!lost.has(error as object) || (await answers(signal))) return error;
+    return new StorageUnavailable(`${name}: the store does not answer`, { cause: error });
+  }
+
   function target(key: string, put: PutOptions): PutObjectCommandInput {
     return {
       Bucket: bucket,
@@ -133,8 +160,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
       return { key, bytes: meter.passed, etag, checksums: meter.checksums() };
     } catch (error) {
       // The store's refusal may come while the body still flows: then this ends it. Otherwise the first reason stays.
-      breaker.abort(sorted(error, name));
-      throw breaker.signal.reason;
+      if (!breaker.signal.aborted) breaker.abort(sorted(error, name));
+      throw await told(breaker.signal.reason, put.signal);
     } finally {
       flow.close();
     }
@@ -217,7 +244,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       signal?.throwIfAborted();
       // A HEAD has no body to say that it is the bucket that is missing; `check` does.
       if (statusOf(error) === 404) return undefined;
-      throw sorted(error, name);
+      throw await told(sorted(error, name), signal);
     }
   }
 
@@ -231,7 +258,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       } catch (error) {
         signal?.throwIfAborted();
         if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
-        throw sorted(error, name);
+        throw await told(sorted(error, name), signal);
       }
     },
     head: (key, { signal } = {}) => describe(key, signal),
@@ -243,9 +270,9 @@ export async function openS3(options: S3Options): Promise<Storage> {
             new ListObjectsV2Command({ Bucket: bucket, Prefix: full(prefix), ContinuationToken: after }),
             stoppedBy(signal),
           )
-          .catch((error) => {
+          .catch(async (error) => {
             signal?.throwIfAborted();
-            throw sorted(error, name);
+            throw await told(sorted(error, name), signal);
           });
         for (const entry of page.Contents ?? []) {
           yield {
@@ -259,8 +286,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
       } while (after);
     },
     async remove(key) {
-      await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) })).catch((error) => {
-        throw sorted(error, name);
+      await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) })).catch(async (error) => {
+        throw await told(sorted(error, name));
       });
     },
     async check() {
@@ -317,9 +344,13 @@ const words: Record<string, string> = {
   ENOTFOUND: 'the name of the store cannot be resolved; check S3_ENDPOINT',
   EAI_AGAIN: 'the name of the store cannot be resolved at present',
   ETIMEDOUT: 'the store cannot be reached',
+  EHOSTDOWN: 'the store cannot be reached',
   EHOSTUNREACH: 'the store cannot be reached',
   ENETUNREACH: 'the store cannot be reached',
 };
+
+/** Errors of calls that got no answer. */
+const lost = new WeakSet<object>();
 
 /** What the whole bucket suffers from is told apart from what one object does. */
 function sorted(error: unknown, name: string): unknown {
@@ -327,6 +358,15 @@ function sorted(error: unknown, name: string): unknown {
   const status = statusOf(error);
   const word = words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
   if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause: error });
+  if (code.startsWith('KMS')) {
+    return new StorageUnavailable(
+      `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`,
+      {
+        cause: error,
+      },
+    );
+  }
+  if (code === 'EntityTooLarge') return new Rejected(`${name}: the file is larger than the store takes`);
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
     return new RetryLater(`${name}: the store asked to slow down`, new Date(Date.now() + 2000 + Math.random() * 8000), {
       cause: error,
@@ -342,5 +382,6 @@ function sorted(error: unknown, name: string): unknown {
       },
     );
   }
+  if (status === undefined && /^(E[A-Z]+|HPE_\w+|TimeoutError)$/.test(code)) lost.add(error as object);
   return error;
 }

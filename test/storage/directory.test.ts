@@ -1,12 +1,14 @@
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { StorageUnavailable } from '../../src/errors.ts';
+import { Rejected, StorageUnavailable } from '../../src/errors.ts';
 import { openDirectory } from '../../src/storage/directory.ts';
 import type { Storage } from '../../src/storage/storage.ts';
+import { until } from '../support/until.ts';
 import { bytesOf, collected, KiB, MiB, streaming } from './bodies.ts';
 import { canMount } from './grounds.ts';
 
@@ -160,14 +162,169 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
+  test('a draft under way is kept, however long nothing comes: by its own process, and by others while that lives', async () => {
+    const storage = await openDirectory({ path, touchMs: 20 });
+    const other = await openDirectory({ path });
+    const go = Promise.withResolvers<void>();
+    const put = storage.put(
+      'a/b',
+      streaming(bytesOf(KiB), () => go.promise),
+      { bytes: KiB },
+    );
+    const drafts = join(path, '.asset-mirror-tmp');
+    const [draft] = await until('the draft', async () => {
+      const names = await readdir(drafts);
+      return names.length > 0 && names;
+    });
+    const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+    await utimes(join(drafts, draft!), old, old);
+    await storage.check();
+    await until(
+      'the draft to be touched',
+      async () => (await stat(join(drafts, draft!))).mtimeMs > Date.now() - 60_000,
+    );
+    await other.check();
+    go.resolve();
+    await put;
+    expect(await storage.head('a/b')).toMatchObject({ bytes: KiB });
+    await Promise.all([storage.close(), other.close()]);
+  });
+
+  test('an abandoned draft is also swept while the store is open', async () => {
+    const storage = await openDirectory({ path, touchMs: 20 });
+    const draft = join(path, '.asset-mirror-tmp', 'abandoned');
+    const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+    await writeFile(draft, 'x');
+    await utimes(draft, old, old);
+    await until('it to be swept', async () => (await readdir(join(path, '.asset-mirror-tmp'))).length === 0);
+    await storage.close();
+  });
+
+  test('a key that is too long for the file system cannot ever work, says so, and is nothing that is there', async () => {
+    const storage = await openDirectory({ path });
+    for (const key of [`a/${'n'.repeat(256)}`, `${'deep/'.repeat(1000)}file`]) {
+      const error = await storage.put(key, 'text').catch((reason) => reason);
+      expect(error).toBeInstanceOf(Rejected);
+      expect(error.message).toMatch(/too long for this file system; shorten KEY_TEMPLATE/);
+      expect(await storage.head(key)).toBeUndefined();
+      expect(await storage.get(key)).toBeUndefined();
+      await storage.remove(key);
+    }
+    await storage.check();
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  /** What a put says in a process of its own that lives under a limit of the shell. */
+  async function underLimit(limit: string, before = ''): Promise<string> {
+    const script = `
+      import { openSync } from 'node:fs';
+      import { openDirectory } from './src/storage/directory.ts';
+      const storage = await openDirectory({ path: ${JSON.stringify(path)} });
+      ${before}
+      const error = await storage.put('a/b', Buffer.alloc(4 << 20)).catch((reason) => reason);
+      process.stdout.write(error.name + ' ' + error.message);
+      process.exit(0);`;
+    const { stdout } = await run('bash', [
+      '-c',
+      `ulimit ${limit}; exec "$0" --input-type=module -e "$1"`,
+      process.execPath,
+      script,
+    ]);
+    return stdout;
+  }
+
+  test('a file that is larger than the file system takes cannot ever work', async () => {
+    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than this file system takes/);
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  test('a process that has too many files open waits, and says what to raise', async () => {
+    const full = `try { for (;;) openSync('/dev/null'); } catch {}`;
+    expect(await underLimit('-n 256', full)).toMatch(/^StorageUnavailable .* raise its limit \(ulimit -n\)/);
+  });
+
   if (!canMount) test.skip('full and read-only disks: this process may not mount any');
 
   describe.runIf(canMount)('on a disk of its own', () => {
-    const mountDisk = async () => {
+    const mountDisk = async (size = 4) => {
       await mkdir(path);
-      await run('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', path]);
+      await run('mount', ['-t', 'tmpfs', '-o', `size=${size}m`, 'tmpfs', path]);
       mounted = true;
     };
+    const errorOf = (put: Promise<unknown>) => put.then(() => undefined).catch((reason) => reason);
+
+    test('a file that does not fit is told before a byte of it is taken, and others still fit', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      await storage.put('fill', bytesOf(10 * MiB));
+      let read = false;
+      const body = new Readable({
+        read() {
+          read = true;
+        },
+      });
+      const error = await errorOf(storage.put('a/large', body, { bytes: 12 * MiB }));
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      expect(error).toMatchObject({
+        scope: 'object',
+        message: `${path}: no room for a/large: it has 12 MiB, and 9 MiB are free`,
+      });
+      expect(read).toBe(false);
+      expect(body.destroyed).toBe(true);
+      await storage.put('small', streaming(bytesOf(8 * MiB)), { bytes: 8 * MiB });
+      await storage.check();
+    });
+
+    test('room is not promised twice', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      const go = Promise.withResolvers<void>();
+      const halfway = Promise.withResolvers<void>();
+      const bytes = bytesOf(12 * MiB);
+      const first = storage.put(
+        'first',
+        streaming(bytes.subarray(0, MiB), async () => {
+          halfway.resolve();
+          await go.promise;
+        }).on('error', () => {}),
+        { bytes: bytes.length },
+      );
+      await halfway.promise;
+      expect(await errorOf(storage.put('second', streaming(bytes), { bytes: bytes.length }))).toMatchObject({
+        scope: 'object',
+      });
+      go.resolve();
+      await expect(first).rejects.toThrow(/ended at byte/);
+      await storage.put('second', streaming(bytes), { bytes: bytes.length });
+    });
+
+    test('a file of unknown length that fills the disk leaves room for others', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      expect(await errorOf(storage.put('endless', streaming(bytesOf(30 * MiB))))).toMatchObject({
+        name: 'StorageUnavailable',
+        scope: 'object',
+        message: `${path}: the disk is full, but for smaller objects than endless`,
+      });
+      await storage.check();
+    });
+
+    test('what abandoned drafts take up is given back when it is needed', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+      const abandon = async () => {
+        const draft = join(path, '.asset-mirror-tmp', 'abandoned');
+        await writeFile(draft, bytesOf(15 * MiB));
+        await utimes(draft, old, old);
+      };
+      await abandon();
+      await storage.put('known', streaming(bytesOf(10 * MiB)), { bytes: 10 * MiB });
+      await storage.remove('known');
+      await abandon();
+      await expect(storage.put('unknown', streaming(bytesOf(10 * MiB)))).rejects.toThrow(StorageUnavailable);
+      await storage.put('unknown', streaming(bytesOf(10 * MiB)));
+    });
 
     test('that is full, it says so until there is room', async () => {
       await mountDisk();

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto';
 import { CreateBucketCommand, DeleteBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
 import { create as contentDisposition, parse } from 'content-disposition';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
-import { RetryLater, StorageUnavailable } from '../../src/errors.ts';
+import { Rejected, RetryLater, StorageUnavailable } from '../../src/errors.ts';
+import { passing } from '../../src/source/http.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { freePort } from '../support/ports.ts';
 import { until } from '../support/until.ts';
@@ -397,6 +398,117 @@ describe.runIf(s3)('an S3 store', () => {
       expect(taken).toBeLessThan(300 * MiB);
       expect(await ground.leftovers()).toEqual([]);
     }, 60_000);
+
+    describe.each<[string, Trouble]>([
+      [
+        'drops every connection',
+        {
+          request(_chunk, _sent, { client }) {
+            client.resetAndDestroy();
+            return undefined;
+          },
+        },
+      ],
+      [
+        'takes everything and says nothing',
+        {
+          response(_chunk, { client }) {
+            client.destroy();
+            return undefined;
+          },
+        },
+      ],
+      [
+        'speaks another language',
+        {
+          response(_chunk, { client }) {
+            client.end('what?\r\n\r\n');
+            return undefined;
+          },
+        },
+      ],
+    ])('a store that %s', (_, trouble) => {
+      test.each([
+        ['put', () => storage.put('line', 'text')],
+        ...lengths.map(
+          ([what, length, bytes]) =>
+            [`put ${what}`, () => storage.put('line', streaming(bytesOf(length)), { bytes })] as const,
+        ),
+        ['get', () => storage.get('line')],
+        ['head', () => storage.head('line')],
+        ['list', () => Array.fromAsync(storage.list(''))],
+        ['remove', () => storage.remove('line')],
+        ['check', () => storage.check()],
+      ] as [string, () => Promise<unknown>][])(
+        'does not answer, and makes everything wait (%s)',
+        async (what, call) => {
+          line.set(trouble);
+          const error = await call().then(
+            () => undefined,
+            (reason) => reason,
+          );
+          expect(error).toBeInstanceOf(StorageUnavailable);
+          expect(error.scope).toBe('all');
+          if (what !== 'check') expect(error.message).toMatch(/the store does not answer/);
+        },
+      );
+    });
+
+    test.each(lengths.slice(1, 3))(
+      'a line that drops once is the matter of that one call, and may pass (%s)',
+      async (_, length, declared) => {
+        let drops = 1;
+        line.set({
+          request(chunk, sent, { client, server }) {
+            if (sent < length / 2 || drops-- <= 0) return chunk;
+            client.resetAndDestroy();
+            server.destroy();
+            return undefined;
+          },
+        });
+        const error = await storage
+          .put('line', streaming(bytesOf(length)), { bytes: declared })
+          .catch((reason) => reason);
+        expect(error).not.toBeInstanceOf(StorageUnavailable);
+        expect(passing(error)).toBe(true);
+      },
+    );
+
+    test('an abort while it is found out whether the store answers ends the wait', async () => {
+      let asked = 0;
+      line.set({
+        request(chunk, _sent, { client }) {
+          if (/^PUT/.test(chunk.toString('latin1'))) client.resetAndDestroy();
+          else asked++;
+          return undefined;
+        },
+      });
+      const stop = new AbortController();
+      const put = storage.put('line', streaming(bytesOf(MiB)), { bytes: MiB, signal: stop.signal });
+      const error = put.catch((reason) => reason);
+      await until('the store to be asked', () => asked > 0);
+      stop.abort(new Error('enough'));
+      expect(await error).toMatchObject({ code: 'ECONNRESET' });
+      line.cut();
+    });
+
+    test.each([
+      ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store takes/],
+      ['400 Bad Request', 'KMS.DisabledException', StorageUnavailable, /cannot use the encryption key/],
+    ] as const)('%s %s is told by what it means', async (status, code, kind, message) => {
+      const error = await expectFailure(
+        {
+          request(_chunk, sent, { client }) {
+            if (sent === 0) client.end(errorAnswer(status, code));
+            return undefined;
+          },
+        },
+        MiB,
+        MiB,
+      );
+      expect(error).toBeInstanceOf(kind);
+      expect(error.message).toMatch(message);
+    });
 
     test('a body that is read is never shorter than the object, unless it breaks off', async () => {
       await ground.storage.put('long', bytesOf(8 * MiB));
