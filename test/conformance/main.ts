@@ -22,7 +22,7 @@ Exit code 0: nothing failed. 1: something failed. 2: wrong usage, or no service 
   .option('--password <password>', '', process.env.CONFORMANCE_PASSWORD)
   .option('--by-hand', 'prints the authorize URL for a person to open, and waits at the redirect URI')
   .option('--admin <url>', 'the admin API of the library of this repository, for states that nothing else can make')
-  .option('--patient', 'waits for what takes time, up to an hour and more')
+  .option('--patient', 'waits in real time for what takes up to two hours')
   .option('--profile <path>', 'the page with Connected Apps, under {app_url}', '/profile')
   .option('--app-name <name>', 'the name under which the app is registered')
   .option('--logo-url <url>', 'the logo with which it is registered')
