@@ -70,11 +70,14 @@ export function reasonOf(error: unknown): string {
   const parts: string[] = [];
   for (let e = error, depth = 0; e !== undefined && e !== null && depth < 5; depth++) {
     const message = messageOf(e);
-    if (message && !parts.some((part) => part.includes(message))) parts.push(message);
+    if (message && !saysNothing.has(message) && !parts.some((part) => part.includes(message))) parts.push(message);
     e = e instanceof Error ? e.cause : undefined;
   }
   return scrub(parts.join(': ')).slice(0, 500) || 'unknown error';
 }
+
+/** What the AWS SDK says when an answer has no words. */
+const saysNothing = new Set(['UnknownError', 'Unknown']);
 
 function messageOf(e: unknown): string {
   if (!(e instanceof Error)) return String(e);

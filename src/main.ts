@@ -59,6 +59,12 @@ const startDatabase: StartDatabase = (directory) =>
     log: createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr }),
   });
 
+// Whoever reads what is printed may have read enough, as `head` does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(process.exitCode ?? 0);
+});
+
 if (existsSync('.env')) process.loadEnvFile('.env');
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;

@@ -6,7 +6,10 @@ import { ago, fits, paint, print, printJson, table } from './output.ts';
 export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
   for (;;) {
     const [totals, { connections }] = await Promise.all([api.status(), api.connections()]);
-    if (options.json) printJson({ ...totals, connectionList: connections });
+    const facts = { ...totals, connectionList: connections };
+    // While it is watched, one line each time, for who reads lines.
+    if (options.json && options.watch) print(JSON.stringify(facts));
+    else if (options.json) printJson(facts);
     else {
       if (options.watch && process.stdout.isTTY) process.stdout.write('\u001b[2J\u001b[H');
       print(describe(totals, connections));
