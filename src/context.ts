@@ -10,6 +10,7 @@ import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
+import { assetTypes } from './source/answers.ts';
 import { createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
@@ -68,6 +69,9 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const tokens = createTokens({ store, client: oauth, sealer, log, instance: config.instance });
   opening.defer(() => tokens.settled());
 
+  for (const type of [...config.sync.includeTypes, ...config.sync.excludeTypes]) {
+    if (!assetTypes.includes(type)) log.warn({ type }, 'a type to include or exclude that the service does not name');
+  }
   const schedule = createSchedule({
     store,
     queues,

@@ -6,6 +6,18 @@ import { Rejected } from '../errors.ts';
  * names must have its type when they are there; unknown fields, states and types are carried along.
  */
 
+/** The types that the spec names (section 2.6); the service may come to know others. */
+export const assetTypes = [
+  'videos',
+  'selects',
+  'social',
+  'photography',
+  'graphics',
+  'audio',
+  'documents',
+  'brand assets',
+];
+
 const text = z.string().nullish();
 const number = z.number().nullish();
 
