@@ -21,6 +21,7 @@ Exit code 0: nothing failed. 1: something failed. 2: wrong usage, or no service 
   .option('--user <email>', 'signs in and consents in the forms of the service; with --admin, a user is made')
   .option('--password <password>', '', process.env.CONFORMANCE_PASSWORD)
   .option('--by-hand', 'prints the authorize URL for a person to open, and waits at the redirect URI')
+  .option('--consents <number>', 'by hand: asks no more often; everything takes about 40', count)
   .option('--admin <url>', 'the admin API of the library of this repository, for states that nothing else can make')
   .option('--patient', 'waits in real time for what takes up to two hours')
   .option('--profile <path>', 'the page with Connected Apps, under {app_url}', '/profile')

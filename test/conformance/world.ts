@@ -27,6 +27,8 @@ export type Options = {
   user?: string;
   password?: string;
   byHand?: boolean;
+  /** By hand, a person is asked so many times at most. */
+  consents?: number;
   /** Waits in real time for what takes time. */
   patient?: boolean;
   /** The path of the profile page under {app_url}. */
@@ -70,6 +72,7 @@ export async function openWorld(given: Options) {
       : undefined);
 
   let ahead = 0;
+  let consents = 0;
   let kept: { grant: Grant; since: number; moves: number } | undefined;
   let moves = 0;
   let listing: Promise<Asset[]> | undefined;
@@ -159,6 +162,8 @@ export async function openWorld(given: Options) {
       const { decision = 'allow', companies } = asking;
       const wanted: Decision = { decision, ...(companies && { companies }) };
       if (options.byHand) {
+        if (++consents > (options.consents ?? Infinity))
+          throw new NotTried('takes more consents than --consents allows');
         const does = decision === 'allow' ? `allow access${companies ? ` to ${companies} only` : ''}` : 'cancel';
         const landed = await walkByHand(url, redirectUri, does, BY_HAND_TIMEOUT);
         return { landed, pages: [], verifier, state };

@@ -22,7 +22,7 @@ describe('the library', () => {
       await world.close();
       await library.close();
     }
-  });
+  }, 120_000);
 });
 
 describe('a library that breaks one rule is found out:', () => {
@@ -69,7 +69,7 @@ describe('a library that breaks one rule is found out:', () => {
   it('mended, it does again what every section says', async () => {
     const outcomes = await run(world, CHECKS);
     expect(outcomes.filter(({ outcome }) => outcome !== 'passed')).toEqual([]);
-  });
+  }, 120_000);
 
   it('there is such a library for every check', () => {
     const tried = new Set(MUTATIONS.map(({ check }) => check));
