@@ -1,7 +1,12 @@
-import { chmod, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { execFile } from 'node:child_process';
+import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { expect, inject, test } from 'vitest';
+import { canMount } from '../storage/grounds.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
+
+const run = promisify(execFile);
 
 const gate = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'the bucket takes nothing; everything waits');
@@ -61,6 +66,41 @@ test('a disk that is not there at the start is waited for; nothing is written in
     await scene.close();
   }
 });
+
+test.runIf(canMount)(
+  'a file that does not fit waits and says so, while smaller ones are mirrored',
+  {
+    timeout: 60_000,
+  },
+  async () => {
+    const scene = await newScene();
+    const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+    await cp(directory, `${directory}.before`, { recursive: true });
+    await run('mount', ['-t', 'tmpfs', '-o', 'size=16m', 'tmpfs', directory]);
+    try {
+      await cp(`${directory}.before`, directory, { recursive: true });
+      await scene.restart();
+      const large = await scene.upload({ content: { seed: 'large', size: 30_000_000 } });
+      const small = await Promise.all(Array.from({ length: 5 }, () => scene.upload()));
+      await scene.resync();
+      for (const id of small) await scene.mirror.assetIn(id, 'mirrored');
+      const waiting = await until('the large one to wait', async () => {
+        const asset = await scene.mirror.asset(large);
+        return asset?.state === 'pending' && asset.reason && asset;
+      });
+      expect(waiting).toMatchObject({ attempts: 0, reason: expect.stringMatching(/no room for .*it has 29 MiB/) });
+      expect(gate(scene.mirror.lines)).toEqual([]);
+      const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
+      expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
+      await run('mount', ['-o', 'remount,size=64m', directory]);
+      expect(await scene.mirror.assetIn(large, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+    } finally {
+      await scene.mirror.stop();
+      await run('umount', [directory]);
+      await scene.close();
+    }
+  },
+);
 
 test.runIf(inject('s3'))(
   'a bucket that does not exist, or keys that are wrong, make everything wait',
