@@ -62,7 +62,7 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     const companies = service.accounts.companiesOf(user.id);
     const csrf = sessions.csrf(sessions.begin(request, reply));
     const page = { registration, user, companies, redirectUri, action: request.url, csrf };
-    return sendPage(reply, consentPage(problem === undefined ? page : { ...page, problem }));
+    return sendPage(reply, consentPage(problem === undefined ? page : { ...page, problem, picked: [] }));
   }
 }
 

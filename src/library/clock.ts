@@ -9,7 +9,7 @@ export function createClock(): Clock {
   return {
     now: () => Date.now() + ahead,
     advance: (milliseconds) => {
-      ahead += milliseconds;
+      ahead += Math.round(milliseconds);
     },
   };
 }

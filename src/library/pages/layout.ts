@@ -28,7 +28,7 @@ p { margin: 0 0 1rem; }
 .note { background: var(--warn-ground); color: var(--warn); border-radius: 8px; padding: .7rem .9rem; margin: 0 0 1rem; }
 label.field { display: block; font-weight: 600; font-size: .9rem; margin: 0 0 1rem; }
 input[type=email], input[type=password] { display: block; width: 100%; margin-top: .3rem; padding: .65rem .8rem;
-  font: inherit; color: inherit; background: var(--paper); border: 1px solid var(--soft); border-radius: 8px; }
+  font: inherit; font-weight: 400; color: inherit; background: var(--paper); border: 1px solid var(--soft); border-radius: 8px; }
 input:focus-visible, button:focus-visible, a:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 button { font: inherit; font-weight: 600; padding: .65rem 1.1rem; border-radius: 8px; cursor: pointer;
   border: 1px solid var(--line); background: transparent; color: var(--ink); white-space: nowrap; }
@@ -44,18 +44,20 @@ fieldset { border: 1px solid var(--line); border-radius: 10px; padding: .25rem 1
 legend { padding: 0 .4rem; font-size: .85rem; color: var(--soft); }
 .choice { display: flex; align-items: center; gap: .75rem; padding: .6rem 0; }
 .choice + .choice { border-top: 1px solid var(--line); }
-.choice input { width: 1.15rem; height: 1.15rem; accent-color: var(--accent); }
+.choice input { flex: none; width: 1.15rem; height: 1.15rem; accent-color: var(--accent); }
 ul.can { margin: 0 0 1rem; padding-left: 1.2rem; }
 .row { display: flex; flex-wrap: wrap; align-items: center; gap: 1rem; padding: 1rem 0; border-top: 1px solid var(--line); }
 .row > div:not(.logo) { flex: 1 1 12rem; }
 a { color: var(--accent); }
+@media (max-width: 24rem) { .card { padding: 1.25rem; } .actions { flex-direction: column-reverse; } }
 `;
 
 const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64');
 
-const MARK = html`<svg width="24" height="24" viewBox="0 0 24 24" aria-hidden="true" fill="currentColor"
-><rect x="2" y="4" width="5" height="16" rx="1.5"/><rect x="9" y="4" width="5" height="16" rx="1.5" opacity=".65"/
-><rect x="15.6" y="4.6" width="5" height="16" rx="1.5" opacity=".4" transform="rotate(-12 18 12)"/></svg>`;
+const MARK = html`<svg width="24" height="24" viewBox="0 0 24 24" aria-hidden="true" fill="currentColor">
+<rect x="2" y="4" width="5" height="16" rx="1.5"/>
+<rect x="9" y="4" width="5" height="16" rx="1.5" opacity=".65"/>
+<rect x="15.6" y="4.6" width="5" height="16" rx="1.5" opacity=".4" transform="rotate(-12 18 12)"/></svg>`;
 
 export type Page = {
   title: string;

@@ -1,6 +1,9 @@
 import type { Company, Registration, User } from '../model.ts';
-import { type Html, html } from './html.ts';
+import { Html, html } from './html.ts';
 import type { Page } from './layout.ts';
+
+const FOCUS = new Html(' autofocus');
+const CHECKED = new Html(' checked');
 
 export function signInPage(form: { csrf: string; next: string; email?: string; problem?: string; app?: string }): Page {
   return {
@@ -13,9 +16,9 @@ ${form.problem && html`<p class="note" role="alert">${form.problem}</p>`}
 <input type="hidden" name="csrf" value="${form.csrf}">
 <input type="hidden" name="next" value="${form.next}">
 <label class="field">Email address
-<input type="email" name="email" value="${form.email}" autocomplete="username" required autofocus></label>
+<input type="email" name="email" value="${form.email}" autocomplete="username" required${!form.email && FOCUS}></label>
 <label class="field">Password
-<input type="password" name="password" autocomplete="current-password" required></label>
+<input type="password" name="password" autocomplete="current-password" required${form.email && FOCUS}></label>
 <button class="main full">Sign in</button>
 </form>
 </div>`,
@@ -26,15 +29,28 @@ export type Consent = {
   registration: Registration;
   user: User;
   companies: Company[];
+  /** Ids of the companies that were picked before; at first, all of them. */
+  picked?: string[];
   redirectUri: string;
   action: string;
   csrf: string;
   problem?: string;
 };
 
-export function consentPage({ registration, user, companies, redirectUri, action, csrf, problem }: Consent): Page {
+export function consentPage({
+  registration,
+  user,
+  companies,
+  picked,
+  redirectUri,
+  action,
+  csrf,
+  problem,
+}: Consent): Page {
   const choices = companies.map(
-    (company) => html`<label class="choice"><input type="checkbox" name="company" value="${company.id}" checked>
+    (
+      company,
+    ) => html`<label class="choice"><input type="checkbox" name="company" value="${company.id}"${(!picked || picked.includes(company.id)) && CHECKED}>
 <span>${company.name}</span></label>`,
   );
   return {
@@ -99,7 +115,8 @@ export function problemPage(status: number, title: string, message: string): Pag
   return {
     title,
     status,
-    content: html`<div class="card"><h1>${title}</h1><p class="soft">${message}</p></div>`,
+    content: html`<div class="card"><h1>${title}</h1><p class="soft">${message}</p>
+<p><a href="/profile">Go to your profile</a></p></div>`,
   };
 }
 
