@@ -69,6 +69,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       await signIn('not the password');
       expect(await text()).toContain('That email address and password do not match.');
       expect(await filledIn('input[type=email]')).toBe('ada@example.com');
+      expect(await page.evaluate('document.activeElement.name')).toBe('password');
       await signIn();
 
       expect(await text()).toContain('Safekeep & Söhne would like to read your assets');
@@ -102,6 +103,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       for (const { id } of companies) await page.click(`input[value="${id}"]`);
       await press('Allow access');
       expect(await text()).toContain('Choose at least one company, or cancel.');
+      for (const { id } of companies) expect(await isTicked(id)).toBe(false);
       expect(page.url()).toContain(library.appUrl);
     });
 

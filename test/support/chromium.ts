@@ -45,15 +45,23 @@ function whereIs(program: string): string | undefined {
   }
 }
 
+/** What is drawn farther to the right than the box it is in. */
+const OUTSIDE = `[...document.querySelectorAll('main *')]
+  .filter((it) => it.getBoundingClientRect().right > it.closest('main').getBoundingClientRect().right + 1 ||
+    (it.closest('.card') && it.getBoundingClientRect().right > it.closest('.card').getBoundingClientRect().right + 1))
+  .map((it) => it.tagName + ' ' + it.innerText)`;
+
 /** What is wrong with a page for people: what does not fit, cannot be read, or has no name. */
 export async function flawsOf(page: Page): Promise<string[]> {
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
   const [wanted, room] = (await page.evaluate('[document.documentElement.scrollWidth, innerWidth]')) as number[];
+  const outside = (await page.evaluate(OUTSIDE)) as string[];
   return [
     ...violations.flatMap(({ id, nodes }) =>
       nodes.map(({ target, failureSummary }) => `${id} ${target} ${failureSummary}`),
     ),
+    ...outside.map((what) => `${what} sticks out of its box`),
     ...(wanted! > room! ? [`${wanted} px wide on a screen of ${room}`] : []),
   ];
 }
