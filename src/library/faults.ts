@@ -52,6 +52,7 @@ export type Faults = {
   set(rules: Rule[]): void;
   add(rule: Rule): void;
   rules(): Rule[];
+  areThere(): boolean;
   /** Whether a rule asks for a company, so that only then it is looked up. */
   askForCompany(): boolean;
   /** What happens to this request: the effects of every rule that hits it, later rules over earlier ones. */
@@ -72,6 +73,7 @@ export function createFaults(): Faults {
       active.push({ rule, seen: 0 });
     },
     rules: () => active.map(({ rule }) => rule),
+    areThere: () => active.length > 0,
     askForCompany: () => active.some(({ rule }) => rule.companyId !== undefined),
     hit(request) {
       let fault: Fault | null = null;

@@ -1,4 +1,4 @@
-import { createHash, createHmac, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { createHmac, hash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 
 const deriveKey = promisify<string, Buffer, number, Buffer>(scrypt);
@@ -16,12 +16,12 @@ export function newId(prefix: string): string {
 
 /** What is kept of a secret. Our secrets have 256 random bits, so one round of SHA-256 cannot be turned back. */
 export function digest(secret: string): string {
-  return createHash('sha256').update(secret).digest('base64url');
+  return hash('sha256', secret, 'base64url');
 }
 
 /** Compares without telling by its time how much was right. */
 export function same(a: string, b: string): boolean {
-  return timingSafeEqual(createHash('sha256').update(a).digest(), createHash('sha256').update(b).digest());
+  return timingSafeEqual(hash('sha256', a, 'buffer'), hash('sha256', b, 'buffer'));
 }
 
 export function mac(key: string, ...parts: string[]): string {

@@ -30,20 +30,24 @@ export function createServer(service: Service): FastifyInstance {
 
   // With a callback, because only so a hook can answer slowly, or never, and no handler answers as well.
   server.addHook('onRequest', (request, reply, done) => {
-    begin(service, request, reply).then((isAnswered) => isAnswered || done(), done);
+    const endpoint = request.routeOptions.config.endpoint ?? null;
+    request.entry = service.requests.begin(request, endpoint, service.clock.now());
+    if (!endpoint || !service.faults.areThere()) return done();
+    return void meetFault(service, request, reply, endpoint).then((isAnswered) => isAnswered || done(), done);
   });
 
-  server.addHook('onSend', async (request, reply, payload) => {
+  server.addHook('onSend', (request, reply, payload, done) => {
     reply.header('x-content-type-options', 'nosniff');
     const answer = request.fault ? spoil(request, reply, request.fault, payload) : payload;
     request.entry.status = request.fault?.dropAnswer ? 0 : reply.statusCode;
     if (typeof answer === 'string' && request.method !== 'HEAD') request.entry.bytes = Buffer.byteLength(answer);
-    return answer;
+    done(null, answer);
   });
 
-  server.addHook('onResponse', async (request, reply) => {
+  server.addHook('onResponse', (request, reply, done) => {
     const { method, path, status, bytes } = request.entry;
-    service.log({ method, path, status, bytes, ms: Math.round(reply.elapsedTime) });
+    service.log({ method, path, status, bytes, ms: Math.round(10 * reply.elapsedTime) / 10 });
+    done();
   });
 
   server.setErrorHandler((error, _request, reply) => sendError(service, error, reply));
@@ -55,10 +59,13 @@ export function createServer(service: Service): FastifyInstance {
   return server;
 }
 
-async function begin(service: Service, request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
-  const endpoint = request.routeOptions.config.endpoint ?? null;
-  request.entry = service.requests.begin(request, endpoint, service.clock.now());
-  request.fault = endpoint && service.faults.hit({ endpoint, ...(await subject(service, request)) });
+async function meetFault(
+  service: Service,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  endpoint: Endpoint,
+): Promise<boolean> {
+  request.fault = service.faults.hit({ endpoint, ...(await subject(service, request)) });
   return request.fault !== null && (await sendFault(service, request, reply, request.fault));
 }
 

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, lstat, open, opendir } from 'node:fs/promises';
+import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import type { Body } from './body.ts';
 import { type Facts, factsOf } from './facts/facts.ts';
@@ -11,31 +11,42 @@ const CHUNK = 256 * 1024;
 /** What is at a path below the root, as it was when it was looked at. */
 export type Found = { path: string; size: number; mtimeMs: number; isFolder: boolean };
 
+const AT_ONCE = 256;
+
 /** Files and folders, without names that begin with a dot, and links. `leaveOut` is told what cannot be seen. */
 export async function* walk(
   root: string,
   leaveOut: (path: string, why: unknown) => void,
   under = '',
 ): AsyncGenerator<Found> {
-  const entries = await opendir(join(root, under), { encoding: 'buffer' as 'utf8' }).catch((error) => {
+  const entries = await readdir(join(root, under), { withFileTypes: true, encoding: 'buffer' }).catch((error) => {
     if (under === '') throw error;
     if (error.code !== 'ENOENT') leaveOut(under, error);
     return [];
   });
-  for await (const entry of entries) {
-    const name = entry.name as string | Buffer;
-    const text = name.toString();
-    const path = under ? `${under}${sep}${text}` : text;
-    if (text.startsWith('.')) continue;
-    if (typeof name !== 'string' && !isUtf8(name)) leaveOut(path, 'the name is not UTF-8');
-    else if (entry.isDirectory()) {
-      yield { path: path + sep, size: 0, mtimeMs: 0, isFolder: true };
-      yield* walk(root, leaveOut, path);
-    } else if (entry.isFile()) {
-      const found = await lstat(join(root, path)).catch(() => undefined);
-      if (found?.isFile()) yield { path, size: found.size, mtimeMs: found.mtimeMs, isFolder: false };
-    }
+  const files: string[] = [];
+  const folders: string[] = [];
+  for (const entry of entries) {
+    const name = entry.name.toString();
+    const path = under ? `${under}${sep}${name}` : name;
+    if (name.startsWith('.')) continue;
+    if (!isUtf8(entry.name)) leaveOut(path, 'the name is not UTF-8');
+    else if (entry.isDirectory()) folders.push(path);
+    else if (entry.isFile()) files.push(path);
   }
+  for (let i = 0; i < files.length; i += AT_ONCE) {
+    const found = await Promise.all(files.slice(i, i + AT_ONCE).map((path) => find(root, path)));
+    yield* found.filter((one) => one !== undefined);
+  }
+  for (const path of folders) {
+    yield { path: path + sep, size: 0, mtimeMs: 0, isFolder: true };
+    yield* walk(root, leaveOut, path);
+  }
+}
+
+async function find(root: string, path: string): Promise<Found | undefined> {
+  const found = await lstat(join(root, path)).catch(() => undefined);
+  return found?.isFile() ? { path, size: found.size, mtimeMs: found.mtimeMs, isFolder: false } : undefined;
 }
 
 export async function readFacts(root: string, { path, size }: Found, mimeType: string): Promise<Facts> {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 export type Random = {
   /** 0 to below 1. */
@@ -11,7 +11,10 @@ export type Random = {
 
 /** The same numbers for the same name, on every machine (mulberry32, seeded with a hash). */
 export function randomOf(...name: (string | number)[]): Random {
-  let state = createHash('sha256').update(name.join('\0')).digest().readUInt32LE();
+  return randomFrom(hash('sha256', name.join('\0'), 'buffer').readUInt32LE());
+}
+
+export function randomFrom(state: number): Random {
   const next = () => {
     state = (state + 0x6d2b79f5) | 0;
     let t = Math.imul(state ^ (state >>> 15), 1 | state);

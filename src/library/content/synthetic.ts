@@ -5,7 +5,7 @@ import { type Body, bodyOf, generated } from './body.ts';
 import { NEWEST } from './content.ts';
 import { png } from './formats/images.ts';
 import { nameOf, tagsOf } from './names.ts';
-import { randomOf } from './random.ts';
+import { randomFrom } from './random.ts';
 import { speech } from './speech.ts';
 
 const SPREAD = 3 * 365 * 24 * 3600 * 1000;
@@ -48,6 +48,7 @@ export function synthetic({ count, seed, sizes }: Synthetic): { company: Company
       status: 'active',
     }),
   );
+  const idPattern = new RegExp(`^ast_${seed}_(\\d{1,12})$`);
   const isProject = (id: string) => projects.some((project) => project.id === id);
 
   const idOf = (i: number) => `ast_${seed}_${i}`;
@@ -56,7 +57,7 @@ export function synthetic({ count, seed, sizes }: Synthetic): { company: Company
   const projectOf = (i: number) => projects[hash(seed, i, 2) % PROJECTS]!;
 
   function asset(i: number): Asset {
-    const random = randomOf('synthetic', seed, i);
+    const random = randomFrom(hash(seed, i, 3));
     const { assetType, extension, mimeType, sizes: usual } = kindOf(i);
     const [smallest, largest] = sizes ?? usual;
     const size = Math.round(smallest * (largest / smallest) ** random.next());
@@ -110,7 +111,7 @@ export function synthetic({ count, seed, sizes }: Synthetic): { company: Company
       projects: (companyId) => (companyId === company.id ? projects : []),
 
       find(id) {
-        const i = Number(new RegExp(`^ast_${seed}_(\\d{1,12})$`).exec(id)?.[1]);
+        const i = Number(idPattern.exec(id)?.[1]);
         return i < count && idOf(i) === id ? asset(i) : undefined;
       },
 
