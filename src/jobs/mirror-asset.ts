@@ -1,6 +1,7 @@
 import { Rejected } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
 import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -144,7 +145,7 @@ async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Out
   return { outcome: 'processing', at };
 }
 
-/** The media of this very version, if an earlier turn has stored it and it is still there. */
+/** The media of this very version, if an earlier turn has stored it and it is still there, byte for byte. */
 async function alreadyStored(
   deps: MirrorDeps,
   asset: Asset,
@@ -156,8 +157,11 @@ async function alreadyStored(
   if (media.key !== placeOf(deps.keyTemplate, asset.companyId, detail, media.variant).key && !asset.recordKey)
     return undefined;
   const object = await deps.storage.head(media.key, { signal });
-  const same = object?.bytes === media.bytes && (media.etag === null || object.etag === media.etag);
-  return same ? media : undefined;
+  if (object?.bytes !== media.bytes) return undefined;
+  if (media.etag !== null) return object.etag === media.etag ? media : undefined;
+  // A store without ETags says nothing of the content, so that is read.
+  const body = await deps.storage.get(media.key, { signal });
+  return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
 }
 
 /** A thumbnail that cannot be had now is tried again later, and holds nothing up; being told to stop is another matter. */

@@ -84,6 +84,13 @@ export class Meter extends Transform {
   }
 }
 
+/** The checksums of a body, which is read to its end. */
+export async function measure(body: Readable, signal?: AbortSignal): Promise<{ crc32: string }> {
+  const meter = new Meter({ expected: undefined, md5: false });
+  await pipeline(body, meter.resume(), { signal });
+  return meter.checksums();
+}
+
 /** A body that is not as long as was declared, or was let go of before its end. */
 export class WrongLength extends Error {
   override readonly name = 'WrongLength';

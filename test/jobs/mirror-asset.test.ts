@@ -1,6 +1,8 @@
+import { rm, writeFile } from 'node:fs/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { bytesOf } from '../../src/library/index.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
 
 describe('mirroring an asset', { timeout: 60_000 }, () => {
   let scene: Scene;
@@ -237,6 +239,29 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     await scene.resync();
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
+  });
+
+  test('an asset that an operator names is looked at in the bucket, and fetched again unless it is there byte for byte', async () => {
+    const id = await scene.upload({ content: { text: 'the right bytes' } });
+    await scene.resync();
+    const { key, mirroredAt } = await scene.mirror.assetIn(id, 'mirrored');
+    const path = `${scene.ground.environment.STORAGE_URL!.slice('file://'.length)}/${key}`;
+    const look = async () => {
+      await scene.admin.clearRequests();
+      await scene.resync({ mode: 'incremental', assetIds: [id] });
+      await until('the look', async () => (await requestsFor(id, 'asset')).length > 0);
+      await scene.mirror.quiet();
+      expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored', mirroredAt });
+      expect((await scene.media(id))!.toString()).toBe('the right bytes');
+      return (await requestsFor(id, 'media')).length;
+    };
+    expect(await look()).toBe(0);
+    for (const damaged of ['the wrong bytes', 'the right byte', '']) {
+      await writeFile(path, damaged);
+      expect(await look()).toBe(1);
+    }
+    await rm(path);
+    expect(await look()).toBe(1);
   });
 
   test('a replaced file is fetched again, and one whose name or tags changed only gets a new record', async () => {
