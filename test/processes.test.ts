@@ -200,39 +200,64 @@ test('what a start needs of the machine and does not get is a setting that is na
   }
 });
 
-test('a signal that comes while PostgreSQL is being set up ends the start, exits 0 and leaves nothing running', {
-  timeout: 60_000,
-}, async () => {
+/** The service with a PostgreSQL of its own, below a directory that the account `postgres` can enter. */
+async function embedded() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
   await chmod(directory, 0o755);
-  try {
-    const child = spawn(process.execPath, ['src/main.ts', 'start'], {
-      env: {
-        PATH: process.env.PATH,
-        DATA_DIR: directory,
-        PORT: String(await freePort()),
-        LIBRARY_API_URL: 'http://127.0.0.1:9',
-        LIBRARY_APP_URL: 'http://127.0.0.1:9',
-        LIBRARY_CLIENT_ID: 'id',
-        LIBRARY_CLIENT_SECRET: 'svcs_secret',
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-    const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
-    const there = (path: string) =>
+  const child = spawn(process.execPath, ['src/main.ts', 'start'], {
+    env: {
+      PATH: process.env.PATH,
+      DATA_DIR: directory,
+      PORT: String(await freePort()),
+      LIBRARY_API_URL: 'http://127.0.0.1:9',
+      LIBRARY_APP_URL: 'http://127.0.0.1:9',
+      LIBRARY_CLIENT_ID: 'id',
+      LIBRARY_CLIENT_SECRET: 'svcs_secret',
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+  const ended = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  return {
+    child,
+    ended,
+    output: () => output,
+    there: (path: string) =>
       access(join(directory, path)).then(
         () => true,
         () => false,
-      );
-    await until('the cluster to be made', () => there('postgres/PG_VERSION'));
-    child.kill('SIGTERM');
-    expect(await ended, output).toBe(0);
-    expect(output).toContain('stopped while starting');
-    expect(output).not.toContain('"started"');
-    expect(await there('postgres/postmaster.pid')).toBe(false);
+      ),
+    clear: () => rm(directory, { recursive: true, force: true }),
+  };
+}
+
+test('a signal that comes while PostgreSQL is being set up ends the start, exits 0 and leaves nothing running', {
+  timeout: 60_000,
+}, async () => {
+  const service = await embedded();
+  try {
+    await until('the cluster to be made', () => service.there('postgres/PG_VERSION'));
+    service.child.kill('SIGTERM');
+    expect(await service.ended, service.output()).toBe(0);
+    expect(service.output()).toContain('stopped while starting');
+    expect(service.output()).not.toContain('"started"');
+    expect(await service.there('postgres/postmaster.pid')).toBe(false);
   } finally {
-    await rm(directory, { recursive: true, force: true });
+    await service.clear();
+  }
+});
+
+test('a second signal leaves no PostgreSQL behind', { timeout: 60_000 }, async () => {
+  const service = await embedded();
+  try {
+    await until('the start', () => service.output().includes('"started"'));
+    // Two of one kind at the same moment would be one.
+    service.child.kill('SIGINT');
+    service.child.kill('SIGTERM');
+    expect(await service.ended, service.output()).toBe(143);
+    await until('PostgreSQL to end', async () => !(await service.there('postgres/postmaster.pid')));
+  } finally {
+    await service.clear();
   }
 });

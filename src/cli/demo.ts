@@ -41,20 +41,17 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const { environment, stop } = deps;
   const say = options.json ? () => {} : print;
   const port = await deps.freePort(Number(environment.PORT || 8080));
-  const publicUrl = environment.PUBLIC_URL || `http://localhost:${port}`;
+  const publicUrl = `http://localhost:${port}`;
   const content: LibraryOptions['content'] =
     options.media === undefined ? { samples: options.assets } : { media: options.media };
   const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
 
-  const dataDir = environment.DATA_DIR || 'data/demo';
+  const dataDir = join(environment.DATA_DIR || 'data', 'demo');
+  say(paint('dim', 'starting PostgreSQL, the library and the mirror …'));
   await using databases = new AsyncDisposableStack();
-  let databaseUrl = environment.DATABASE_URL?.trim() || undefined;
-  if (databaseUrl === undefined) {
-    await mkdir(dataDir, { recursive: true });
-    const embedded = await deps.startDatabase(dataDir);
-    databases.defer(() => embedded.stop());
-    databaseUrl = embedded.url;
-  }
+  await mkdir(dataDir, { recursive: true });
+  const { url: databaseUrl, stop: stopDatabase } = await deps.startDatabase(dataDir);
+  databases.defer(stopDatabase);
   // The library is another service: beside the mirror's tables, in a schema of its own.
   const library = await startLibrary({
     ...credentials,
@@ -71,7 +68,8 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     SYNC_INTERVAL: '15s',
     PROCESSING_POLL: '2s',
     TRANSCRIPT_DELAY: '2s',
-    ...environment,
+    // Of what is set for a real mirror only this: its database and its bucket are none for samples.
+    ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
     PORT: String(port),
     PUBLIC_URL: publicUrl,
     DATA_DIR: dataDir,
@@ -120,6 +118,10 @@ Everything keeps running; Ctrl-C ends it.`);
   }
 }
 
+function pick(environment: DemoDeps['environment'], names: string[]) {
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => names.includes(name)));
+}
+
 /** Follows the redirects from the connect link to the callback, with the cookies of one browser. */
 async function connectLikeABrowser(link: string): Promise<void> {
   const cookies = new Map<string, string>();
@@ -154,17 +156,19 @@ const patienceMs = 60_000;
 async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
   const bar = new SingleBar(
     {
-      format: ` ${paint('cyan', '{bar}')} {percentage}%  {value}/{total} assets  {bytes}  {rate}  {note}`,
+      format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}  {note}`,
       hideCursor: true,
-      barsize: 28,
+      barsize: 16,
       noTTYOutput: true,
       notTTYSchedule: 2000,
       linewrap: false,
     },
     Presets.rect,
   );
-  const facts = (status: Status) => {
-    const { processing } = status.assets.byState;
+  const facts = (status: Status, done: number) => {
+    const { byState, total } = status.assets;
+    const { processing } = byState;
+    const listing = status.syncs.waiting + status.syncs.running > 0;
     const { later } = status.outstanding;
     const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
     const waiting = !status.bucket.ok
@@ -173,20 +177,26 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
         ? `${later} tried again after an error`
         : '';
     return {
+      percent: `${total === 0 ? 0 : Math.floor((100 * done) / total)}%`.padStart(4),
+      count: total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
       bytes: formatBytes(status.bytes).padStart(9),
       rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
-      note: waiting || left || (processing > 0 ? `${processing} still transcoding at the library` : ''),
+      note:
+        waiting ||
+        (listing && total > 0 ? 'still listing' : left) ||
+        (processing > 0 ? `${processing} still transcoding at the library` : ''),
     };
   };
   let status = await operations.status();
-  if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status));
+  if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status, 0));
   let quietSince = 0;
   for (;;) {
     status = await operations.status();
     const { byState, total } = status.assets;
     const moving = byState.pending + byState.transferring;
     bar.setTotal(Math.max(total, 1));
-    bar.update(total - moving - byState.processing, facts(status));
+    const done = total - moving - byState.processing;
+    bar.update(done, facts(status, done));
     if (moving > status.outstanding.later || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
     else quietSince ||= Date.now();
     const patient = byState.processing + moving > 0 && Date.now() - quietSince < patienceMs;
@@ -240,12 +250,15 @@ async function summarize(end: {
   };
   if (end.json) return printJson(summary);
   const whole = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
-  print(`
-${end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : ''}${paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`))}, ${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${
-    end.before > 0 ? ` (${end.before} were there already)` : ''
-  }
-The length and the checksum of each were verified before its .asset.json was written.
-  ${summary.where}`);
+  const lead = end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
+  const mirrored = paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`));
+  const took =
+    summary.new > 0
+      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before > 0 ? ` (${end.before} were there already)` : ''}`
+      : `${formatBytes(result.bytes)}, nothing new`;
+  print(`\n${lead}${mirrored}, ${took}`);
+  if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
+  print(`  ${summary.where}`);
   if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${why}`);
 }

@@ -28,6 +28,9 @@ export interface ConnectDeps {
 }
 
 const cookieName = 'asset_mirror_connect';
+/** Holds the page of a connect that worked, for who loads it again. */
+const doneCookieName = 'asset_mirror_connected';
+const donePurpose = 'connected page';
 /** A new link for who cancelled or came too late lives this long. */
 const retryLifetimeMs = 60 * 60_000;
 
@@ -45,7 +48,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     sameSite: 'lax' as const,
     secure: deps.publicUrl.startsWith('https:'),
   };
-  const show = (reply: FastifyReply, status: number, content: Parameters<typeof page>[0]) =>
+  const show = (reply: FastifyReply, status: number, content: Page) =>
     reply.code(status).headers(pageHeaders).send(page(content));
   const tryAgain = (connectionId: string | undefined, label = 'Try again') => {
     const link = signConnectLink(deps.sealer, { connectionId, expiresAt: new Date(Date.now() + retryLifetimeMs) });
@@ -86,6 +89,8 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       sealed !== undefined && typeof query.state === 'string'
         ? openAttempt(deps.sealer, sealed, query.state)
         : undefined;
+    const done = pageOf(deps.sealer, request.cookies[doneCookieName], query.state);
+    if (done) return show(reply, 400, { ...done, tone: 'plain', title: 'This sign-in is finished: you are connected' });
     if (!attempt || !(await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)))) {
       return show(reply, 400, {
         tone: 'bad',
@@ -128,14 +133,17 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
           action: tryAgain(connectionId),
         });
       }
-      return show(reply, 200, {
+      const content: Page = {
         tone: 'good',
         title: outcome.created ? 'You are connected' : 'You are connected again',
         paragraphs: [
           `Everything in ${named(outcome.companies)} is being copied from now on.`,
           'You can close this page.',
         ],
-      });
+      };
+      const kept = deps.sealer.seal(donePurpose, JSON.stringify({ state: attempt.state, content }));
+      reply.setCookie(doneCookieName, kept, { ...cookie, maxAge: 600 });
+      return show(reply, 200, content);
     } catch (err) {
       const refused = err instanceof OAuthError && err.status < 500;
       deps.log.error({ err }, 'connecting failed');
@@ -152,6 +160,18 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       });
     }
   });
+}
+
+type Page = Parameters<typeof page>[0];
+
+/** The page that this browser has been shown for this state, if it has. */
+function pageOf(sealer: Sealer, cookie: string | undefined, state: unknown): Page | undefined {
+  try {
+    const done = JSON.parse(sealer.open(donePurpose, cookie!)) as { state: string; content: Page };
+    return done.state === state ? done.content : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** `Acme, Globex, and 3 others` */

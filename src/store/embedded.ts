@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { chmod, chown, cp, mkdir, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { arch, platform, tmpdir } from 'node:os';
@@ -32,6 +33,11 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   // Written when the database is whole; what lies there without it is the rest of an interrupted start.
   const passwordFile = join(directory, 'postgres-password');
   if (!(await exists(passwordFile))) {
+    if (await exists(join(data, 'server.log'))) {
+      throw new Error(
+        `${passwordFile} is missing, and the database in ${data} cannot be opened without it; restore it`,
+      );
+    }
     log.info({ directory: data }, 'making a PostgreSQL database');
     const password = randomBytes(24).toString('hex');
     await initdb(join(bin, 'initdb'), data, password, account);
@@ -90,10 +96,18 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   }
 
   await own();
+  // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
+  const leave = () => {
+    try {
+      process.kill(Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0]), 'SIGINT');
+    } catch {}
+  };
+  process.once('exit', leave);
   return {
     url,
     async stop() {
       stopping = true;
+      process.off('exit', leave);
       await owner.end().catch(() => {});
       await pgctl('-m', 'fast', '-w', '-t', '30', 'stop').catch((err) => log.warn({ err }, 'PostgreSQL did not stop'));
     },

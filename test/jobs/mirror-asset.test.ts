@@ -84,16 +84,6 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     expect(await requestsFor(id, 'asset')).toHaveLength(2);
   });
 
-  test('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
-    const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
-    await scene.resync();
-    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/says 13 bytes, the download has 12/);
-    await scene.admin.changeAsset(id, { override: { size: 12 } });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    expect((await scene.media(id))?.toString()).toBe('twelve bytes');
-  });
-
   test('an asset whose detail breaks the schema is failed with the name of the field, and the rest goes on', async () => {
     const bad = await scene.upload({ name: 'bad', overrideDetail: { asset: { download: { url: 7 } } } as never });
     const good = await scene.upload({ name: 'good' });
@@ -124,20 +114,6 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
-  test('a rendition of unknown length that is a page of words is not taken for the film', async () => {
-    const id = await scene.upload({
-      name: 'film.mov',
-      mimeType: 'video/quicktime',
-      assetType: 'videos',
-      originalGone: true,
-      mp4: { text: '<h1>Forbidden</h1>' },
-    });
-    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, wrongType: true });
-    await scene.resync();
-    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/text\/html, not the file/);
-    expect(await scene.keys(id)).toEqual([]);
-  });
-
   test('429 with Retry-After parks the connection and spends no attempt', async () => {
     const id = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
@@ -157,79 +133,6 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     await scene.resync();
     expect(await scene.mirror.assetIn(other, 'mirrored', 55_000)).toMatchObject({ attempts: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
-  });
-
-  test('a rendition that is empty, or words, is not taken for the film', async () => {
-    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
-    const empty = await scene.upload({ ...film, mp4: { text: '' } });
-    const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
-    await scene.admin.addFault({ endpoint: 'mp4', assetId: words, headers: { 'content-type': 'text/plain' } });
-    await scene.resync();
-    expect((await scene.mirror.assetIn(empty, 'failed', 55_000)).reason).toMatch(/empty/);
-    expect(await scene.keys(empty)).toEqual([]);
-  });
-
-  const page = '<!DOCTYPE html><title>Sorry</title>';
-  const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
-
-  test('words in place of a rendition, of a type that says nothing, are not taken for the film', async () => {
-    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
-    await scene.admin.addFault({ endpoint: 'mp4', ...ofUnknownType });
-    const reasons = new Map<string, RegExp>();
-    for (const [text, reason] of [
-      [page, /page of words/],
-      ['{"error": "expired"}', /page of words/],
-      ['Link expired', /not an MP4/],
-    ] as const) {
-      reasons.set(await scene.upload({ ...film, mp4: { text } }), reason);
-    }
-    await scene.resync();
-    for (const [id, reason] of reasons) {
-      expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(reason);
-      expect(await scene.keys(id)).toEqual([]);
-    }
-  });
-
-  test('a rendition of a type that says nothing is taken when it begins as one', async () => {
-    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
-    const content = Buffer.concat([Buffer.from('\0\0\0\x20ftypisom'), bytesOf('film', 0, 300_000)]);
-    const id = await scene.upload({ ...film, mp4: { base64: content.toString('base64') } });
-    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, ...ofUnknownType });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    expect(await scene.media(id)).toEqual(content);
-  });
-
-  test('a page in place of a file whose size nobody says is not taken for it, unless it may be one', async () => {
-    const sizeless = { content: { text: page }, override: { size: null } };
-    const file = await scene.upload(sizeless);
-    const document = await scene.upload({ ...sizeless, name: 'index.html', mimeType: 'text/html' });
-    const called = await scene.upload({ ...sizeless, name: 'page.html' });
-    await scene.admin.addFault({ endpoint: 'media', ...ofUnknownType });
-    await scene.resync();
-    expect((await scene.mirror.assetIn(file, 'failed', 55_000)).reason).toMatch(/page of words/);
-    expect(await scene.keys(file)).toEqual([]);
-    for (const id of [document, called]) {
-      await scene.mirror.assetIn(id, 'mirrored');
-      expect((await scene.media(id))?.toString()).toBe(page);
-    }
-  });
-
-  test('a page in place of a thumbnail is not taken for a picture', async () => {
-    const id = await scene.upload({ thumbnail: true });
-    await scene.admin.addFault({
-      endpoint: 'thumbnail',
-      assetId: id,
-      times: 1,
-      status: 200,
-      body: page,
-      ...ofUnknownType,
-    });
-    await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored');
-    expect(await scene.keys(id)).toEqual([`acme/_/${id}/file.bin`, `acme/_/${id}/file.bin.asset.json`]);
-    await scene.mirror.quiet();
-    expect(await scene.keys(id)).toContain(`acme/_/${id}/file.bin.thumbnail.png`);
   });
 
   test('an access token that stops working is refreshed once, in the middle of everything', async () => {
@@ -289,6 +192,106 @@ describe('a file that cannot be had whole', { timeout: 90_000 }, () => {
   });
   afterAll(async () => {
     await scene?.close();
+  });
+
+  test.concurrent('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
+    const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/says 13 bytes, the download has 12/);
+    await scene.admin.changeAsset(id, { override: { size: 12 } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect((await scene.media(id))?.toString()).toBe('twelve bytes');
+  });
+
+  test.concurrent('a rendition of unknown length that is a page of words is not taken for the film', async () => {
+    const id = await scene.upload({
+      name: 'film.mov',
+      mimeType: 'video/quicktime',
+      assetType: 'videos',
+      originalGone: true,
+      mp4: { text: '<h1>Forbidden</h1>' },
+    });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, wrongType: true });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(/text\/html, not the file/);
+    expect(await scene.keys(id)).toEqual([]);
+  });
+
+  test.concurrent('a rendition that is empty, or words, is not taken for the film', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    const empty = await scene.upload({ ...film, mp4: { text: '' } });
+    const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: words, headers: { 'content-type': 'text/plain' } });
+    await scene.resync();
+    expect((await scene.mirror.assetIn(empty, 'failed', 55_000)).reason).toMatch(/empty/);
+    expect(await scene.keys(empty)).toEqual([]);
+  });
+
+  const page = '<!DOCTYPE html><title>Sorry</title>';
+  const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
+
+  test.concurrent('words in place of a rendition, of a type that says nothing, are not taken for the film', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    const reasons = new Map<string, RegExp>();
+    for (const [text, reason] of [
+      [page, /page of words/],
+      ['{"error": "expired"}', /page of words/],
+      ['Link expired', /not an MP4/],
+    ] as const) {
+      const id = await scene.upload({ ...film, mp4: { text } });
+      await scene.admin.addFault({ endpoint: 'mp4', assetId: id, ...ofUnknownType });
+      reasons.set(id, reason);
+    }
+    await scene.resync();
+    for (const [id, reason] of reasons) {
+      expect((await scene.mirror.assetIn(id, 'failed', 55_000)).reason).toMatch(reason);
+      expect(await scene.keys(id)).toEqual([]);
+    }
+  });
+
+  test.concurrent('a rendition of a type that says nothing is taken when it begins as one', async () => {
+    const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
+    const content = Buffer.concat([Buffer.from('\0\0\0\x20ftypisom'), bytesOf('film', 0, 300_000)]);
+    const id = await scene.upload({ ...film, mp4: { base64: content.toString('base64') } });
+    await scene.admin.addFault({ endpoint: 'mp4', assetId: id, ...ofUnknownType });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await scene.media(id)).toEqual(content);
+  });
+
+  test.concurrent('a page in place of a file whose size nobody says is not taken for it, unless it may be one', async () => {
+    const sizeless = { content: { text: page }, override: { size: null } };
+    const file = await scene.upload(sizeless);
+    const document = await scene.upload({ ...sizeless, name: 'index.html', mimeType: 'text/html' });
+    const called = await scene.upload({ ...sizeless, name: 'page.html' });
+    for (const assetId of [file, document, called]) {
+      await scene.admin.addFault({ endpoint: 'media', assetId, ...ofUnknownType });
+    }
+    await scene.resync();
+    expect((await scene.mirror.assetIn(file, 'failed', 55_000)).reason).toMatch(/page of words/);
+    expect(await scene.keys(file)).toEqual([]);
+    for (const id of [document, called]) {
+      await scene.mirror.assetIn(id, 'mirrored');
+      expect((await scene.media(id))?.toString()).toBe(page);
+    }
+  });
+
+  test.concurrent('a page in place of a thumbnail is not taken for a picture', async () => {
+    const id = await scene.upload({ thumbnail: true });
+    await scene.admin.addFault({
+      endpoint: 'thumbnail',
+      assetId: id,
+      times: 1,
+      status: 200,
+      body: page,
+      ...ofUnknownType,
+    });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect(await scene.keys(id)).toEqual([`acme/_/${id}/file.bin`, `acme/_/${id}/file.bin.asset.json`]);
+    await until('the thumbnail', async () => (await scene.mirror.asset(id))?.thumbnail === 'mirrored');
+    expect(await scene.keys(id)).toContain(`acme/_/${id}/file.bin.thumbnail.png`);
   });
 
   const broken = [

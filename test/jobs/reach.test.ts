@@ -7,7 +7,12 @@ import { until } from '../support/until.ts';
 describe('trouble of a place', () => {
   const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
   /** Fails in a place for an asset; says whether that is everyone's trouble. */
-  async function fails(reach: ReturnType<typeof createReach>, place: 'api' | 'links', id: string, error: Error = reset()) {
+  async function fails(
+    reach: ReturnType<typeof createReach>,
+    place: 'api' | 'links',
+    id: string,
+    error: Error = reset(),
+  ) {
     await reach.watch(place, () => Promise.reject(error)).catch(() => {});
     return reach.isGeneral(error, id);
   }

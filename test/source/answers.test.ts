@@ -55,7 +55,7 @@ function withField(value: object, path: string, wrong: unknown): unknown {
 describe('a field that is wrong by itself is named:', () => {
   const answer = { asset: { ...whole, download } };
   const cases: [string, unknown[]][] = [
-    ['asset.id', [undefined, null, 5, '', 'x'.repeat(401), 'a\0', 'a\n', '\u007f', '\ud800', 'x\udc00']],
+    ['asset.id', [undefined, null, 5, '', 'x'.repeat(2001), 'ä'.repeat(1001), 'a\0', '\ud800', 'x\udc00', '.', '..']],
     ['asset.name', [5, {}, []]],
     ['asset.mimeType', [5]],
     ['asset.assetType', [5, ['videos']]],
