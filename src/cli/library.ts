@@ -1,3 +1,4 @@
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { paint, print } from './output.ts';
@@ -37,17 +38,29 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   const { json, inMemory, database } = options;
   await using running = new AsyncDisposableStack();
   let databaseUrl = database;
+  let credentials: string | undefined;
   if (!inMemory && databaseUrl === undefined) {
-    const embedded = await deps.startDatabase(join(deps.dataDir, 'library'));
-    running.defer(() => embedded.stop());
-    databaseUrl = embedded.url;
+    const directory = join(deps.dataDir, 'library');
+    const embedded = await deps.startDatabase(directory).catch((error) => {
+      if (!/in use by another/.test(String(error))) throw error;
+      process.stderr.write(`Another library is at work in ${directory}; this one forgets everything at its end.\n`);
+    });
+    if (embedded) {
+      running.defer(() => embedded.stop());
+      databaseUrl = embedded.url;
+      credentials = join(directory, 'app.json');
+    }
   }
   const service = await startLibrary({
     ...settingsOf(options),
     ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
   });
   running.defer(() => service.close());
-  const { apiUrl, appUrl, adminUrl, clientId, clientSecret, users } = service;
+  const { apiUrl, appUrl, adminUrl, clientId, users } = service;
+  const clientSecret = service.clientSecret ?? (await keptSecret(credentials, clientId));
+  if (service.clientSecret && credentials) {
+    await writeFile(credentials, `${JSON.stringify({ clientId, clientSecret })}\n`, { mode: 0o600 });
+  }
   if (json) {
     print(JSON.stringify({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users }));
   } else {
@@ -62,6 +75,13 @@ LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secre
     if (adminUrl) print(`Admin API: ${adminUrl}`);
   }
   if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
+}
+
+/** The library shows a secret once, when it is made. Whoever starts it is the app's owner too, and keeps it here. */
+async function keptSecret(path: string | undefined, clientId: string): Promise<string | null> {
+  const text = path && (await readFile(path, 'utf8').catch(() => undefined));
+  const kept = text ? (JSON.parse(text) as { clientId: string; clientSecret: string }) : undefined;
+  return kept?.clientId === clientId ? kept.clientSecret : null;
 }
 
 function settingsOf(options: LibraryVerbOptions): LibraryOptions {

@@ -1,0 +1,70 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'asset-mirror-library-'));
+  // So that as root, too, the database is in here and goes with it.
+  await chmod(directory, 0o755);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+/** `asset-mirror library --json` on nothing but its defaults. */
+async function start() {
+  const child = spawn(process.execPath, ['src/main.ts', 'library', '--json', '--port', '0'], {
+    env: { PATH: process.env.PATH, DATA_DIR: directory },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let complaints = '';
+  child.stderr.on('data', (chunk) => (complaints += chunk));
+  const ended = once(child, 'exit');
+  const [line] = (await Promise.race([
+    once(createInterface(child.stdout), 'line'),
+    ended.then(([code]) => Promise.reject(new Error(`it ended with ${code}: ${complaints}`))),
+  ])) as [string];
+  return {
+    app: JSON.parse(line) as { apiUrl: string; clientId: string; clientSecret: string; users: object[] },
+    complaints: () => complaints,
+    async stop() {
+      child.kill('SIGTERM');
+      return (await ended)[0] as number | null;
+    },
+  };
+}
+
+const accepted = async ({ apiUrl, clientId, clientSecret }: Awaited<ReturnType<typeof start>>['app']) => {
+  const answer = await fetch(`${apiUrl}/api/oauth/token`, {
+    method: 'POST',
+    body: new URLSearchParams({
+      grant_type: 'refresh_token',
+      refresh_token: 'svcr_none',
+      client_id: clientId,
+      client_secret: clientSecret,
+    }),
+  });
+  // The app is known, its token is not.
+  return ((await answer.json()) as { error: string }).error === 'invalid_grant';
+};
+
+test('what is printed is all that an app needs, each time, and stays the same', { timeout: 60_000 }, async () => {
+  const first = await start();
+  expect(await accepted(first.app)).toBe(true);
+  expect(await first.stop()).toBe(0);
+  const second = await start();
+  const { apiUrl: _, ...kept } = first.app;
+  expect(second.app).toMatchObject({ clientId: kept.clientId, clientSecret: kept.clientSecret, users: kept.users });
+  expect(await accepted(second.app)).toBe(true);
+
+  // A second one at the same time has a place of its own, in memory, and says so.
+  const beside = await start();
+  expect(beside.complaints()).toContain('this one forgets everything at its end');
+  expect(await accepted(beside.app)).toBe(true);
+  expect(beside.app.clientSecret).not.toBe(kept.clientSecret);
+  expect(await beside.stop()).toBe(0);
+  expect(await second.stop()).toBe(0);
+});
