@@ -155,6 +155,9 @@ export function createOperations(options: {
 
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
+      // Before the assets are counted: what a run has found by its end is among them, and nobody takes the moment
+      // between the two for rest.
+      const syncs = await store.syncs.open();
       const [connections, counts, outstanding, recent, queued, trouble] = await Promise.all([
         store.connections.list(),
         store.assets.counts(),
@@ -187,7 +190,7 @@ export function createOperations(options: {
         /** Seconds; 0 when nothing is left, null when nothing moves or it is too early to say. */
         timeLeft:
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
-        syncs: await store.syncs.open(),
+        syncs,
         queues: queued ?? null,
         /** `reason`: why it takes nothing at present, so that everything waits. */
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
