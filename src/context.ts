@@ -49,12 +49,12 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const objects =
     target.kind === 'directory'
       ? await openDirectory(target)
-      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 2 + 8 });
+      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 5 + 8 });
   const storage = identified(objects, store.bucket.id);
   opening.defer(() => storage.close());
 
   // Room for a transfer, its detail and its thumbnail each, beside the syncs.
-  const agent = createAgent({ connections: config.transfer.concurrency * 3 + 20 });
+  const agent = createAgent({ connections: config.transfer.concurrency * 6 + 20 });
   opening.defer(() => agent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const client = createLibraryClient({ apiUrl, dispatcher: agent });

@@ -1,12 +1,14 @@
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { access, chmod, mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Redis } from 'ioredis';
+import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytesOf } from '../src/library/index.ts';
+import { bytesOf, chunksOf } from '../src/library/index.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
@@ -136,6 +138,65 @@ describe.each(grounds())('processes that end ($name)', { timeout: 120_000 }, (ki
     for (const [n, id] of ids.entries()) {
       expect(await mirror.assetIn(id, 'mirrored', 90_000)).toMatchObject({ attempts: 0 });
       await whole(id, `flush ${n}`);
+    }
+  });
+});
+
+describe.each(grounds())('a large file and processes that end ($name)', { timeout: 180_000 }, (kind) => {
+  test.each(['SIGKILL', 'SIGTERM'] as const)('%s in the middle costs at most the parts in flight', async (signal) => {
+    const part = 16 * 2 ** 20;
+    const size = 12 * part + 1000;
+    const port = await freePort();
+    const ground = await newGround({
+      port,
+      redis: kind.redis,
+      s3: kind.s3,
+      environment: { SHUTDOWN_GRACE: '3s', BANDWIDTH_LIMIT: '32MiB/s' },
+    });
+    const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
+    const mirrors: Awaited<ReturnType<typeof spawnMirror>>[] = [];
+    const database = new pg.Client({ connectionString: ground.environment.DATABASE_URL });
+    await database.connect();
+    try {
+      await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+      const { id } = await admin.addAsset({
+        companyId: 'acme',
+        name: 'big.bin',
+        mimeType: 'application/octet-stream',
+        assetType: 'documents',
+        uploadDate: Date.UTC(2024, 0, 1),
+        thumbnail: false,
+        content: { seed: 'large', size },
+      });
+      const first = await spawnMirror(ground, library);
+      mirrors.push(first);
+      await first.connect();
+      const stored = async () =>
+        Number((await database.query('SELECT count(*) FROM upload_parts WHERE asset_id = $1', [id])).rows[0].count);
+      await until('half of it to be stored', async () => (await stored()) >= 6, 60_000);
+      await first.kill(signal);
+      const kept = await stored();
+      await admin.clearRequests();
+
+      const second = await spawnMirror(ground, library);
+      mirrors.push(second);
+      expect(await second.assetIn(id, 'mirrored', 90_000)).toMatchObject({ attempts: 0, bytes: size });
+      const again = await admin.requests({ assetId: id, endpoint: 'media' });
+      // Each request is one part: those that were kept are not asked for again.
+      expect(again).toHaveLength(13 - kept);
+      expect(second.output()).toContain('transfer goes on');
+      const hash = createHash('sha256');
+      for await (const chunk of (await ground.storage.get(`acme/_/${id}/big.bin`))!) hash.update(chunk);
+      const expected = createHash('sha256');
+      for (const chunk of chunksOf('large', 0, size)) expected.update(chunk);
+      expect(hash.digest('hex')).toBe(expected.digest('hex'));
+      expect(await stored()).toBe(0);
+      expect(await ground.leftovers()).toEqual([]);
+    } finally {
+      await database.end();
+      for (const mirror of mirrors) await mirror.kill('SIGKILL');
+      await library.close();
+      await ground.clear();
     }
   });
 });

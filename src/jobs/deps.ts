@@ -4,6 +4,7 @@ import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import type { Access } from './access.ts';
+import type { Budget } from './budget.ts';
 import type { Gate } from './gate.ts';
 import type { Reach } from './reach.ts';
 import type { Turns } from './turns.ts';
@@ -18,6 +19,7 @@ export interface MirrorDeps {
   turns: Turns;
   gate: Gate;
   reach: Reach;
+  budget: Budget;
   log: Log;
   keyTemplate: string;
   processing: { poll: number; giveUp: number };

@@ -5,6 +5,7 @@ import { measure } from '../storage/meter.ts';
 import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
+import { forget } from './in-parts.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { recordOf, writeRecord } from './record.ts';
 import { mirrorThumbnail } from './thumbnail.ts';
@@ -24,6 +25,7 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
 
     if (detail.status === 'processing') return await waitForProcessing(deps, held);
     if (detail.status === 'unavailable') {
+      await dropUpload(deps, held);
       await store.assets.unavailable(turn, 'the service says that no file is attached');
       deps.log.info({ assetId }, 'asset unavailable');
       return { outcome: 'unavailable' };
@@ -38,12 +40,10 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     const stored = await alreadyStored(deps, asset, detail, signal);
     const media =
       stored ??
-      (await transferMedia({
+      (await transferMedia(deps, {
+        asset,
+        turn,
         detail,
-        companyId: asset.companyId,
-        keyTemplate: deps.keyTemplate,
-        storage: deps.storage,
-        downloader: deps.downloader,
         renew: read,
         async onStart(key) {
           for (const old of await giveWay(deps, held, key, versionOf(detail))) outdated.add(old);
@@ -83,12 +83,19 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     return { outcome: 'mirrored' };
   } catch (error) {
     return await settle(deps, held, error, async (reason) => {
+      await dropUpload(deps, held);
       await store.assets.failed(turn, reason);
       return { outcome: 'failed', reason };
     });
   } finally {
     held.end();
   }
+}
+
+/** What was begun of a file that is given up leaves nothing in the store. */
+async function dropUpload(deps: MirrorDeps, { turn }: HeldAsset): Promise<void> {
+  const upload = (await deps.store.assets.get(turn.assetId))?.upload;
+  if (upload) await forget(deps, turn, upload);
 }
 
 /**

@@ -2,61 +2,113 @@ import { create as contentDisposition } from 'content-disposition';
 import mime from 'mime';
 import type { AssetDetail } from '../source/answers.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/contents.ts';
-import { type Download, type Downloader, type Link, Missing } from '../source/download.ts';
+import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
-import type { Storage } from '../storage/storage.ts';
-import type { Media } from '../store/schema.ts';
+import type { Stored } from '../storage/storage.ts';
+import type { Turn } from '../store/assets.ts';
+import type { Asset, Media, UploadUnderWay } from '../store/schema.ts';
+import type { MirrorDeps } from './deps.ts';
+import { forget, inPartsFrom, moveInParts } from './in-parts.ts';
+import { Interrupted } from './turns.ts';
 
 /** Where the file of an asset comes from, decided by asking: the original, or for a video that has none the mp4. */
 interface Source {
   variant: Media['variant'];
-  download: Download;
+  link: Link;
   /** What must arrive; undefined when neither the service nor the server says. */
   bytes: number | undefined;
+  contentType: string | undefined;
+  /** The file in pieces of one version, or as one body. */
+  from: { pinned: Pinned } | { download: Download };
+}
+
+interface Transfer {
+  asset: Asset;
+  turn: Turn;
+  detail: AssetDetail;
+  /** Asks for the asset again, for a link that expired on the way. */
+  renew: () => Promise<AssetDetail>;
+  /** Called with the key when the file is there to be had, before anything of it can be seen there. */
+  onStart: (key: string) => Promise<void>;
+  signal: AbortSignal;
 }
 
 /**
  * Moves the media file into the bucket and returns what is there, compared by length and checksum with what was declared
- * and sent. `renew` asks for the asset again, for a link that expired on the way.
+ * and sent. A large one goes in parts, and goes on with those that an earlier turn has left.
  */
-export async function transferMedia(options: {
-  detail: AssetDetail;
-  companyId: string;
-  keyTemplate: string;
-  storage: Storage;
-  downloader: Downloader;
-  renew: () => Promise<AssetDetail>;
-  /** Called with the key when the file is there to be had, before the first byte of it goes out. */
-  onStart: (key: string) => Promise<void>;
-  signal: AbortSignal;
-}): Promise<Media> {
-  const { detail, storage, signal } = options;
-  const { variant, download, bytes } = await openSource(options);
-  try {
-    const { key, name } = placeOf(options.keyTemplate, options.companyId, detail, variant);
-    await options.onStart(key);
-    const stored = await storage.put(key, download.body, {
-      bytes,
-      contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || download.contentType || undefined,
-      contentDisposition: contentDisposition(name),
-      metadata: {
-        'asset-id': encodeURIComponent(detail.id),
-        'upload-date': String(detail.uploadDate ?? ''),
-        variant,
-      },
-      signal,
-    });
-    return {
-      key,
-      bytes: stored.bytes,
+export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promise<Media> {
+  const { storage, store } = deps;
+  const { asset, turn, detail, signal } = transfer;
+  const upload = await uploadToGoOnWith(deps, transfer);
+  if (upload) return moveUpload(deps, transfer, upload, linkTo(transfer, upload.variant)!);
+
+  const { variant, link, bytes, contentType, from } = await openSource(deps, transfer);
+  const { key, name } = placeOf(deps.keyTemplate, asset.companyId, detail, variant);
+  const options = {
+    contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
+    contentDisposition: contentDisposition(name),
+    metadata: {
+      'asset-id': idInHeader(detail.id),
+      'upload-date': String(detail.uploadDate ?? ''),
       variant,
-      checksums: stored.checksums,
-      etag: stored.etag ?? null,
-      version: versionOf(detail),
-    };
-  } finally {
-    download.body.on('error', () => {}).destroy();
+    },
+    signal,
+  };
+  if ('pinned' in from) {
+    const begun = await storage.uploads.begin(key, { ...options, bytes: from.pinned.bytes });
+    const upload = { ...begun, variant, version: versionOf(detail), etag: from.pinned.etag };
+    if (!(await store.assets.saveUpload(turn, upload))) {
+      await storage.uploads.abort(begun);
+      throw new Interrupted('another worker has the asset');
+    }
+    return moveUpload(deps, transfer, upload, link);
   }
+  const { body } = from.download;
+  try {
+    await transfer.onStart(key);
+    return mediaOf(await storage.put(key, body, { ...options, bytes }), variant, detail);
+  } finally {
+    body.on('error', () => {}).destroy();
+  }
+}
+
+async function moveUpload(deps: MirrorDeps, transfer: Transfer, upload: UploadUnderWay, link: Link): Promise<Media> {
+  const { turn, detail, signal } = transfer;
+  const stored = await moveInParts(deps, {
+    turn,
+    upload,
+    link,
+    async onComplete() {
+      if (!(await deps.store.assets.startTransfer(turn))) throw new Interrupted('another worker has the asset');
+      await transfer.onStart(upload.key);
+    },
+    signal,
+  });
+  return mediaOf(stored, upload.variant, detail);
+}
+
+/** What an earlier turn has begun, if it is of this version and for this place; anything else that was begun is ended. */
+async function uploadToGoOnWith(deps: MirrorDeps, transfer: Transfer): Promise<UploadUnderWay | undefined> {
+  const { asset, turn, detail } = transfer;
+  const { upload } = asset;
+  if (!upload) return undefined;
+  const { key } = placeOf(deps.keyTemplate, asset.companyId, detail, upload.variant);
+  const goesOn = upload.version === versionOf(detail) && upload.key === key && linkTo(transfer, upload.variant);
+  if (goesOn) return upload;
+  await forget(deps, turn, upload);
+  return undefined;
+}
+
+function mediaOf(stored: Stored, variant: Media['variant'], detail: AssetDetail): Media {
+  const { key, bytes, checksums, etag = null } = stored;
+  return { key, bytes, variant, checksums, etag, version: versionOf(detail) };
+}
+
+/** Metadata of an object is 2 KB in all (S3 user guide, "Object metadata"); the record beside it has the id in full. */
+function idInHeader(id: string): string {
+  const encoded = encodeURIComponent(id);
+  return encoded.length <= 1000 ? encoded : `${encoded.slice(0, 1000)}...`;
 }
 
 /** What tells one version of a file from the next, as far as the API lets on. */
@@ -73,45 +125,79 @@ export function placeOf(template: string, companyId: string, detail: AssetDetail
   return { key, name: safeFilename(given, extension, 800) };
 }
 
-/** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
-async function openSource(options: {
-  detail: AssetDetail;
-  downloader: Downloader;
-  renew: () => Promise<AssetDetail>;
-  signal: AbortSignal;
-}): Promise<Source> {
-  const { detail, downloader, signal } = options;
-  const linkTo = (which: 'url' | 'mp4Url', url: string): Link => ({
+/** The link to the original or the rendition, and how to renew it; undefined: there is none. */
+function linkTo({ detail, renew }: Transfer, variant: Media['variant']): Link | undefined {
+  const which = variant === 'mp4' ? 'mp4Url' : 'url';
+  const url = detail.download?.[which];
+  if (!url) return undefined;
+  return {
     url,
     async renew() {
-      const next = await options.renew();
-      if (versionOf(next) !== versionOf(detail))
-        throw new Error('the file was replaced at the service during the transfer');
+      const next = await renew();
+      if (versionOf(next) !== versionOf(detail)) {
+        throw new OtherVersion('the file was replaced at the service during the transfer');
+      }
       const renewed = next.download?.[which];
       if (!renewed) throw new Error('the service has no new link for the file');
       return renewed;
     },
-  });
-  const original = detail.download?.url;
-  const mp4 = detail.download?.mp4Url;
+  };
+}
+
+/** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
+async function openSource({ downloader }: MirrorDeps, transfer: Transfer): Promise<Source> {
+  const { detail, signal } = transfer;
+  const size = detail.size ?? undefined;
+  const original = linkTo(transfer, 'original');
+  const mp4 = linkTo(transfer, 'mp4');
   if (original) {
+    const variant = 'original';
     try {
-      const download = await downloader.open(linkTo('url', original), signal);
-      const bytes = lengthOf(download, detail.size ?? undefined, detail.mimeType);
+      const pinned = size !== undefined && size > inPartsFrom ? await downloader.pin(original, signal) : undefined;
+      if (pinned) {
+        if (pinned.bytes !== size) throw new Error(wrongSize(size!, pinned.bytes));
+        return { variant, link: original, bytes: size, contentType: pinned.contentType, from: { pinned } };
+      }
+      const download = await downloader.open(original, signal);
+      const bytes = lengthOf(download, size, detail.mimeType);
       // Without a size to compare, a page of words in place of the file would pass for it.
-      if (detail.size === null || detail.size === undefined) await refuseWords(download, detail);
-      return { variant: 'original', download, bytes };
+      if (size !== undefined) {
+        return { variant, link: original, bytes, contentType: download.contentType, from: { download } };
+      }
+      await refuseWords(download, detail);
+      return await pinnedIfLarge({ variant, link: original, bytes, download });
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
     }
   }
   if (!mp4) throw new Error('the service says it is there, and gives no link to it');
-  const download = await downloader.open(linkTo('mp4Url', mp4), signal);
+  const download = await downloader.open(mp4, signal);
   // `size` is the original's: of the rendition only the server knows the length.
   const bytes = lengthOf(download, undefined, 'video/mp4');
   await refuseWords(download, 'mp4');
-  return { variant: 'mp4', download, bytes };
+  return pinnedIfLarge({ variant: 'mp4', link: mp4, bytes, download });
+
+  /** How large it is was only seen when it was opened; the body that has begun is let go then. */
+  async function pinnedIfLarge(opened: Omit<Source, 'from' | 'contentType'> & { download: Download }): Promise<Source> {
+    const { download, ...source } = opened;
+    const { bytes, link } = source;
+    const { contentType } = download;
+    if (bytes !== undefined && bytes > inPartsFrom) {
+      const pinned = await downloader.pin(link, signal).catch((error) => {
+        download.body.on('error', () => {}).destroy();
+        throw error;
+      });
+      if (pinned?.bytes === bytes) {
+        download.body.on('error', () => {}).destroy();
+        return { ...source, contentType, from: { pinned } };
+      }
+    }
+    return { ...source, contentType, from: { download } };
+  }
 }
+
+const wrongSize = (said: number, found: number) =>
+  `wrong size: the service says ${said} bytes, the download has ${found}`;
 
 /** The length that must arrive. @throws when what the server sends cannot be the file, or could be cut unseen */
 function lengthOf(
@@ -121,7 +207,7 @@ function lengthOf(
 ): number | undefined {
   if (size !== undefined) {
     if (download.bytes !== undefined && download.bytes !== size) {
-      refuse(download, `wrong size: the service says ${size} bytes, the download has ${download.bytes}`);
+      refuse(download, wrongSize(size, download.bytes));
     }
     return size;
   }

@@ -3,6 +3,7 @@ import { UnrecoverableError } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { completeArtefacts } from './artefacts.ts';
+import { createBudget } from './budget.ts';
 import type { MirrorDeps } from './deps.ts';
 import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
@@ -18,12 +19,15 @@ export type Workers = Awaited<ReturnType<typeof startWorkers>>;
 /** Syncs that run at once in one process. They mostly wait for the service. */
 const syncConcurrency = 10;
 
+/** Parts of large files that are on their way at once in one process, in bytes. They are streamed: none is held. */
+const bytesInFlight = 256 * 2 ** 20;
+
 /** What the last moments of a stop are for: handing back what is still in hand. */
 const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
 export async function startWorkers(options: {
-  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach'>;
+  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach' | 'budget'>;
   sync: Omit<SyncDeps, 'onWork'>;
   queues: Queues;
   schedule: Schedule;
@@ -52,8 +56,13 @@ export async function startWorkers(options: {
     turns,
     gate,
     reach,
+    budget: createBudget(bytesInFlight),
     withToken: (connectionId, call) => reach.watch('api', () => withToken(connectionId, call)),
-    downloader: { open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)) },
+    downloader: {
+      ...downloader,
+      open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)),
+      pin: (link, signal) => reach.watch('links', () => downloader.pin(link, signal)),
+    },
   };
   const sync: SyncDeps = { ...options.sync, onWork: dispatcher.wake };
 

@@ -14,6 +14,15 @@ export class Missing extends Error {
 export interface Link {
   url: string;
   renew(): Promise<string>;
+  /** Several parts of a file may find out at the same time: one asks for all. */
+  renewing?: Promise<string> | undefined;
+}
+
+/** One version of a file that can be had in pieces: its length, and the strong ETag that every piece must carry. */
+export interface Pinned {
+  bytes: number;
+  etag: string;
+  contentType: string | undefined;
 }
 
 export interface Download {
@@ -79,18 +88,52 @@ export function createDownloader(options: {
 
   /** A link that is refused is asked for anew, once; what a link's expiry looks like is not specified. */
   async function askWithLink(link: Link, signal: AbortSignal, headers: Record<string, string> = {}) {
-    let response = await ask(link.url, signal, headers);
+    const url = link.url;
+    let response = await ask(url, signal, headers);
     // 404 at first is an answer about the file; of a file that was there a moment ago it may well be about the link.
-    const about = headers.range ? [416, 429] : [404, 416, 429];
+    const about = headers['if-range'] ? [416, 429] : [404, 416, 429];
     if (response.statusCode >= 400 && response.statusCode < 500 && !about.includes(response.statusCode)) {
       await discard(response);
-      link.url = await link.renew();
+      // Unless somebody else has just done so.
+      if (link.url === url) {
+        link.renewing ??= link.renew().finally(() => {
+          link.renewing = undefined;
+        });
+        link.url = await link.renewing;
+      }
       response = await ask(link.url, signal, headers);
     }
     return response;
   }
 
   return {
+    /**
+     * What there is behind a link, when it can be had in pieces of one version; undefined when it can only be had whole.
+     * @throws Missing on 404; RetryLater; HttpError
+     */
+    async pin(link: Link, signal: AbortSignal): Promise<Pinned | undefined> {
+      const response = await askWithLink(link, signal, { range: 'bytes=0-0' });
+      const { headers, statusCode } = response;
+      response.body.on('error', () => {});
+      if (statusCode === 206) await discard(response);
+      else response.body.destroy();
+      if (statusCode === 404 || statusCode === 410) throw new Missing(`the download link answered ${statusCode}`);
+      // Of an empty file there is no first byte.
+      if (statusCode === 200 || statusCode === 416) return undefined;
+      if (statusCode !== 206) throwFor('download', statusCode, headers);
+      const total = /^bytes 0-0\/(\d+)$/.exec(String(headers['content-range'] ?? ''))?.[1];
+      const etag = strongEtag(response);
+      if (total === undefined || etag === undefined || encoded(response)) return undefined;
+      return { bytes: Number(total), etag, contentType: typeOf(response) };
+    },
+
+    /** The bytes from `from` to before `to` of a pinned version. The body ends with OtherVersion when it is gone. */
+    part(link: Link, of: Pinned, from: number, to: number, signal: AbortSignal): Readable {
+      const released = new AbortController();
+      const either = AbortSignal.any([signal, released.signal]);
+      return readable(pieces({ link, from, to, total: of.bytes, etag: of.etag, signal: either }), released);
+    },
+
     /** @throws Missing on 404; RetryLater; HttpError */
     async open(link: Link, signal: AbortSignal): Promise<Download> {
       const released = new AbortController();
@@ -111,32 +154,20 @@ export function createDownloader(options: {
       }
       const length = headers['content-length'];
       const bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : undefined;
-      const etag = typeof headers.etag === 'string' && headers.etag.startsWith('"') ? headers.etag : undefined;
-      const chunks = wholeBody({ link, first: response, bytes, etag, signal: either });
-      const peeked: Buffer[] = [];
-      const body = new Readable({
-        highWaterMark: 1 << 16,
-        read() {
-          const first = peeked.shift();
-          if (first) {
-            this.push(first);
-            return;
-          }
-          chunks.next().then(
-            ({ done, value }) => this.push(done ? null : value),
-            (error) => this.destroy(error),
-          );
-        },
-        destroy(error, callback) {
-          // A body that is given up lets go of everything at once: a request, a pause, an answer that nobody has begun to read.
-          released.abort();
-          chunks.return(undefined).catch(() => {});
-          callback(error);
-        },
+      const chunks = pieces({
+        link,
+        first: response,
+        from: 0,
+        to: bytes,
+        total: bytes,
+        etag: strongEtag(response),
+        signal: either,
       });
+      const peeked: Buffer[] = [];
+      const body = readable(chunks, released, peeked);
       return {
         bytes,
-        contentType: typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined,
+        contentType: typeOf(response),
         unbounded: bytes === undefined && !String(headers['transfer-encoding'] ?? '').includes('chunked'),
         body,
         async peek(bytes) {
@@ -158,35 +189,38 @@ export function createDownloader(options: {
     },
   };
 
-  async function* wholeBody(from: {
+  /** The bytes from `from` to before `to`, or to the end; of `total`, the whole file's, as far as that is known. */
+  async function* pieces(of: {
     link: Link;
-    first: Dispatcher.ResponseData;
-    bytes: number | undefined;
+    first?: Dispatcher.ResponseData;
+    from: number;
+    to: number | undefined;
+    total: number | undefined;
     etag: string | undefined;
     signal: AbortSignal;
   }): AsyncGenerator<Buffer> {
-    const { link, bytes, etag, signal } = from;
-    let offset = 0;
-    let response: Dispatcher.ResponseData | undefined = from.first;
+    const { link, to, total, etag, signal } = of;
+    let offset = of.from;
+    let response: Dispatcher.ResponseData | undefined = of.first;
     let starts = 0;
     try {
       for (;;) {
         let broken: unknown;
         try {
-          response ??= await goOn({ link, bytes: bytes!, etag: etag!, offset, signal });
+          response ??= await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal });
           for await (const chunk of watched(response.body, options.stallMs)) {
             offset += chunk.length;
             starts = 0;
             yield chunk;
             await options.throttle?.(chunk.length, signal);
           }
-          if (bytes === undefined || offset === bytes) return;
-          broken = new Error(`the download ended at byte ${offset} of ${bytes}`);
+          if (to === undefined || offset === to) return;
+          broken = new Error(`the download ended at byte ${offset} of ${to}`);
         } catch (error) {
           broken = error;
         }
         response = undefined;
-        const canGoOn = bytes !== undefined && etag !== undefined && offset < bytes && !isFinal(broken);
+        const canGoOn = to !== undefined && etag !== undefined && offset < to && !isFinal(broken);
         if (signal.aborted || !canGoOn || ++starts >= fruitless) throw broken;
         await sleep(starts * 250, undefined, { signal });
       }
@@ -195,17 +229,28 @@ export function createDownloader(options: {
     }
   }
 
-  /** The rest of the same version, from `offset`. */
-  async function goOn(at: { link: Link; bytes: number; etag: string; offset: number; signal: AbortSignal }) {
-    const response = await askWithLink(at.link, at.signal, { range: `bytes=${at.offset}-`, 'if-range': at.etag });
+  /** The same version from `offset` on, to before `to`. */
+  async function goOn(at: {
+    link: Link;
+    to: number;
+    total: number;
+    etag: string;
+    offset: number;
+    signal: AbortSignal;
+  }) {
+    const last = at.to === at.total ? '' : at.to - 1;
+    const response = await askWithLink(at.link, at.signal, {
+      range: `bytes=${at.offset}-${last}`,
+      'if-range': at.etag,
+    });
     const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(String(response.headers['content-range'] ?? ''));
     const same =
       response.statusCode === 206 &&
       !encoded(response) &&
       range !== null &&
       Number(range[1]) === at.offset &&
-      Number(range[2]) === at.bytes - 1 &&
-      Number(range[3]) === at.bytes &&
+      Number(range[2]) === at.to - 1 &&
+      Number(range[3]) === at.total &&
       response.headers.etag === at.etag;
     if (same) return response;
     response.body.on('error', () => {}).destroy();
@@ -217,13 +262,47 @@ export function createDownloader(options: {
 
 export type Downloader = ReturnType<typeof createDownloader>;
 
-class OtherVersion extends Error {
+/** What the server has now cannot be joined to what it gave before. */
+export class OtherVersion extends Error {
   override readonly name = 'OtherVersion';
 }
 
 /** What another try would only meet again, or must not be tried now. */
 function isFinal(error: unknown): boolean {
   return [OtherVersion, RetryLater, Disconnected, Rejected].some((kind) => error instanceof kind);
+}
+
+/** A validator that two versions never share (RFC 9110, section 8.8.1). */
+function strongEtag({ headers: { etag } }: Dispatcher.ResponseData): string | undefined {
+  return typeof etag === 'string' && etag.startsWith('"') ? etag : undefined;
+}
+
+function typeOf({ headers }: Dispatcher.ResponseData): string | undefined {
+  return typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined;
+}
+
+/** As a stream, which gives `first` before the rest. */
+function readable(chunks: AsyncGenerator<Buffer>, released: AbortController, first: Buffer[] = []): Readable {
+  return new Readable({
+    highWaterMark: 1 << 16,
+    read() {
+      const held = first.shift();
+      if (held) {
+        this.push(held);
+        return;
+      }
+      chunks.next().then(
+        ({ done, value }) => this.push(done ? null : value),
+        (error) => this.destroy(error),
+      );
+    },
+    destroy(error, callback) {
+      // A body that is given up lets go of everything at once: a request, a pause, an answer that nobody has begun to read.
+      released.abort();
+      chunks.return(undefined).catch(() => {});
+      callback(error);
+    },
+  });
 }
 
 function encoded(response: Dispatcher.ResponseData): boolean {

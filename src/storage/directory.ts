@@ -3,6 +3,7 @@ import { mkdir, open, readdir, rename, rm, stat, statfs, unlink, utimes } from '
 import { dirname, join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { Rejected, StorageUnavailable } from '../errors.ts';
+import { type Claim, directoryUploads } from './directory-uploads.ts';
 import { Meter, openBody } from './meter.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
@@ -11,6 +12,8 @@ const workshop = '.asset-mirror-tmp';
 
 /** A draft that nobody has touched for so long belongs to a process that died. */
 const abandonedMs = 60 * 60 * 1000;
+/** An upload in parts outlasts its process: whoever goes on with it may have to wait first. */
+const abandonedUploadMs = 7 * 24 * 60 * 60 * 1000;
 /** How often a process touches its drafts: a body may be slow, and come to rest for as long as the caller likes. */
 const touchMs = 10 * 60 * 1000;
 
@@ -113,8 +116,8 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     }
   }
 
-  /** Bodies on their way to the disk, and what was promised to each. */
-  const underWay = new Set<{ draft: string; bytes: number; meter: Meter }>();
+  /** Bodies on their way to the disk. */
+  const underWay = new Set<Claim>();
 
   /** What the disk has left, without what is still to come of bodies under way. */
   async function room(): Promise<number> {
@@ -232,7 +235,8 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     for (const name of await readdir(temporary)) {
       const draft = join(temporary, name);
       const touched = await stat(draft).catch(() => undefined);
-      if (!touched || mine.has(draft) || Date.now() - touched.mtimeMs < abandonedMs) continue;
+      const patience = /\.(upload|parts)$/.test(name) ? abandonedUploadMs : abandonedMs;
+      if (!touched || mine.has(draft) || Date.now() - touched.mtimeMs < patience) continue;
       await rm(draft, { force: true });
     }
   }
@@ -246,6 +250,17 @@ export async function openDirectory(options: { path: string; touchMs?: number })
   const storage: Storage = {
     name: `file://${root}`,
     put: (key, body, put = {}) => write(key, body, put),
+    uploads: directoryUploads({
+      temporary,
+      prepare,
+      onDisk,
+      fileOf,
+      place,
+      describe,
+      makeRoomFor,
+      noRoomFor,
+      underWay,
+    }),
     async get(key, { signal } = {}) {
       signal?.throwIfAborted();
       const file = await open(fileOf(key), 'r').catch(async (error) => {

@@ -99,6 +99,28 @@ export function identified(storage: Storage, settle: (find: () => Promise<string
       if (!right) await ready(options.signal, body instanceof Readable ? body : undefined);
       return storage.put(key, body, options).catch(doubt);
     },
+    uploads: {
+      async begin(key, options) {
+        await ready(options.signal);
+        return storage.uploads.begin(key, options).catch(doubt);
+      },
+      async put(upload, number, body, options = {}) {
+        if (!right) await ready(options.signal, body);
+        return storage.uploads.put(upload, number, body, options).catch(doubt);
+      },
+      async list(upload, options = {}) {
+        await ready(options.signal);
+        return storage.uploads.list(upload, options).catch(doubt);
+      },
+      async complete(upload, parts, options = {}) {
+        await ready(options.signal);
+        return storage.uploads.complete(upload, parts, options).catch(doubt);
+      },
+      async abort(upload) {
+        await ready();
+        return storage.uploads.abort(upload).catch(doubt);
+      },
+    },
     async get(key, options = {}) {
       await ready(options.signal);
       return storage.get(key, options).catch(doubt);

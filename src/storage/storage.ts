@@ -25,6 +25,63 @@ export interface PutOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** An upload in parts, as it must be remembered to go on with it after its process has died. */
+export interface Upload {
+  /** The store's own name for it. */
+  id: string;
+  key: string;
+  bytes: number;
+  /** Of each part but the last. */
+  partBytes: number;
+}
+
+/** A part as it was stored and proven. `crc32` is lower-case hex. */
+export interface Part {
+  number: number;
+  bytes: number;
+  etag: string;
+  crc32: string;
+}
+
+/**
+ * Uploads in parts. Nothing of one is seen at its key before `complete`; parts may be put side by side, in any order, again,
+ * and by different processes. What was remembered of an upload is a hint: `list` is the truth.
+ */
+export interface Uploads {
+  begin(key: string, options: PutOptions & { bytes: number }): Promise<Upload>;
+  /** `body` is exactly the part's bytes, held to what `Storage` guarantees of a body. */
+  put(upload: Upload, number: number, body: Readable, options?: { signal?: AbortSignal }): Promise<Part>;
+  /** What the store has, by number; undefined when it knows no such upload (any more). */
+  list(
+    upload: Upload,
+    options?: { signal?: AbortSignal },
+  ): Promise<Map<number, { bytes: number; etag: string }> | undefined>;
+  /**
+   * Makes the object of all parts, in order, and proves it. An answer that does not say what became of it is not believed
+   * in either sense: what lies at the key decides.
+   * @throws UploadLost when the store knows the upload no more and the object is not there
+   */
+  complete(upload: Upload, parts: Part[], options?: { signal?: AbortSignal }): Promise<Stored>;
+  /** Returns when nothing of it is left. */
+  abort(upload: Upload): Promise<void>;
+}
+
+/** The upload cannot go on; another may begin. */
+export class UploadLost extends Error {
+  override readonly name = 'UploadLost';
+}
+
+/** How large the `number`th part is; the first is 1. */
+export function partLength(upload: { bytes: number; partBytes: number }, number: number): number {
+  return Math.min(upload.partBytes, upload.bytes - (number - 1) * upload.partBytes);
+}
+
+/** 16 MiB, or as many more as it takes for 10,000 parts to be enough. */
+export function partBytesFor(bytes: number): number {
+  const mib = 2 ** 20;
+  return Math.max(16 * mib, Math.ceil(bytes / 10_000 / mib) * mib);
+}
+
 /**
  * A place for objects. What every implementation guarantees, and the conformance suite holds it to:
  *
@@ -42,6 +99,7 @@ export interface Storage {
   /** For people: `s3://bucket/prefix`, `file:///dir`. */
   readonly name: string;
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
+  readonly uploads: Uploads;
   /** The whole object, or undefined when there is none. */
   get(key: string, options?: { signal?: AbortSignal }): Promise<Readable | undefined>;
   head(key: string, options?: { signal?: AbortSignal }): Promise<StoredObject | undefined>;

@@ -1,6 +1,15 @@
 import { sql } from 'kysely';
 import { addEvent } from './events.ts';
-import type { Asset, AssetState, Database, Media, ThumbnailState, TranscriptState } from './schema.ts';
+import type {
+  Asset,
+  AssetState,
+  Database,
+  Media,
+  ThumbnailState,
+  TranscriptState,
+  UploadPart,
+  UploadUnderWay,
+} from './schema.ts';
 
 export type AssetRecords = ReturnType<typeof assetRecords>;
 
@@ -43,6 +52,24 @@ export function assetRecords(db: Database) {
       .where('turn', '=', turn.turn)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
+  }
+
+  async function setUpload(
+    turn: Turn,
+    upload: UploadUnderWay | null,
+    values: Record<string, unknown> = {},
+  ): Promise<boolean> {
+    return db.transaction().execute(async (tx) => {
+      const { numUpdatedRows } = await tx
+        .updateTable('assets')
+        .set({ upload: upload === null ? null : (JSON.stringify(upload) as never), ...values })
+        .where('id', '=', turn.assetId)
+        .where('turn', '=', turn.turn)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return false;
+      await tx.deleteFrom('uploadParts').where('assetId', '=', turn.assetId).execute();
+      return true;
+    });
   }
 
   /** The last word on an asset, unless a listing has changed it since the turn began: then it is looked at again at once. */
@@ -178,13 +205,41 @@ export function assetRecords(db: Database) {
 
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
-      const { numUpdatedRows } = await db
-        .updateTable('assets')
-        .set({ media: JSON.stringify(media) as never, bytes: media.bytes })
-        .where('id', '=', turn.assetId)
-        .where('turn', '=', turn.turn)
-        .executeTakeFirst();
-      return numUpdatedRows > 0n;
+      return setUpload(turn, null, { media: JSON.stringify(media) as never, bytes: media.bytes });
+    },
+
+    /** An upload in parts has begun, or what there was of one is gone; the parts of the one before are forgotten. */
+    async saveUpload(turn: Turn, upload: UploadUnderWay | null): Promise<boolean> {
+      return setUpload(turn, upload);
+    },
+
+    /** A part is stored and proven. */
+    async savePart(turn: Turn, part: UploadPart): Promise<boolean> {
+      const { numAffectedRows } = await sql`
+        INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32)
+        SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32} FROM assets
+        WHERE id = ${turn.assetId} AND turn = ${turn.turn} AND upload IS NOT NULL FOR SHARE
+        ON CONFLICT (asset_id, number) DO UPDATE
+          SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32`.execute(db);
+      return (numAffectedRows ?? 0n) > 0n;
+    },
+
+    /** The parts of the upload that is under way, by number. */
+    async parts(assetId: string): Promise<UploadPart[]> {
+      return db
+        .selectFrom('uploadParts')
+        .select(['number', 'bytes', 'etag', 'crc32'])
+        .where('assetId', '=', assetId)
+        .orderBy('number')
+        .execute();
+    },
+
+    /** The ids of all uploads that somebody may go on with. */
+    async uploads(): Promise<string[]> {
+      const { rows } = await sql<{
+        id: string;
+      }>`SELECT upload->>'id' AS id FROM assets WHERE upload IS NOT NULL`.execute(db);
+      return rows.map((row) => row.id);
     },
 
     /**

@@ -90,8 +90,19 @@ const migrations: Record<string, Migration> = {
           thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
           -- Keys that another version of it has, or may have: removed once the record of this one is written.
           outdated text[] NOT NULL DEFAULT '{}',
+          -- An upload in parts that is under way: what it takes to go on with it. Its parts are in upload_parts.
+          upload jsonb,
           first_seen_at timestamptz NOT NULL DEFAULT now(),
           CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL)
+        )`.execute(db);
+      await sql`
+        CREATE TABLE upload_parts (
+          asset_id text NOT NULL REFERENCES assets ON DELETE CASCADE,
+          number integer NOT NULL,
+          bytes bigint NOT NULL,
+          etag text NOT NULL,
+          crc32 text NOT NULL,
+          PRIMARY KEY (asset_id, number)
         )`.execute(db);
       await sql`CREATE INDEX assets_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
         WHERE next_at IS NOT NULL AND queued_at IS NULL`.execute(db);

@@ -6,6 +6,7 @@ export interface Schema {
   companies: { id: string; name: string };
   access: AccessTable;
   assets: AssetTable;
+  uploadParts: UploadPartTable;
   syncs: SyncTable;
   usedStates: { state: string; until: Date };
   events: EventTable;
@@ -64,6 +65,27 @@ export interface Media {
   version: string;
 }
 
+/** An upload in parts that was begun: where it goes, of which version of the file it is, and where that comes from. */
+export interface UploadUnderWay {
+  id: string;
+  key: string;
+  bytes: number;
+  partBytes: number;
+  variant: Media['variant'];
+  version: string;
+  /** The strong ETag of the source, which every part was asked for with. */
+  etag: string;
+}
+
+interface UploadPartTable {
+  assetId: string;
+  number: number;
+  bytes: number;
+  etag: string;
+  crc32: string;
+}
+export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId'>;
+
 interface AssetTable {
   id: string;
   connectionId: string;
@@ -98,6 +120,7 @@ interface AssetTable {
   thumbnailState: ThumbnailState;
   /** Keys that another version of it has, or may have: removed once the record of this one is written. */
   outdated: Generated<string[]>;
+  upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
 }
 export type Asset = Selectable<AssetTable>;

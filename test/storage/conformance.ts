@@ -3,7 +3,7 @@ import { PassThrough, Readable } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Storage } from '../../src/storage/storage.ts';
+import { type Part, partLength, type Storage, type Upload, UploadLost } from '../../src/storage/storage.ts';
 import { until } from '../support/until.ts';
 import { bytesOf, collected, crc32Of, KiB, MiB, streaming } from './bodies.ts';
 
@@ -559,6 +559,86 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await storage.get('folder/object/behind')).toBeUndefined();
         await storage.remove('folder/object/behind');
         expect((await read('folder/object'))?.toString()).toBe('x');
+      });
+    });
+
+    describe('in parts', () => {
+      const body = bytesOf(2 * 16 * MiB + 100 * KiB);
+      const partOf = (upload: Upload, number: number) => {
+        const at = (number - 1) * upload.partBytes;
+        return body.subarray(at, at + partLength(upload, number));
+      };
+      const begin = (key: string) => storage.uploads.begin(key, { bytes: body.length, contentType: 'video/mp4' });
+      const put = (upload: Upload, number: number, content = partOf(upload, number)) =>
+        storage.uploads.put(upload, number, streaming(content));
+
+      test('put side by side and in any order, an object is there when it is complete, and not before', async () => {
+        const upload = await begin('parts/whole');
+        expect(upload).toMatchObject({ key: 'parts/whole', bytes: body.length, partBytes: 16 * MiB });
+        // What is remembered of it may have been in a database.
+        const remembered = JSON.parse(JSON.stringify(upload)) as Upload;
+        const parts = await Promise.all([3, 1, 2].map((number) => put(remembered, number)));
+        expect(await storage.head('parts/whole')).toBeUndefined();
+        expect(await keys('parts/')).toEqual([]);
+        const listed = (await storage.uploads.list(remembered))!;
+        expect([...listed].sort(([a], [b]) => a - b)).toEqual(
+          parts.toSorted((a, b) => a.number - b.number).map(({ number, bytes, etag }) => [number, { bytes, etag }]),
+        );
+        const sorted = parts.toSorted((a, b) => a.number - b.number);
+        const stored = await storage.uploads.complete(remembered, sorted);
+        expect(stored).toMatchObject({ key: 'parts/whole', bytes: body.length, checksums: { crc32: crc32Of(body) } });
+        expect(body.equals((await read('parts/whole'))!)).toBe(true);
+        expect(await storage.head('parts/whole')).toMatchObject({ bytes: body.length, etag: stored.etag });
+        expect(await ground.leftovers()).toEqual([]);
+      });
+
+      test('a part that breaks, is too short, too long or given up is none, and can be put again', async () => {
+        const upload = await begin('parts/broken');
+        const first = partOf(upload, 1);
+        const broken = streaming(first.subarray(0, MiB), () => {
+          throw new Broken();
+        });
+        await expect(storage.uploads.put(upload, 1, broken)).rejects.toThrow(Broken);
+        await expect(put(upload, 1, first.subarray(1))).rejects.toThrow(/ended at byte/);
+        await expect(put(upload, 1, body.subarray(0, upload.partBytes + 1))).rejects.toThrow(/goes on behind/);
+        const given = new AbortController();
+        const held = storage.uploads.put(
+          upload,
+          1,
+          streaming(first, () => new Promise(() => {})),
+          given,
+        );
+        given.abort(new Broken());
+        await expect(held).rejects.toThrow(Broken);
+        expect([...(await storage.uploads.list(upload))!.keys()]).toEqual([]);
+        const parts = [];
+        for (const number of [1, 2, 3, 2]) parts[number - 1] = await put(upload, number);
+        await storage.uploads.complete(upload, parts as Part[]);
+        expect(body.equals((await read('parts/broken'))!)).toBe(true);
+      });
+
+      test('complete may be asked again: what lies there decides', async () => {
+        const upload = await begin('parts/again');
+        const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
+        const stored = await storage.uploads.complete(upload, parts);
+        expect(await storage.uploads.list(upload)).toBeUndefined();
+        const asked = await storage.uploads.complete(upload, parts).catch((error) => error);
+        // A store that can tell the object for the one of these parts says so; another does not claim it.
+        if (asked instanceof Error) expect(asked).toBeInstanceOf(UploadLost);
+        else expect(asked).toEqual(stored);
+        expect(body.equals((await read('parts/again'))!)).toBe(true);
+      });
+
+      test('nothing of an upload that was ended is left, and it cannot be gone on with', async () => {
+        const upload = await begin('parts/ended');
+        const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
+        await storage.uploads.abort(upload);
+        await storage.uploads.abort(upload);
+        expect(await ground.leftovers()).toEqual([]);
+        expect(await storage.uploads.list(upload)).toBeUndefined();
+        await expect(put(upload, 1)).rejects.toThrow(UploadLost);
+        await expect(storage.uploads.complete(upload, parts)).rejects.toThrow(UploadLost);
+        expect(await storage.head('parts/ended')).toBeUndefined();
       });
     });
 

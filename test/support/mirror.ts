@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config.ts';
@@ -23,6 +23,8 @@ import { until } from './until.ts';
 export interface Ground {
   environment: Record<string, string>;
   storage: Storage;
+  /** What is under way, or was left lying: drafts, uploads in parts. */
+  leftovers(): Promise<string[]>;
   port: number;
   publicUrl: string;
   clear(): Promise<void>;
@@ -39,14 +41,16 @@ export async function newGround(options: {
   const database = await newDatabase();
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-ground-'));
   const publicUrl = `http://127.0.0.1:${options.port}`;
-  const { storage, environment } = options.s3
+  const { storage, environment, leftovers } = options.s3
     ? await newBucket(options.s3)
     : {
         storage: await openDirectory({ path: join(directory, 'mirror') }),
         environment: { STORAGE_URL: `file://${directory}/mirror` },
+        leftovers: () => readdir(join(directory, 'mirror', '.asset-mirror-tmp')),
       };
   return {
     storage,
+    leftovers,
     port: options.port,
     publicUrl,
     environment: {
@@ -92,7 +96,6 @@ async function newBucket(server: S3Server) {
   process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
   const client = new S3Client({ endpoint: server.endpoint, region: server.region, forcePathStyle: true });
   await client.send(new CreateBucketCommand({ Bucket: bucket }));
-  client.destroy();
   const storage = await openS3({
     bucket,
     prefix: 'copy',
@@ -104,6 +107,8 @@ async function newBucket(server: S3Server) {
   });
   return {
     storage,
+    leftovers: async () =>
+      ((await client.send(new ListMultipartUploadsCommand({ Bucket: bucket }))).Uploads ?? []).map(({ Key }) => Key!),
     environment: {
       STORAGE_URL: `s3://${bucket}/copy`,
       S3_ENDPOINT: server.endpoint,

@@ -1,0 +1,43 @@
+export type Budget = ReturnType<typeof createBudget>;
+
+/** So many bytes of parts may be on their way in one process. */
+export function createBudget(total: number) {
+  let free = total;
+  const waiting: { bytes: number; go: () => void }[] = [];
+
+  function next(): void {
+    // In the order in which they came: a large part is not passed over for ever.
+    while (waiting[0] && waiting[0].bytes <= free) {
+      const first = waiting.shift()!;
+      free -= first.bytes;
+      first.go();
+    }
+  }
+
+  return {
+    /** Waits until there is room. Returns how to give it back. @throws the reason of `signal` */
+    async take(bytes: number, signal: AbortSignal): Promise<() => void> {
+      signal.throwIfAborted();
+      // More than all of it takes all of it.
+      const claim = { bytes: Math.min(bytes, total), go: () => {} };
+      await new Promise<void>((resolve, reject) => {
+        const stop = () => {
+          waiting.splice(waiting.indexOf(claim), 1);
+          reject(signal.reason);
+          next();
+        };
+        claim.go = () => {
+          signal.removeEventListener('abort', stop);
+          resolve();
+        };
+        signal.addEventListener('abort', stop, { once: true });
+        waiting.push(claim);
+        next();
+      });
+      return () => {
+        free += claim.bytes;
+        next();
+      };
+    },
+  };
+}

@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chunksOf } from '../../src/library/index.ts';
+import { grounds } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const MiB = 2 ** 20;
+const size = 70 * MiB + 12_345;
+
+function shaOf(seed: string, bytes: number): string {
+  const hash = createHash('sha256');
+  for (const chunk of chunksOf(seed, 0, bytes)) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+describe.each(grounds())('a large file ($name)', { timeout: 120_000 }, (kind) => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await newScene({ redis: kind.redis, s3: kind.s3, environment: { TRANSFER_STALL_TIMEOUT: '2s' } });
+  });
+  afterAll(() => scene?.close());
+
+  const upload = (seed: string) => scene.upload({ content: { seed, size } });
+  const shaAt = async (id: string) => {
+    const hash = createHash('sha256');
+    const { key } = await scene.mirror.asset(id);
+    const body = await scene.storage.get(key);
+    for await (const chunk of body!) hash.update(chunk);
+    return hash.digest('hex');
+  };
+  const ranges = async (assetId: string) =>
+    (await scene.admin.requests({ assetId, endpoint: 'media' })).map(({ range, status }) => `${status} ${range}`);
+
+  test('goes in parts of one version, and arrives byte for byte', async () => {
+    const id = await upload('whole');
+    await scene.resync();
+    const asset = await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    expect(asset).toMatchObject({ bytes: size, variant: 'original', attempts: 0 });
+    expect(await shaAt(id)).toBe(shaOf('whole', size));
+    expect((await ranges(id)).toSorted()).toEqual(
+      [
+        '206 bytes=0-0',
+        ...[0, 1, 2, 3].map((part) => `206 bytes=${part * 16 * MiB}-${(part + 1) * 16 * MiB - 1}`),
+        `206 bytes=${64 * MiB}-`,
+      ].toSorted(),
+    );
+  });
+
+  test.each([
+    ['a line that drops', { cutAfter: 5 * MiB, times: 3 }],
+    ['a line that is reset', { cutAfter: 5 * MiB, reset: true, times: 3 }],
+    ['a stall', { stallAfter: 5 * MiB, times: 2 }],
+    ['links that expire', { expireLinks: true, skip: 2, times: 2 }],
+    ['redirects', { redirect: 2 }],
+    ['a service that fails for a moment', { status: 503, skip: 1, times: 2 }],
+  ])('outlasts %s', async (name, fault) => {
+    const id = await upload(name);
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored', 90_000);
+    expect(await shaAt(id)).toBe(shaOf(name, size));
+    const sent = (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
+    // Only what was broken off was asked for again.
+    expect(sent).toBeLessThanOrEqual(6 + 8);
+  });
+
+  test('that only comes whole is one stream', async () => {
+    const id = await upload('no ranges');
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    expect(await shaAt(id)).toBe(shaOf('no ranges', size));
+  });
+
+  test('that is replaced on the way begins again, and is never mixed', async () => {
+    const id = await upload('before');
+    // The last parts come slowly enough for the change to fall between.
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 4, stallAfter: MiB, times: 4 });
+    await scene.resync();
+    await until('some parts', async () => (await ranges(id)).length >= 5);
+    await scene.admin.changeAsset(id, { content: { seed: 'after', size: size + 1 } });
+    await scene.resync();
+    await until('the second version', async () => (await scene.mirror.asset(id)).bytes === size + 1, 90_000);
+    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    expect(await shaAt(id)).toBe(shaOf('after', size + 1));
+  });
+
+  test('that cannot be had leaves nothing behind', async () => {
+    const id = await upload('never');
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
+    await scene.resync();
+    const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
+    expect(reason).toMatch(/403/);
+    expect(await scene.keys(id)).toEqual([]);
+    expect(await scene.mirror.service.context.store.assets.uploads()).toEqual([]);
+  });
+});
