@@ -43,7 +43,8 @@ const library = spawn(
 const [line] = (await once(createInterface(library.stdout), 'line')) as [string];
 const { apiUrl, appUrl, adminUrl, clientId, clientSecret, users } = JSON.parse(line);
 
-async function send(url: string, body?: object, headers: Record<string, string> = {}) {
+// biome-ignore lint/suspicious/noExplicitAny: the answers of two APIs, read as they come
+async function send(url: string, body?: object, headers: Record<string, string> = {}): Promise<any> {
   const response = await fetch(url, {
     ...(body && { method: 'POST', body: JSON.stringify(body) }),
     headers: { ...(body && { 'content-type': 'application/json' }), ...headers },
