@@ -20,11 +20,14 @@ export class Meter extends Transform {
   readonly #partBytes: number;
   #room: number;
   readonly #expected: number | undefined;
+  readonly #least: number;
   #held: Buffer | undefined;
 
-  constructor(options: { expected: number | undefined; md5: boolean; partBytes?: number }) {
+  /** `least`: smaller chunks are put together, but for the last. */
+  constructor(options: { expected: number | undefined; md5: boolean; partBytes?: number; least?: number }) {
     super({ highWaterMark: 1 << 16 });
     this.#expected = options.expected;
+    this.#least = options.least ?? 0;
     this.#md5 = options.md5 ? createHash('md5') : undefined;
     this.#partBytes = this.#room = options.partBytes ?? Number.POSITIVE_INFINITY;
   }
@@ -42,6 +45,11 @@ export class Meter extends Transform {
     }
     this.#crc = crc32(chunk, this.#crc);
     this.#sum(chunk);
+    if (this.#held && this.#held.length < this.#least) {
+      this.#held = Buffer.concat([this.#held, chunk]);
+      done();
+      return;
+    }
     const before = this.#held;
     this.#held = chunk;
     done(null, before);

@@ -15,6 +15,7 @@ import {
   type PutObjectCommandOutput,
   S3Client,
   UploadPartCommand,
+  type UploadPartCommandOutput,
 } from '@aws-sdk/client-s3';
 import { Upload as StreamUpload } from '@aws-sdk/lib-storage';
 import { Rejected, RetryLater, StorageUnavailable } from '../errors.ts';
@@ -53,12 +54,13 @@ export interface S3Options {
 const largestPut = 5 * 2 ** 30;
 const mostParts = 10_000;
 
-/**
- * Objects in an S3-compatible store. A body of known length is one streamed PUT; one that is longer than a PUT may be, or
- * whose length is unknown, goes through lib-storage's Upload, which buffers four parts and cannot be resumed.
- */
-export async function openS3(options: S3Options): Promise<Storage> {
-  const { bucket } = options;
+/** Checksums that follow a body, and that the store compares before it keeps it. */
+const trailers: Record<string, Trailer | undefined> = { crc32: 'CRC32', crc64nvme: 'CRC64NVME' };
+type Trailer = 'CRC32' | 'CRC64NVME';
+/** With a checksum behind it a body goes in chunks of at least so many bytes (S3 API, "Signature calculations: trailing headers"). */
+const leastChunk = 8 * 2 ** 10;
+
+export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle' | 'connections'>): S3Client {
   const client = new S3Client({
     // With an endpoint of its own a store rarely has regions; without one the SDK looks where it always does.
     ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
@@ -76,6 +78,25 @@ export async function openS3(options: S3Options): Promise<Storage> {
       httpsAgent: { maxSockets: options.connections, keepAlive: true },
     },
   });
+  // What the SDK wraps around a body breaks with it, and would end the process: nobody listens to it but the socket.
+  client.middlewareStack.add(
+    (next) => (call) => {
+      const { body } = (call.request ?? {}) as { body?: unknown };
+      if (body instanceof Readable) body.on('error', () => {});
+      return next(call);
+    },
+    { step: 'finalizeRequest', priority: 'low' },
+  );
+  return client;
+}
+
+/**
+ * Objects in an S3-compatible store. A body of known length is one streamed PUT; one that is longer than a PUT may be, or
+ * whose length is unknown, goes through lib-storage's Upload, which buffers four parts and cannot be resumed.
+ */
+export async function openS3(options: S3Options): Promise<Storage> {
+  const { bucket } = options;
+  const client = connect(options);
   const full = (key: string) => (options.prefix ? `${options.prefix}/${key}` : key);
   const own = (key: string) => (options.prefix ? key.slice(options.prefix.length + 1) : key);
   const name = `s3://${bucket}${options.prefix && `/${options.prefix}`}`;
@@ -150,7 +171,13 @@ export async function openS3(options: S3Options): Promise<Storage> {
     try {
       breaker.signal.throwIfAborted();
       const prove = await Promise.race([howToProve(), broken]);
-      const meter = new Meter({ expected: length, md5: prove === 'md5-etag', ...(inParts && { partBytes }) });
+      const trailer = trailers[prove];
+      const meter = new Meter({
+        expected: length,
+        md5: prove === 'md5-etag',
+        ...(inParts && { partBytes }),
+        ...(trailer && { least: leastChunk }),
+      });
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
       const flowed = flow.flowInto(meter);
       // A stream of no bytes would be sent chunked, which S3 does not take; and bytes at hand the SDK can send again.
@@ -161,14 +188,13 @@ export async function openS3(options: S3Options): Promise<Storage> {
         breaker.signal.throwIfAborted();
       }
       const answer = inParts
-        ? await upload(key, meter, put, partBytes, breaker)
+        ? await upload(key, meter, { ...put, trailer }, partBytes, breaker)
         : await client.send(
             new PutObjectCommand({
               ...target(key, put),
               Body: atHand ?? meter,
               ContentLength: length,
-              ...(prove === 'crc32' && { ChecksumAlgorithm: 'CRC32' as const }),
-              ...(prove === 'crc64nvme' && { ChecksumAlgorithm: 'CRC64NVME' as const }),
+              ...(trailer && { ChecksumAlgorithm: trailer }),
             }),
             { abortSignal: breaker.signal },
           );
@@ -188,7 +214,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   async function upload(
     key: string,
     body: Readable,
-    put: PutOptions,
+    put: PutOptions & { trailer?: Trailer | undefined },
     partBytes: number,
     breaker: AbortController,
   ): Promise<PutObjectCommandOutput> {
@@ -196,10 +222,21 @@ export async function openS3(options: S3Options): Promise<Storage> {
     // the others read on to the body's end. So it gets a client that breaks off what carries bytes, and nothing else:
     // an upload whose creation is cut off could never be forgotten.
     const sender: S3Client = Object.create(client);
+    // Upload does not know this one, and the store wants each part's back.
+    const sums = new Map<number, string | undefined>();
     sender.send = async (command: unknown) => {
+      if (command instanceof CompleteMultipartUploadCommand) {
+        for (const part of command.input.MultipartUpload?.Parts ?? []) {
+          part.ChecksumCRC64NVME ??= sums.get(part.PartNumber!);
+        }
+      }
       const carries = command instanceof UploadPartCommand || command instanceof PutObjectCommand;
       try {
-        return await client.send(command as never, carries ? { abortSignal: breaker.signal } : {});
+        const answer = await client.send(command as never, carries ? { abortSignal: breaker.signal } : {});
+        if (command instanceof UploadPartCommand) {
+          sums.set(command.input.PartNumber!, (answer as UploadPartCommandOutput).ChecksumCRC64NVME);
+        }
+        return answer;
       } catch (error) {
         if (carries) breaker.abort(sorted(error, name));
         throw error;
@@ -207,7 +244,12 @@ export async function openS3(options: S3Options): Promise<Storage> {
     };
     const transfer = new StreamUpload({
       client: sender,
-      params: { ...target(key, put), Body: body },
+      params: {
+        ...target(key, put),
+        Body: body,
+        // Of the whole object, and not of the parts' checksums.
+        ...(put.trailer && { ChecksumAlgorithm: put.trailer, ChecksumType: 'FULL_OBJECT' }),
+      },
       queueSize: 4,
       partSize: partBytes,
       leavePartsOnError: false,

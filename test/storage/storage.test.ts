@@ -12,3 +12,12 @@ if (s3) {
 } else {
   test.skip('S3: no server is installed');
 }
+
+const modern = inject('s3modern');
+if (modern) {
+  for (const checksums of ['auto', 'crc32', 'crc64nvme'] as const) {
+    conformance(`a bucket of ${modern.name}, with S3_CHECKSUMS=${checksums}`, () => newBucket(modern, { checksums }));
+  }
+} else {
+  test.skip('S3 with checksums of whole objects: versitygw is not installed');
+}

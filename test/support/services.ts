@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,6 +17,8 @@ declare module 'vitest' {
     /** Undefined when no Redis is installed. */
     redis: string | undefined;
     s3: S3Server | undefined;
+    /** One that takes checksums behind a stream and keeps them of whole objects, which Ceph's does not. */
+    s3modern: S3Server | undefined;
   }
 }
 
@@ -34,6 +36,20 @@ export interface S3Server {
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const stops: (() => Promise<unknown>)[] = [];
+  const stop = async () => {
+    for (const end of stops.reverse()) await end();
+  };
+  try {
+    await start(project, stops);
+  } catch (error) {
+    // Or what was started already would outlive the run.
+    await stop();
+    throw error;
+  }
+  return stop;
+}
+
+async function start(project: TestProject, stops: (() => Promise<unknown>)[]): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
   stops.push(() => rm(directory, { recursive: true, force: true }));
   // So that as root, too, the database is in here and goes with it.
@@ -51,13 +67,18 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const s3 = await startCeph(directory, stops);
   if (!s3) missing.push('an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)');
   project.provide('s3', s3);
+  const s3modern = await startVersity(directory, stops);
+  project.provide('s3modern', s3modern);
+  if (!s3modern) {
+    // It is built from source by a Go that few systems bring along: where there is none, that is said and no fault.
+    process.stdout.write(
+      '\n  No versitygw here, so the tests on an S3 server with checksums of objects are left out\n',
+    );
+  }
   if (missing.length > 0) {
     if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be left out`);
     process.stdout.write(`\n  Not installed, so its tests are left out: ${missing.join('; ')}\n`);
   }
-  return async () => {
-    for (const stop of stops.reverse()) await stop();
-  };
 }
 
 async function startRedis(directory: string, stops: (() => Promise<unknown>)[]): Promise<string | undefined> {
@@ -118,6 +139,37 @@ async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): 
   };
 }
 
+/** The Versity gateway, with a directory for its store (CONTRIBUTING.md says where to get it). */
+async function startVersity(directory: string, stops: (() => Promise<unknown>)[]): Promise<S3Server | undefined> {
+  if (!(await installed('versitygw'))) return undefined;
+  const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
+  const [objects, facts] = [join(directory, 'versity-objects'), join(directory, 'versity-facts')];
+  await Promise.all([mkdir(objects), mkdir(facts)]);
+  const port = await freePort();
+  const child = spawn(
+    'versitygw',
+    // Facts beside the files: not every file system has extended attributes.
+    ['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', 'posix', '--sidecar', facts, objects],
+    {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, ROOT_ACCESS_KEY: accessKey, ROOT_SECRET_KEY: secretKey },
+    },
+  );
+  let said = '';
+  child.stderr.on('data', (chunk) => {
+    said += chunk;
+  });
+  stops.push(async () => {
+    child.kill();
+    await new Promise((resolve) => (child.exitCode === null ? child.once('exit', resolve) : resolve(undefined)));
+  });
+  await answers(
+    port,
+    () => `versitygw, which ${child.exitCode === null ? 'runs' : `ended (${child.exitCode})`}: ${said}`,
+  );
+  return { name: 'Versity S3 Gateway', endpoint: `http://127.0.0.1:${port}`, region, accessKey, secretKey };
+}
+
 async function installed(program: string): Promise<boolean> {
   return run('which', [program]).then(
     () => true,
@@ -125,8 +177,8 @@ async function installed(program: string): Promise<boolean> {
   );
 }
 
-async function answers(port: number): Promise<void> {
-  for (let tries = 0; tries < 200; tries++) {
+async function answers(port: number, who = () => 'the server'): Promise<void> {
+  for (let tries = 0; tries < 800; tries++) {
     const up = await new Promise<boolean>((resolve) => {
       const socket = createConnection(port, '127.0.0.1', () => resolve(true));
       socket.once('error', () => resolve(false)).once('connect', () => socket.destroy());
@@ -134,5 +186,5 @@ async function answers(port: number): Promise<void> {
     if (up) return;
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
-  throw new Error(`nothing answers on port ${port}`);
+  throw new Error(`nothing answers on port ${port}: ${who()}`);
 }
