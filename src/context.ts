@@ -49,7 +49,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const objects =
     target.kind === 'directory'
       ? await openDirectory(target)
-      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 5 + 8 });
+      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 5 + 8, memory: store.bucket });
   const storage = identified(objects, store.bucket.id);
   opening.defer(() => storage.close());
 

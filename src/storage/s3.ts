@@ -22,6 +22,7 @@ import { Rejected, RetryLater, StorageUnavailable } from '../errors.ts';
 import { crc32Of } from './crc32.ts';
 import { bucketIdKey, ours } from './keys.ts';
 import { Meter, openBody } from './meter.ts';
+import { findProofs, type Memory, type Proof, proofs } from './proof.ts';
 import {
   type Part,
   type PutOptions,
@@ -48,6 +49,13 @@ export interface S3Options {
   sseKmsKeyId?: string | undefined;
   /** Sockets to the store. */
   connections: number;
+  memory?: Memory | undefined;
+}
+
+/** What a proof that was found holds for: another bucket, store or encryption may have others. */
+export function placeOf(options: S3Options): string {
+  const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
+  return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
 /** The largest body of one PUT (S3 user guide, "Uploading objects"). */
@@ -101,18 +109,18 @@ export async function openS3(options: S3Options): Promise<Storage> {
   const own = (key: string) => (options.prefix ? key.slice(options.prefix.length + 1) : key);
   const name = `s3://${bucket}${options.prefix && `/${options.prefix}`}`;
 
-  /** Whether an ETag is the body's MD5, found out once with a small object; it is not with some kinds of encryption. */
-  let proof: Promise<'md5-etag' | 'none' | 'crc32' | 'crc64nvme'> | undefined;
-  async function howToProve() {
+  /** Found out once, with small objects, unless somebody remembers. */
+  let proof: Promise<Proof> | undefined;
+  async function howToProve(): Promise<Proof> {
     if (options.checksums !== 'auto') return options.checksums;
     proof ??= (async () => {
-      const key = `${ours}probe-${randomUUID()}`;
-      const content = Buffer.from(`probe ${randomUUID()}`);
-      const { ETag } = await client.send(
-        new PutObjectCommand({ ...target(key, {}), Body: content, ContentLength: content.length }),
-      );
-      await client.send(new DeleteObjectCommand({ Bucket: bucket, Key: full(key) }));
-      return unquoted(ETag) === createHash('md5').update(content).digest('hex') ? 'md5-etag' : 'none';
+      const place = placeOf(options);
+      const remembered = await options.memory?.recall(place).catch(() => undefined);
+      const known = proofs.find((each) => each === remembered);
+      if (known) return known;
+      const [best] = await findProofs(client, target(`${ours}probe-${randomUUID()}`, {}));
+      await options.memory?.keep(place, best!).catch(() => {});
+      return best!;
     })();
     try {
       return await proof;
@@ -520,9 +528,9 @@ const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag
 
 const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
-const statusOf = (error: unknown) =>
+export const statusOf = (error: unknown) =>
   (error as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
-const codeOf = (error: unknown) => {
+export const codeOf = (error: unknown) => {
   const { name, Code, code, message } = (error ?? {}) as {
     name?: string;
     Code?: string;
@@ -539,6 +547,7 @@ const words: Record<string, string> = {
   AllAccessDisabled: 'the store has disabled access to the bucket',
   AccountProblem: 'the store reports a problem with the account',
   InvalidAccessKeyId: 'the store does not know the access key; check the credentials',
+  XAdminUserNotFound: 'the store does not know the access key; check the credentials',
   SignatureDoesNotMatch: 'the store refuses the signature; check the secret key',
   ExpiredToken: 'the credentials have expired',
   InvalidToken: 'the store refuses the session token',
@@ -562,7 +571,7 @@ const words: Record<string, string> = {
 const lost = new WeakSet<object>();
 
 /** What the whole bucket suffers from is told apart from what one object does. */
-function sorted(error: unknown, name: string): unknown {
+export function sorted(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
   const word = words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);

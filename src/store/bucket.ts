@@ -4,6 +4,30 @@ import type { Database } from './schema.ts';
 /** Which bucket the records are about: one, told by an id that it carries itself. */
 export function bucketRecord(db: Database) {
   return {
+    /** What the records know it by; undefined when they know none yet. */
+    async known(): Promise<string | undefined> {
+      return (await db.selectFrom('bucket').select('id').executeTakeFirst())?.id;
+    },
+
+    /** How a store can be held to what it was sent, as it was found out within a day: stores and their settings change. */
+    async recall(place: string): Promise<string | undefined> {
+      const row = await db
+        .selectFrom('storeProofs')
+        .select('proof')
+        .where('place', '=', place)
+        .where('foundAt', '>', sql<Date>`now() - interval '1 day'`)
+        .executeTakeFirst();
+      return row?.proof;
+    },
+
+    async keep(place: string, proof: string): Promise<void> {
+      await db
+        .insertInto('storeProofs')
+        .values({ place, proof })
+        .onConflict((it) => it.column('place').doUpdateSet({ proof, foundAt: sql<Date>`now()` }))
+        .execute();
+    },
+
     /**
      * The id. Where there is none yet it becomes what `find` returns, which one process at a time does: whoever comes
      * while it is being settled waits, and gets the same. An id once known is never replaced.

@@ -162,7 +162,25 @@ const migrations: Record<string, Migration> = {
       await sql`CREATE INDEX events_by_asset ON events (asset_id, id) WHERE asset_id IS NOT NULL`.execute(db);
     },
   },
+  '0002_store_proofs': {
+    async up(db: Kysely<unknown>) {
+      // What was found out about stores, so that not every process asks them again.
+      await sql`
+        CREATE TABLE store_proofs (
+          place text PRIMARY KEY,
+          proof text NOT NULL,
+          found_at timestamptz NOT NULL DEFAULT now()
+        )`.execute(db);
+    },
+  },
 };
+
+/** Migrations that the schema does not have yet. */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+export async function pendingMigrations(db: Kysely<any>): Promise<string[]> {
+  const all = await new Migrator({ db, provider: { getMigrations: async () => migrations } }).getMigrations();
+  return all.filter(({ executedAt }) => !executedAt).map(({ name }) => name);
+}
 
 /** Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once. */
 // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema

@@ -11,6 +11,7 @@ export interface Schema {
   usedStates: { state: string; until: Date };
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
+  storeProofs: { place: string; proof: string; foundAt: Generated<Date> };
 }
 
 export type Database = Kysely<Schema>;
