@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import {
+  AbortMultipartUploadCommand,
   CreateBucketCommand,
   DeleteBucketCommand,
   DeleteObjectCommand,
@@ -55,6 +56,9 @@ export async function newBucket(server: S3Server, options: Partial<S3Options> = 
     async leftovers() {
       const { Uploads = [] } = await raw.send(new ListMultipartUploadsCommand({ Bucket: bucket }));
       return Uploads.map((upload) => upload.Key!);
+    },
+    async abort(Key: string, UploadId: string) {
+      await raw.send(new AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId }));
     },
     async clear() {
       await storage.close();

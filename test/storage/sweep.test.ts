@@ -1,0 +1,73 @@
+import { CreateMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { sweepUploads } from '../../src/storage/sweep.ts';
+import { newBucket } from './grounds.ts';
+
+const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
+if (servers.length === 0) test.skip('S3: no server is installed');
+
+describe.each(servers)('uploads that were given up, in a bucket of $name', (server) => {
+  let ground: Awaited<ReturnType<typeof newBucket>>;
+  beforeEach(async () => {
+    ground = await newBucket(server);
+  });
+  afterEach(async () => {
+    for (const { Key, UploadId } of await uploads()) await ground.abort(Key!, UploadId!);
+    await ground.clear();
+  });
+
+  const begin = async (Key: string) =>
+    (await ground.raw.send(new CreateMultipartUploadCommand({ Bucket: ground.bucket, Key }))).UploadId!;
+  const uploads = async () =>
+    (await ground.raw.send(new ListMultipartUploadsCommand({ Bucket: ground.bucket }))).Uploads ?? [];
+  const left = async () => (await uploads()).map(({ Key }) => Key).sort();
+  const sweep = (prefix: string, olderThan: Date, keep: string[] = []) =>
+    sweepUploads(
+      {
+        bucket: ground.bucket,
+        prefix,
+        endpoint: server.endpoint,
+        region: server.region,
+        forcePathStyle: true,
+        checksums: 'auto',
+        connections: 4,
+      },
+      { olderThan, keep: new Set(keep) },
+    );
+  const later = () => new Date(Date.now() + 60_000);
+  const before = () => new Date(Date.now() - 60_000);
+
+  test('are forgotten when they are old enough, and not before', async () => {
+    await begin('copy/a');
+    await begin('copy/deep/er/b');
+    expect(await sweep('copy', before())).toBe(0);
+    expect(await left()).toEqual(['copy/a', 'copy/deep/er/b']);
+    expect(await sweep('copy', later())).toBe(2);
+    expect(await left()).toEqual([]);
+  });
+
+  test('that the records know stay, however old', async () => {
+    const known = await begin('copy/a');
+    await begin('copy/a');
+    expect(await sweep('copy', later(), [known])).toBe(1);
+    expect((await uploads()).map(({ UploadId }) => UploadId)).toEqual([known]);
+  });
+
+  test('of others in the same bucket stay, such with a prefix that begins like ours too', async () => {
+    for (const key of ['copy/mine', 'copyright/theirs', 'cop', 'theirs']) await begin(key);
+    expect(await sweep('copy', later())).toBe(1);
+    expect(await left()).toEqual(['cop', 'copyright/theirs', 'theirs']);
+  });
+
+  // The Versity gateway 1.8.0 refuses its own markers of a next page.
+  test.runIf(server === inject('s3'))(
+    'are found beyond the first page',
+    async () => {
+      for (let at = 0; at < 1010; at += 101)
+        await Promise.all(Array.from({ length: 101 }, (_, i) => begin(`copy/${at + i}`)));
+      expect(await sweep('copy', later())).toBe(1010);
+      expect(await left()).toEqual([]);
+    },
+    60_000,
+  );
+});
