@@ -4,9 +4,11 @@ import { createServer } from 'node:net';
 import { CommanderError } from 'commander';
 import { createApiClient } from './cli/client.ts';
 import { demo } from './cli/demo.ts';
+import { doctor } from './cli/doctor.ts';
 import { library, type StartDatabase } from './cli/library.ts';
 import { exitCodeOf, program } from './cli/program.ts';
 import { readClientConfig, readConfig } from './config.ts';
+import { examine } from './doctor.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import { createLog } from './log.ts';
 import { findAdminToken } from './secrets.ts';
@@ -101,6 +103,10 @@ const app = program(
     },
     async library(options) {
       await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
+    },
+    async doctor(options) {
+      const wrong = await doctor(examine(readConfig(process.env), stopSignal()), options);
+      if (wrong > 0) process.exitCode = 1;
     },
     async api() {
       const config = readClientConfig(process.env);

@@ -11,6 +11,7 @@ export interface Verbs {
   start(role: 'all' | 'web' | 'worker'): Promise<void>;
   demo(options: DemoOptions): Promise<void>;
   library(options: LibraryVerbOptions): Promise<void>;
+  doctor(options: { json?: boolean }): Promise<void>;
   api(): Promise<ApiClient>;
 }
 
@@ -77,6 +78,10 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--type <type>', 'one asset type only, such as videos or "brand assets"')
     .option('--asset <id>', 'this asset; may be repeated', collect)
     .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
+
+  verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
+    verbs.doctor(options),
+  );
 
   return app;
 }

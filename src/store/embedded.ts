@@ -114,6 +114,22 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   };
 }
 
+/** The address of the server that runs on `directory` now, whoever owns it; undefined when none does, or none was ever made. */
+export async function findEmbeddedPostgres(directory: string): Promise<string | undefined> {
+  const password = await readFile(join(directory, 'postgres-password'), 'utf8').catch(() => undefined);
+  if (password === undefined) return undefined;
+  const { bin, data, account } = await settle(directory);
+  const port = await runningPort(data, () =>
+    run(join(bin, 'pg_ctl'), ['-D', data, 'status'], { ...account, cwd: '/' }),
+  );
+  return port === undefined ? undefined : `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+}
+
+/** Whether a database was made under `directory`. */
+export function embeddedPostgresIsThere(directory: string): Promise<boolean> {
+  return exists(join(directory, 'postgres-password'));
+}
+
 type Account = { uid?: number; gid?: number };
 
 /**

@@ -1,0 +1,35 @@
+/** What a probe found out. */
+export interface Finding {
+  area: 'configuration' | 'database' | 'queue' | 'bucket' | 'library';
+  /** What was looked at, in a word or two. */
+  what: string;
+  found: string;
+  /** What the mirror does because of it. */
+  chosen?: string;
+  /** What a person can do about it. */
+  remedy?: string;
+  /** `wrong`: something does not work, or will not. `note`: it works, and somebody should know. */
+  level: 'ok' | 'note' | 'wrong';
+}
+
+/** `what is wrong; what to do about it`, as errors of this project say it, taken apart. */
+export function told(reason: string): { found: string; remedy?: string } {
+  const at = reason.indexOf('; ');
+  if (at < 0) return { found: reason };
+  // The code behind it, and what the other side said in its own words, are for logs.
+  return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Za-z]+\)(: .*)?$/s, '') };
+}
+
+/** Another machine's clock against ours: signatures and expiry times rest on the two being near each other. */
+export function clockFinding(area: Finding['area'], differenceMs: number, whose: string): Finding {
+  const seconds = Math.round(Math.abs(differenceMs) / 1000);
+  const what = 'clock';
+  if (seconds <= 5) return { area, what, found: `within ${Math.max(1, seconds)} s of ${whose}`, level: 'ok' };
+  return {
+    area,
+    what,
+    found: `this machine is ${seconds} s ${differenceMs > 0 ? 'behind' : 'ahead of'} ${whose}`,
+    remedy: 'set the clock by NTP (timedatectl set-ntp true)',
+    level: seconds < 60 ? 'note' : 'wrong',
+  };
+}

@@ -1,0 +1,61 @@
+import { Redis } from 'ioredis';
+import { reasonOf } from '../errors.ts';
+import type { Finding } from '../finding.ts';
+
+/** Whether the queues have a place that keeps what is put there. */
+export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
+  const area = 'queue' as const;
+  if (options.redisUrl === undefined) {
+    yield { area, what: 'queues', found: 'no REDIS_URL', chosen: 'kept in PostgreSQL', level: 'ok' };
+    return;
+  }
+  const redis = new Redis(options.redisUrl, {
+    lazyConnect: true,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+    connectTimeout: 10_000,
+    commandTimeout: 10_000,
+  });
+  let lost: unknown;
+  redis.on('error', (error) => {
+    lost = error;
+  });
+  try {
+    let info: string;
+    try {
+      await redis.connect();
+      info = await redis.info();
+    } catch (error) {
+      const reason = reasonOf(lost ?? error);
+      const remedy = /NOAUTH|WRONGPASS/.test(reason)
+        ? 'correct the password in REDIS_URL'
+        : 'start it, or correct REDIS_URL';
+      yield { area, what: 'Redis', found: reason, remedy, level: 'wrong' };
+      return;
+    }
+    const fact = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '';
+    const began = Date.now();
+    await redis.ping();
+    const found = `${fact('redis_version')}, answers in ${Math.max(1, Date.now() - began)} ms`;
+    const old = Number.parseFloat(fact('redis_version')) < 6.2;
+    const newer = 'upgrade to 6.2 or newer';
+    yield { area, what: 'Redis', found, ...(old && { remedy: newer }), level: old ? 'note' : 'ok' };
+    if (fact('role') === 'slave') {
+      yield {
+        area,
+        what: 'role',
+        found: 'a read-only replica',
+        remedy: 'point REDIS_URL at the primary',
+        level: 'wrong',
+      };
+    }
+    const policy = fact('maxmemory_policy');
+    if (policy === 'noeviction') yield { area, what: 'eviction', found: 'noeviction: jobs stay', level: 'ok' };
+    else {
+      const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';
+      yield { area, what: 'eviction', found: policy || 'not told', remedy, level: policy ? 'wrong' : 'note' };
+    }
+  } finally {
+    redis.disconnect();
+  }
+}

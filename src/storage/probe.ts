@@ -1,0 +1,404 @@
+import { randomUUID } from 'node:crypto';
+import { constants } from 'node:fs';
+import { access, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetBucketLifecycleConfigurationCommand,
+  GetBucketVersioningCommand,
+  GetObjectCommand,
+  type LifecycleRule,
+  ListObjectsV2Command,
+  ListPartsCommand,
+  PutObjectCommand,
+  type PutObjectCommandInput,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import { reasonOf } from '../errors.ts';
+import { clockFinding, type Finding, told } from '../finding.ts';
+import { formatBytes } from '../units.ts';
+import { openDirectory } from './directory.ts';
+import { bucketIdKey, ours } from './keys.ts';
+import { findProofs, type Proof } from './proof.ts';
+import { codeOf, connect, placeOf, type S3Options, sorted, statusOf } from './s3.ts';
+import { listUploads } from './sweep.ts';
+
+const area = 'bucket' as const;
+const ok = (what: string, found: string, chosen?: string): Finding => ({
+  area,
+  what,
+  found,
+  ...(chosen && { chosen }),
+  level: 'ok',
+});
+const not = (level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding => ({
+  area,
+  what,
+  found,
+  ...(remedy && { remedy }),
+  level,
+});
+
+/** What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, whatever happens. */
+export async function* probeS3(options: S3Options, knownId?: string): AsyncGenerator<Finding> {
+  const client = connect(options);
+  const { bucket, prefix } = options;
+  const name = `s3://${bucket}${prefix && `/${prefix}`}`;
+  const full = (key: string) => (prefix ? `${prefix}/${key}` : key);
+  const key = `${ours}probe-${randomUUID()}`;
+  const at = { Bucket: bucket, Key: full(key) };
+  const target: PutObjectCommandInput = {
+    ...at,
+    ContentType: 'application/octet-stream',
+    ...(options.storageClass && { StorageClass: options.storageClass as never }),
+    ...(options.sse && { ServerSideEncryption: options.sse as never }),
+    ...(options.sseKmsKeyId && { SSEKMSKeyId: options.sseKmsKeyId }),
+  };
+  const versions = new Set<string | undefined>();
+  const uploads = new Set<string>();
+  let behindMs: number | undefined;
+  client.middlewareStack.add(
+    (next) => async (call) => {
+      const sent = Date.now();
+      const result = await next(call);
+      const { headers } = (result.response ?? {}) as { headers?: Record<string, string> };
+      const theirs = Date.parse(headers?.date ?? '');
+      // Their second has begun anywhere between.
+      if (!Number.isNaN(theirs)) behindMs = theirs + 500 - (sent + Date.now()) / 2;
+      return result;
+    },
+    { step: 'deserialize', priority: 'high' },
+  );
+  const saying = (error: unknown) => told(reasonOf(sorted(error, name)).replace(`${name}: `, ''));
+
+  try {
+    // One after the other: what the first cannot do, none of the others can.
+    try {
+      await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: full(key), MaxKeys: 1 }));
+    } catch (error) {
+      const { found, remedy } = saying(error);
+      const denied = statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
+      yield not('wrong', 'list', found, denied ? 'allow s3:ListBucket on the bucket, or correct the keys' : remedy);
+      if (!denied) return;
+    }
+    try {
+      const content = Buffer.from(`probe ${randomUUID()}`);
+      const Body = Readable.from([content], { objectMode: false });
+      const put = await client.send(new PutObjectCommand({ ...target, Body, ContentLength: content.length }));
+      versions.add(put.VersionId);
+      const { Body: back } = await client.send(new GetObjectCommand(at));
+      const same = Buffer.from(await back!.transformToByteArray()).equals(content);
+      yield same
+        ? ok('objects', 'are written, listed and read back')
+        : not(
+            'wrong',
+            'objects',
+            'what is read back is not what was written',
+            'what stands between here and the store?',
+          );
+    } catch (error) {
+      const { found, remedy } = saying(error);
+      const denied = statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
+      yield not('wrong', 'objects', found, denied ? 'allow s3:PutObject, s3:GetObject and s3:DeleteObject' : remedy);
+      return;
+    }
+    yield* identity();
+    yield* attempt('checksums', checksums);
+    yield* attempt('conditions', conditions);
+    yield* attempt('parts', parts, 'allow s3:PutObject and s3:ListMultipartUploadParts');
+    yield* attempt('give up', giveUp, 'allow s3:AbortMultipartUpload');
+    yield* attempt('open uploads', openUploads, 'allow s3:ListBucketMultipartUploads', 'note');
+    yield* attempt('lifecycle', lifecycle, 'allow s3:GetLifecycleConfiguration to have it looked at', 'note');
+    yield* attempt('versions', versioning, 'allow s3:GetBucketVersioning to have it looked at', 'note');
+    if (behindMs !== undefined) yield clockFinding(area, behindMs, 'the store');
+  } finally {
+    for (const UploadId of uploads) {
+      await client.send(new AbortMultipartUploadCommand({ ...at, UploadId })).catch(() => {});
+    }
+    for (const VersionId of versions) await client.send(new DeleteObjectCommand({ ...at, VersionId })).catch(() => {});
+    client.destroy();
+  }
+
+  async function* attempt(
+    what: string,
+    probe: () => Promise<Finding[]>,
+    whenDenied?: string,
+    level: 'note' | 'wrong' = 'wrong',
+  ): AsyncGenerator<Finding> {
+    try {
+      yield* await probe();
+    } catch (error) {
+      const unknown = statusOf(error) === 501 || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
+      const { found, remedy } = saying(error);
+      if (unknown) yield not('note', what, 'the store does not tell');
+      else yield not(level, what, found, statusOf(error) === 403 && whenDenied ? whenDenied : remedy);
+    }
+  }
+
+  async function* identity(): AsyncGenerator<Finding> {
+    const found = await client
+      .send(new GetObjectCommand({ Bucket: bucket, Key: full(bucketIdKey) }))
+      .then(({ Body }) => Body!.transformToString())
+      .catch(() => undefined);
+    yield identityFinding(found?.trim(), knownId);
+  }
+
+  async function checksums(): Promise<Finding[]> {
+    const all = await findProofs(client, target);
+    const words: Record<Proof, string> = {
+      crc32: 'CRC-32',
+      crc64nvme: 'CRC-64/NVME',
+      'md5-etag': 'MD5 as ETag',
+      none: 'the length only',
+    };
+    const found =
+      all.length === 1
+        ? 'none that can be compared'
+        : all
+            .filter((p) => p !== 'none')
+            .map((p) => words[p])
+            .join(', ');
+    if (options.checksums === 'auto') {
+      await options.memory?.keep(placeOf(options), all[0]!).catch(() => {});
+      if (all[0] === 'none') {
+        return [{ ...not('note', 'checksums', found, 'a store that keeps checksums proves more'), chosen: 'none' }];
+      }
+      return [ok('checksums', found, all[0])];
+    }
+    if (all.includes(options.checksums)) return [ok('checksums', found, options.checksums)];
+    const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not know; set it to auto`;
+    return [not('wrong', 'checksums', found, remedy)];
+  }
+
+  async function conditions(): Promise<Finding[]> {
+    const first = await client.send(new PutObjectCommand({ ...target, Body: 'first' }));
+    versions.add(first.VersionId);
+    const again = await client.send(new PutObjectCommand({ ...target, Body: 'again', IfNoneMatch: '*' })).then(
+      (answer) => {
+        versions.add(answer.VersionId);
+        return 'ignored; nothing here rests on them';
+      },
+      (error) => {
+        if (statusOf(error) === 412 || statusOf(error) === 409) return 'a PUT that must not overwrite is refused';
+        if (statusOf(error) === 403) throw error;
+        return 'not known to the store; nothing here rests on them';
+      },
+    );
+    return [ok('conditions', again)];
+  }
+
+  async function upload(lengths: number[]): Promise<{ listed: boolean; bytes: number | undefined }> {
+    const { UploadId } = await client.send(new CreateMultipartUploadCommand(target as never));
+    uploads.add(UploadId!);
+    const Parts: { PartNumber: number; ETag: string | undefined }[] = [];
+    for (const [index, length] of lengths.entries()) {
+      const part = { ...at, UploadId, PartNumber: index + 1, Body: Buffer.alloc(length), ContentLength: length };
+      const { ETag } = await client.send(new UploadPartCommand(part));
+      Parts.push({ PartNumber: index + 1, ETag });
+    }
+    const page = await client.send(new ListPartsCommand({ ...at, UploadId }));
+    const listed = lengths.every((length, index) => page.Parts?.[index]?.Size === length);
+    const done = await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
+    uploads.delete(UploadId!);
+    versions.add(done.VersionId);
+    const { ContentLength } = await client.send(new GetObjectCommand({ ...at, Range: 'bytes=0-0' })).then((answer) => {
+      answer.Body?.transformToByteArray().catch(() => {});
+      const total = /\/(\d+)$/.exec(answer.ContentRange ?? '')?.[1];
+      return { ContentLength: total === undefined ? answer.ContentLength : Number(total) };
+    });
+    return { listed, bytes: ContentLength };
+  }
+
+  async function parts(): Promise<Finding[]> {
+    const least = 5 * 2 ** 20;
+    const equal = [least, least, 1];
+    const total = (lengths: number[]) => lengths.reduce((sum, length) => sum + length, 0);
+    const unequal = [least, least + 1, 1];
+    const first = await upload(unequal).catch((error) => {
+      if (statusOf(error) === 403) throw error;
+      return undefined;
+    });
+    const lengths = first ? unequal : equal;
+    const { listed, bytes } = first ?? (await upload(equal));
+    if (bytes !== total(lengths)) {
+      return [
+        not('wrong', 'parts', `of ${total(lengths)} bytes in parts the store has ${bytes}`, 'is this an S3 store?'),
+      ];
+    }
+    const size = first ? 'of any size are put together' : 'have to be equal, but for the last, as ours are';
+    if (!listed) {
+      const remedy = 'what is interrupted begins anew; a store that lists parts would let it go on';
+      return [not('note', 'parts', `${size}, but are not listed rightly`, remedy)];
+    }
+    return [ok('parts', `${size}, and listed`)];
+  }
+
+  async function giveUp(): Promise<Finding[]> {
+    const { UploadId } = await client.send(new CreateMultipartUploadCommand(target as never));
+    uploads.add(UploadId!);
+    await client.send(new AbortMultipartUploadCommand({ ...at, UploadId }));
+    const left = await client.send(new ListPartsCommand({ ...at, UploadId })).then(
+      () => true,
+      (error) => statusOf(error) !== 404,
+    );
+    if (left)
+      return [not('note', 'give up', 'an upload that was given up is still there', 'add a lifecycle rule for it')];
+    uploads.delete(UploadId!);
+    return [ok('give up', 'an upload in parts is forgotten when told so')];
+  }
+
+  async function openUploads(): Promise<Finding[]> {
+    const dayAgo = Date.now() - 86_400_000;
+    let open = 0;
+    let old = 0;
+    for await (const { key, begun } of listUploads(client, options)) {
+      if (key.startsWith(`${ours}probe-`)) continue;
+      open++;
+      if (begun && begun.getTime() < dayAgo) old++;
+      if (open === 10_000) break;
+    }
+    if (old === 0) return [ok('open uploads', open === 0 ? 'none' : `${open}, none older than a day`)];
+    return [
+      not('note', 'open uploads', `${open}, of which ${old} are older than a day`, 'a running service removes them'),
+    ];
+  }
+
+  async function lifecycle(): Promise<Finding[]> {
+    const rules = await client.send(new GetBucketLifecycleConfigurationCommand({ Bucket: bucket })).then(
+      ({ Rules }) => (Rules ?? []).filter((rule) => rule.Status === 'Enabled'),
+      (error) => {
+        if (codeOf(error) === 'NoSuchLifecycleConfiguration' || statusOf(error) === 404) return [];
+        throw error;
+      },
+    );
+    return lifecycleFindings(rules, full(''));
+  }
+
+  async function versioning(): Promise<Finding[]> {
+    const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: bucket }));
+    return [
+      ok(
+        'versions',
+        Status === 'Enabled'
+          ? 'on: what is overwritten or removed stays as an older version, and counts'
+          : 'off: what is overwritten or removed is gone',
+      ),
+    ];
+  }
+}
+
+/** Rules of the bucket as they touch what lies below `prefix`. */
+export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Finding[] {
+  const what = 'lifecycle';
+  const prefixOf = (rule: LifecycleRule) => rule.Filter?.Prefix ?? rule.Filter?.And?.Prefix ?? rule.Prefix ?? '';
+  const tagged = (rule: LifecycleRule) => Boolean(rule.Filter?.Tag || rule.Filter?.And?.Tags?.length);
+  const touching = rules.filter((rule) => {
+    const theirs = prefixOf(rule);
+    return (theirs.startsWith(prefix) || prefix.startsWith(theirs)) && !tagged(rule);
+  });
+  const findings: Finding[] = [];
+  for (const rule of touching) {
+    const named = rule.ID ? `rule "${rule.ID}"` : 'a rule';
+    if (rule.Expiration?.Days || rule.Expiration?.Date) {
+      const when = rule.Expiration.Days ? `after ${rule.Expiration.Days} days` : 'on a date';
+      findings.push(not('wrong', what, `${named} removes objects ${when}`, 'take the mirror out of this rule'));
+    }
+    const cold = rule.Transitions?.find(({ StorageClass }) => /GLACIER$|DEEP_ARCHIVE/.test(StorageClass ?? ''));
+    if (cold) {
+      const found = `${named} moves objects to ${cold.StorageClass}`;
+      findings.push(not('note', what, found, 'there they cannot be read at once, nor verified'));
+    }
+  }
+  const clears = touching.find(
+    (rule) => rule.AbortIncompleteMultipartUpload?.DaysAfterInitiation && prefix.startsWith(prefixOf(rule)),
+  );
+  const days = clears?.AbortIncompleteMultipartUpload?.DaysAfterInitiation;
+  findings.push(
+    days
+      ? ok(what, `uploads that were never ended are removed after ${days} ${days === 1 ? 'day' : 'days'}`)
+      : not(
+          'note',
+          what,
+          'no rule removes uploads in parts that were never ended',
+          'add AbortIncompleteMultipartUpload of some days: parts that nobody knows of cost',
+        ),
+  );
+  return findings;
+}
+
+/** Whether it is the bucket of the records. */
+function identityFinding(found: string | undefined, known: string | undefined): Finding {
+  if (known === undefined)
+    return ok('identity', found ? 'carries an id; the records know none yet' : 'new to the records');
+  if (found === known) return ok('identity', 'is the one that the records are about');
+  return not(
+    'wrong',
+    'identity',
+    found ? `its object ${bucketIdKey} says ${found}, the records say ${known}` : `there is no object ${bucketIdKey}`,
+    'is the disk mounted, is STORAGE_URL right?',
+  );
+}
+
+/** What a directory and its file system can do. A directory that is not there is not made. */
+export async function* probeDirectory(options: { path: string }, knownId?: string): AsyncGenerator<Finding> {
+  const { path } = options;
+  const there = await stat(path).catch(() => undefined);
+  if (!there) {
+    const near = await nearest(path);
+    const may = await access(near, constants.W_OK).then(
+      () => true,
+      () => false,
+    );
+    if (knownId !== undefined) yield identityFinding(undefined, knownId);
+    else if (may) yield not('note', 'directory', `${path} is not there yet`, 'the first start makes it');
+    else
+      yield not('wrong', 'directory', `${path} is not there, nor can it be made`, `let this account write to ${near}`);
+    return;
+  }
+  const storage = await openDirectory({ path });
+  const probe = join(path, '.asset-mirror-tmp', `Probe-${randomUUID()}`);
+  try {
+    try {
+      await storage.check();
+      yield ok('objects', 'are written and synced to the disk');
+    } catch (error) {
+      const { found, remedy } = told(reasonOf(error).replace(`${path}: `, ''));
+      yield not('wrong', 'objects', found, remedy ?? `let this account write to ${path}, or correct STORAGE_URL`);
+      return;
+    }
+    const id = await storage.get(bucketIdKey);
+    let text = '';
+    for await (const chunk of id ?? []) text += chunk;
+    yield identityFinding(text.trim() || undefined, knownId);
+
+    const { bavail, blocks, bsize, files, ffree } = await statfs(path);
+    const free = `${formatBytes(bavail * bsize)} free of ${formatBytes(blocks * bsize)}`;
+    if (bavail * bsize < 2 ** 30) yield not('note', 'room', free, 'make room, or move the mirror to a larger disk');
+    else if (files > 0 && ffree < 10_000)
+      yield not('note', 'room', `${ffree} more files`, 'the file system has few left');
+    else yield ok('room', free);
+
+    await writeFile(probe, '');
+    const folds = await stat(probe.replace('Probe-', 'pROBE-')).then(
+      () => true,
+      () => false,
+    );
+    if (folds) {
+      const remedy = 'projects or ids that differ by case alone would share a folder; take another file system';
+      yield not('note', 'names', 'upper and lower case are the same here', remedy);
+    } else yield ok('names', 'upper and lower case are told apart');
+  } finally {
+    await rm(probe, { force: true }).catch(() => {});
+    await storage.close();
+  }
+}
+
+async function nearest(path: string): Promise<string> {
+  for (let at = dirname(path); ; at = dirname(at)) {
+    if (at === dirname(at) || (await stat(at).catch(() => undefined))) return at;
+  }
+}

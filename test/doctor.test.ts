@@ -1,0 +1,184 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { readConfig } from '../src/config.ts';
+import { examine } from '../src/doctor.ts';
+import { clockFinding, type Finding } from '../src/finding.ts';
+import { keysOf } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+import { newScene, type Scene } from './support/scene.ts';
+
+/** The doctor in this process. */
+async function findings(environment: Record<string, string>, signal = new AbortController().signal) {
+  return Array.fromAsync(examine(readConfig(environment), signal));
+}
+
+/** The verb, as people run it. */
+async function run(environment: Record<string, string>, ...args: string[]) {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
+  const main = join(import.meta.dirname, '../src/main.ts');
+  return new Promise<{ code: number; out: string; err: string }>((resolve) => {
+    const env = { PATH: process.env.PATH, ...environment };
+    const child = execFile(process.execPath, [main, 'doctor', ...args], { env, cwd: directory }, (_, out, err) => {
+      rm(directory, { recursive: true, force: true }).then(() => resolve({ code: child.exitCode ?? -1, out, err }));
+    });
+  });
+}
+
+const of = (all: Finding[], what: string) => all.find((finding) => finding.what === what);
+const wrong = (all: Finding[]) =>
+  all.filter(({ level }) => level === 'wrong').map(({ area, what }) => `${area}: ${what}`);
+
+describe.each([
+  { name: 'a directory, queues in PostgreSQL', redis: undefined, s3: undefined },
+  ...(inject('s3') ? [{ name: inject('s3')!.name, redis: inject('redis'), s3: inject('s3') }] : []),
+])('beside a running service ($name)', ({ redis, s3 }) => {
+  let scene: Scene;
+  let environment: Record<string, string>;
+  let id: string;
+  beforeAll(async () => {
+    scene = await newScene({ redis, s3 });
+    const { apiUrl, appUrl, clientId, clientSecret } = scene.library;
+    environment = {
+      ...scene.ground.environment,
+      LIBRARY_API_URL: apiUrl,
+      LIBRARY_APP_URL: appUrl,
+      LIBRARY_CLIENT_ID: clientId,
+      LIBRARY_CLIENT_SECRET: clientSecret!,
+    };
+    id = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+  });
+  afterAll(() => scene?.close());
+  afterEach(() => scene.admin.clearFaults());
+
+  test('finds everything well, and leaves everything as it was', async () => {
+    const before = await keysOf(scene.storage);
+    const all = await findings(environment);
+    expect(wrong(all)).toEqual([]);
+    for (const what of [
+      'PostgreSQL',
+      'schema',
+      'objects',
+      'identity',
+      'API',
+      'app',
+      'token',
+      '/me',
+      'Referer',
+      'Range',
+    ]) {
+      expect(of(all, what)).toMatchObject({ what, level: 'ok' });
+    }
+    expect(await keysOf(scene.storage)).toEqual(before);
+    const listed = await Array.fromAsync(scene.storage.list('_mirror/'));
+    expect(listed.map(({ key }) => key)).toEqual(['_mirror/id']);
+  });
+
+  test('says so on 80 columns, with no secret, and ends with 0', async () => {
+    const { code, out, err } = await run(environment);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    expect(out).toMatch(/^configuration\n {2}✓ settings/);
+    expect(out).toMatch(/Nothing to mend/);
+    const secrets = [environment.LIBRARY_CLIENT_SECRET!, environment.ENCRYPTION_KEYS!, environment.ADMIN_TOKEN!];
+    for (const secret of [...secrets, 'svca_', 'svcr_', 'signature=', '\u001b']) expect(out).not.toContain(secret);
+  });
+
+  test('prints JSON for programs', async () => {
+    const { code, out } = await run(environment, '--json');
+    expect(code).toBe(0);
+    const { ok, findings } = JSON.parse(out);
+    expect(ok).toBe(true);
+    expect(findings[0]).toEqual({
+      area: 'configuration',
+      what: 'settings',
+      found: 'are complete and fit together',
+      level: 'ok',
+    });
+  });
+
+  test('a token that has expired is refreshed, and the service goes on with the new one', async () => {
+    await scene.admin.expireTokens();
+    expect(of(await findings(environment), 'token')).toMatchObject({ level: 'ok' });
+    const another = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(another, 'mirrored');
+  });
+
+  test.each([
+    ['LIBRARY_APP_URL', 'http://localhost:1/elsewhere', ['library: sign-in', 'library: Referer'], /LIBRARY_APP_URL/],
+    ['LIBRARY_CLIENT_SECRET', 'svcs_not_the_secret', ['library: app'], /LIBRARY_CLIENT_SECRET/],
+    ['DATABASE_URL', 'postgres://nobody@127.0.0.1:1/none', ['database: PostgreSQL'], /DATABASE_URL/],
+    ['REDIS_URL', 'redis://127.0.0.1:1', ['queue: Redis'], /REDIS_URL/],
+  ])('a wrong %s', async (name, value, expected, remedy) => {
+    const { code, out } = await run({ ...environment, [name]: value }, '--json');
+    const all: Finding[] = JSON.parse(out).findings;
+    expect(code).toBe(1);
+    expect(wrong(all)).toEqual(expected);
+    expect(all.find(({ level }) => level === 'wrong')!.remedy).toMatch(remedy);
+  });
+
+  test('an address that is not the API', async () => {
+    const elsewhere = await findings({ ...environment, LIBRARY_API_URL: `${environment.LIBRARY_API_URL}/api/v1` });
+    expect(of(elsewhere, 'API')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/without \/api\/v1/) });
+    const nowhere = await findings({ ...environment, LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}` });
+    expect(of(nowhere, 'API')).toMatchObject({ level: 'wrong', found: 'nothing listens at that address' });
+  });
+
+  test('a key that does not open the tokens', async () => {
+    const all = await findings({ ...environment, ENCRYPTION_KEYS: Buffer.alloc(32).toString('base64') });
+    expect(of(all, 'token')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/ENCRYPTION_KEYS/) });
+  });
+
+  test('a bucket that is not the one of the records', async () => {
+    const other = s3 ? `${environment.STORAGE_URL}/other` : `${environment.STORAGE_URL}-other`;
+    const all = await findings({ ...environment, STORAGE_URL: other });
+    expect(of(all, 'identity')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
+  });
+
+  test('what the service does with downloads: refused, without ranges, for whoever asks', async () => {
+    await scene.admin.setFaults({ endpoint: 'media', status: 403 });
+    expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'wrong' });
+    await scene.admin.setFaults({ endpoint: 'media', ignoreRange: true });
+    expect(of(await findings(environment), 'Range')).toMatchObject({ level: 'note', found: 'ignored' });
+    await scene.admin.setFaults({ endpoint: 'media', status: 200, body: 'everyone' });
+    expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'note' });
+    await scene.admin.setFaults({ endpoint: 'media', redirect: 2 });
+    expect(of(await findings(environment), 'Range')).toMatchObject({ level: 'ok' });
+  });
+});
+
+test('a configuration that is wrong ends with 2, and says what is expected', async () => {
+  const { code, err } = await run({ STORAGE_URL: 'ftp://nowhere' });
+  expect(code).toBe(2);
+  expect(err).toMatch(/STORAGE_URL is "ftp:\/\/nowhere"; expected s3:/);
+});
+
+test('before the first start nothing is made, and what is missing is no fault', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
+  const all = await findings({
+    DATA_DIR: directory,
+    LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
+    LIBRARY_APP_URL: 'http://127.0.0.1:1',
+    LIBRARY_CLIENT_ID: 'id',
+    LIBRARY_CLIENT_SECRET: 'secret',
+  });
+  expect(wrong(all)).toEqual(['library: API']);
+  expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'made by the first start' });
+  expect(await readdir(directory)).toEqual([]);
+  await rm(directory, { recursive: true });
+});
+
+test.each([
+  [0, 'ok'],
+  [-4000, 'ok'],
+  [30_000, 'note'],
+  [-30_000, 'note'],
+  [300_000, 'wrong'],
+])('a clock that is %i ms off is %s', (ms, level) => {
+  expect(clockFinding('library', ms, 'the service').level).toBe(level);
+});
