@@ -345,6 +345,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       () => true,
     );
 
+  // Parts have CRC-32 behind them wherever checksums are kept: it is what is remembered of each, and sums up to the whole's.
   const uploads: Uploads = {
     async begin(key, { signal, ...put }) {
       try {
@@ -352,6 +353,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
           key,
           put,
         );
+        const summed = trailers[await howToProve()] !== undefined;
         // Not broken off by the signal: one that is made and not known could not be forgotten.
         const { UploadId } = await client.send(
           new CreateMultipartUploadCommand({
@@ -363,6 +365,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
             StorageClass,
             ServerSideEncryption,
             SSEKMSKeyId,
+            ...(summed && { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
           }),
         );
         if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
@@ -379,10 +382,17 @@ export async function openS3(options: S3Options): Promise<Storage> {
       try {
         breaker.signal.throwIfAborted();
         const prove = await Promise.race([howToProve(), broken]);
-        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag' });
+        const summed = trailers[prove] !== undefined;
+        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag', ...(summed && { least: leastChunk }) });
         flow.flowInto(meter);
         const answer = await client.send(
-          new UploadPartCommand({ ...of(upload), PartNumber: number, Body: meter, ContentLength: bytes }),
+          new UploadPartCommand({
+            ...of(upload),
+            PartNumber: number,
+            Body: meter,
+            ContentLength: bytes,
+            ...(summed && { ChecksumAlgorithm: 'CRC32' }),
+          }),
           { abortSignal: breaker.signal },
         );
         if (!meter.whole)
@@ -398,7 +408,9 @@ export async function openS3(options: S3Options): Promise<Storage> {
       } catch (error) {
         if (!breaker.signal.aborted) {
           // A store that knows no such upload may hang up before it has read the part.
-          const knows = !isNoUpload(error) && (statusOf(error) !== undefined || (await isKnown(upload)));
+          // And one that was begun without checksums, under another setting, takes no part with one.
+          const other = codeOf(error) === 'InvalidRequest';
+          const knows = !isNoUpload(error) && !other && (statusOf(error) !== undefined || (await isKnown(upload)));
           breaker.abort(knows ? sorted(error, name) : lostUpload(upload, error));
         }
         throw await told(breaker.signal.reason, signal);
@@ -412,12 +424,22 @@ export async function openS3(options: S3Options): Promise<Storage> {
     async complete(upload, parts, { signal } = {}) {
       const { key } = upload;
       let doubt: unknown;
+      const summed = trailers[await howToProve()] !== undefined;
+      const sumOf = (crc32: string) => Buffer.from(crc32, 'hex').toString('base64');
       try {
         // Not broken off by the signal: it would be as good as an answer that got lost.
         await client.send(
           new CompleteMultipartUploadCommand({
             ...of(upload),
-            MultipartUpload: { Parts: parts.map(({ number, etag }) => ({ PartNumber: number, ETag: etag })) },
+            MultipartUpload: {
+              Parts: parts.map(({ number, etag, crc32 }) => ({
+                PartNumber: number,
+                ETag: etag,
+                ...(summed && { ChecksumCRC32: sumOf(crc32) }),
+              })),
+            },
+            // The store compares it with what it has put together.
+            ...(summed && { ChecksumCRC32: sumOf(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' }),
           }),
         );
       } catch (error) {
