@@ -38,6 +38,8 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     still(await store.assets.startTransfer(turn));
     const outdated = new Set(asset.outdated);
     const stored = await alreadyStored(deps, asset, detail, signal);
+    // Begun for a version that is no more, now that the one before it is back.
+    if (stored && asset.upload) await forget(deps, turn, asset.upload);
     const media =
       stored ??
       (await transferMedia(deps, {
