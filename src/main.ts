@@ -21,13 +21,13 @@ const sameKeystrokeMs = 250;
 /** The first signal asks for an orderly stop, the second ends at once. */
 function stopSignal(): AbortSignal {
   const stop = new AbortController();
-  let first = 0;
+  let first: { signal: string; at: number } | undefined;
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
-      if (!stop.signal.aborted) {
-        first = Date.now();
+      if (!first) {
+        first = { signal, at: Date.now() };
         stop.abort();
-      } else if (signal === 'SIGTERM' || Date.now() - first > sameKeystrokeMs) {
+      } else if (signal === 'SIGTERM' || signal !== first.signal || Date.now() - first.at > sameKeystrokeMs) {
         process.exit(signal === 'SIGINT' ? 130 : 143);
       }
     });

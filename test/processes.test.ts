@@ -313,10 +313,10 @@ test('a second signal leaves no PostgreSQL behind', { timeout: 60_000 }, async (
   const service = await embedded();
   try {
     await until('the start', () => service.output().includes('"started"'));
-    // Two of one kind at the same moment would be one.
+    // Two of one kind at the same moment would be one; which of two kinds is seen first is not said.
     service.child.kill('SIGINT');
     service.child.kill('SIGTERM');
-    expect(await service.ended, service.output()).toBe(143);
+    expect([130, 143], service.output()).toContain(await service.ended);
     await until('PostgreSQL to end', async () => !(await service.there('postgres/postmaster.pid')));
   } finally {
     await service.clear();
