@@ -29,6 +29,10 @@ export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
   return { assetId: id, turn, revision, size, uploadDate };
 }
 
+/** The turn is still its worker's: neither taken away nor given back. */
+const inHand = ({ assetId, turn }: Turn) =>
+  sql<boolean>`id = ${assetId} AND turn = ${turn}::int AND turn_until IS NOT NULL`;
+
 /** There is something to do for an asset, and its connection may do it now. */
 const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
@@ -43,13 +47,12 @@ export interface QueuedAsset {
 }
 
 export function assetRecords(db: Database) {
-  /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: another has the turn. */
+  /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: it is not. */
   async function give(turn: Turn, values: Record<string, unknown>): Promise<boolean> {
     const { numUpdatedRows } = await db
       .updateTable('assets')
       .set({ queuedAt: null, turnUntil: null, ...values })
-      .where('id', '=', turn.assetId)
-      .where('turn', '=', turn.turn)
+      .where(inHand(turn))
       .executeTakeFirst();
     return numUpdatedRows > 0n;
   }
@@ -63,8 +66,7 @@ export function assetRecords(db: Database) {
       const { numUpdatedRows } = await tx
         .updateTable('assets')
         .set({ upload: upload === null ? null : (JSON.stringify(upload) as never), ...values })
-        .where('id', '=', turn.assetId)
-        .where('turn', '=', turn.turn)
+        .where(inHand(turn))
         .executeTakeFirst();
       if (numUpdatedRows === 0n) return false;
       await tx.deleteFrom('uploadParts').where('assetId', '=', turn.assetId).execute();
@@ -164,7 +166,7 @@ export function assetRecords(db: Database) {
         WITH mine AS (
           SELECT a.id FROM assets a
           JOIN unnest(${turns.map((t) => t.assetId)}::text[], ${turns.map((t) => t.turn)}::int[]) AS held (id, turn)
-            ON a.id = held.id AND a.turn = held.turn
+            ON a.id = held.id AND a.turn = held.turn AND a.turn_until IS NOT NULL
           JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
           ORDER BY a.id FOR UPDATE OF a)
         UPDATE assets SET turn_until = now() + ${leaseMs} * interval '1 ms'
@@ -178,8 +180,7 @@ export function assetRecords(db: Database) {
       const { numUpdatedRows } = await db
         .updateTable('assets')
         .set({ state: 'transferring' })
-        .where('id', '=', turn.assetId)
-        .where('turn', '=', turn.turn)
+        .where(inHand(turn))
         .executeTakeFirst();
       return numUpdatedRows > 0n;
     },
@@ -197,8 +198,7 @@ export function assetRecords(db: Database) {
           ...(outdated.length > 0 && { thumbnail: null, transcriptKeys: null }),
           outdated: sql`ARRAY(SELECT DISTINCT unnest(outdated || ${outdated}::text[]))`,
         })
-        .where('id', '=', turn.assetId)
-        .where('turn', '=', turn.turn)
+        .where(inHand(turn))
         .executeTakeFirst();
       return numUpdatedRows > 0n;
     },
@@ -218,7 +218,7 @@ export function assetRecords(db: Database) {
       const { numAffectedRows } = await sql`
         INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32)
         SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32} FROM assets
-        WHERE id = ${turn.assetId} AND turn = ${turn.turn} AND upload IS NOT NULL FOR SHARE
+        WHERE ${inHand(turn)} AND upload IS NOT NULL FOR SHARE
         ON CONFLICT (asset_id, number) DO UPDATE
           SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;

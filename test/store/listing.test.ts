@@ -229,3 +229,18 @@ test('what a worker found says nothing of what a listing has seen since', async 
     expect(await store.assets.get(again.assetId)).toMatchObject({ state: id.split(' ')[1], nextAt: null });
   }
 });
+
+test('what was given back is in nobody’s hands: a late heartbeat or a second word changes nothing', async () => {
+  const run = await running(store, 'late');
+  const turn = await inHand(run, 'late', 'late');
+  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set(['late']));
+  expect(await store.assets.again(turn, new Date(), { spent: false, reason: null })).toBe(true);
+  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set());
+  expect(await store.assets.failed(turn, 'why')).toBe(false);
+  expect(await store.assets.startTransfer(turn)).toBe(false);
+  expect(await store.assets.get('late')).toMatchObject({ state: 'pending', turnUntil: null });
+  await until('its next turn', async () => {
+    await store.assets.dispatch({ perConnection: 100 });
+    return store.assets.take('late', 60_000);
+  });
+});
