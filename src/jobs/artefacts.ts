@@ -3,8 +3,8 @@ import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../
 import type { Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
-import { type Artefacts, recordOf, writeRecord } from './record.ts';
-import { mirrorThumbnail } from './thumbnail.ts';
+import { type Artefacts, besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
@@ -18,6 +18,7 @@ export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDe
     transcriptDeadline: deadline ?? null,
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
     thumbnail: asset.thumbnail,
+    beside: { ...asset.beside },
   };
 }
 
@@ -63,6 +64,7 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
       transcriptDeadline: asset.transcriptDeadline,
       thumbnailState: asset.thumbnailState,
       thumbnail: asset.thumbnail,
+      beside: { ...asset.beside },
     };
     const reasons: string[] = [];
     if (artefacts.transcriptState === 'pending' && !(deps.transcripts.mirror && mayHaveTranscript(detail))) {
@@ -75,7 +77,7 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
     if (artefacts.thumbnailState === 'pending') {
       const last = asset.attempts + 1 >= thumbnailTries;
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(keepGoing(signal, reasons));
-      if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
+      if (thumbnail) keepThumbnail(artefacts, thumbnail);
       else if (last || !detail.thumbnailUrl) artefacts.thumbnailState = detail.thumbnailUrl ? 'gave_up' : 'none';
     }
     const api = withoutLinks(detail);
@@ -83,19 +85,19 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
       artefacts.transcriptState !== asset.transcriptState ||
       artefacts.thumbnailState !== asset.thumbnailState ||
       !isDeepStrictEqual(asset.detail, storable(api));
-    const recordKey =
-      changed || !asset.recordKey
-        ? await writeRecord(
-            deps.storage,
-            recordOf(asset, media, api, artefacts, asset.mirroredAt ?? new Date()),
-            signal,
-          )
-        : asset.recordKey;
+    let { recordKey } = asset;
+    if (changed || !recordKey) {
+      const record = recordOf(asset, media, api, artefacts, asset.mirroredAt ?? new Date());
+      const stored = await writeRecord(deps.storage, record, signal);
+      artefacts.beside[stored.key] = keptOf(stored);
+      recordKey = stored.key;
+    }
     const nextAt = nextLook(deps, artefacts, detail, asset.attempts + 1);
     await deps.store.assets.mirrored(turn, {
       detail: storable(api),
       recordKey,
       ...artefacts,
+      beside: besideOf(artefacts, recordKey),
       nextAt,
       attempts: nextAt ? asset.attempts + 1 : 0,
       reason: reasons.join('; ') || null,

@@ -7,8 +7,8 @@ import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
 import { forget } from './in-parts.ts';
 import { type Outcome, settle } from './outcome.ts';
-import { recordOf, writeRecord } from './record.ts';
-import { mirrorThumbnail } from './thumbnail.ts';
+import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
@@ -58,16 +58,18 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
-      if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
+      if (thumbnail) keepThumbnail(artefacts, thumbnail);
     }
     const api = withoutLinks(detail);
-    const recordKey = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
-    await removeOutdated(deps, outdated, [media.key, recordKey, artefacts.thumbnail?.key], signal);
+    const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
+    artefacts.beside[record.key] = keptOf(record);
+    await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
     still(
       await store.assets.mirrored(turn, {
         detail: storable(api),
-        recordKey,
+        recordKey: record.key,
         ...artefacts,
+        beside: besideOf(artefacts, record.key),
         nextAt: nextLook(deps, artefacts, detail, 0),
       }),
     );

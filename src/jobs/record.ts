@@ -1,6 +1,6 @@
 import { beside } from '../storage/keys.ts';
-import type { Storage } from '../storage/storage.ts';
-import type { Asset, Media, ThumbnailState, TranscriptState } from '../store/schema.ts';
+import type { Storage, Stored } from '../storage/storage.ts';
+import type { Asset, Kept, Media, ThumbnailState, TranscriptState } from '../store/schema.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -22,6 +22,18 @@ export interface Artefacts {
   transcriptDeadline: Date | null;
   thumbnailState: ThumbnailState;
   thumbnail: { key: string; bytes: number } | null;
+  /** What was stored of them, by key. */
+  beside: Record<string, Kept>;
+}
+
+/** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */
+export function besideOf({ beside, transcriptKeys, thumbnail }: Artefacts, recordKey: string): Record<string, Kept> {
+  const keys = [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])];
+  return Object.fromEntries(keys.flatMap((key) => (beside[key] ? [[key, beside[key]] as const] : [])));
+}
+
+export function keptOf({ bytes, etag, checksums }: Stored): Kept {
+  return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
 }
 
 export function recordOf(
@@ -43,9 +55,7 @@ export function recordOf(
   };
 }
 
-/** Writes the record; returns its key. */
-export async function writeRecord(storage: Storage, record: AssetRecord, signal: AbortSignal): Promise<string> {
+export async function writeRecord(storage: Storage, record: AssetRecord, signal: AbortSignal): Promise<Stored> {
   const key = beside.record(record.media.key);
-  await storage.put(key, `${JSON.stringify(record, null, 2)}\n`, { contentType: 'application/json', signal });
-  return key;
+  return storage.put(key, `${JSON.stringify(record, null, 2)}\n`, { contentType: 'application/json', signal });
 }

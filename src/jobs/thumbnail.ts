@@ -2,7 +2,9 @@ import mime from 'mime';
 import type { AssetDetail } from '../source/answers.ts';
 import { headBytes, isErrorPage } from '../source/contents.ts';
 import { beside } from '../storage/keys.ts';
+import type { Stored } from '../storage/storage.ts';
 import type { MirrorDeps } from './deps.ts';
+import { type Artefacts, keptOf } from './record.ts';
 
 /** Thumbnails are small pictures; more than this is something else. */
 const largestThumbnail = 32 * 2 ** 20;
@@ -13,7 +15,7 @@ export async function mirrorThumbnail(
   detail: AssetDetail,
   key: string,
   signal: AbortSignal,
-): Promise<{ key: string; bytes: number } | undefined> {
+): Promise<Stored | undefined> {
   if (!detail.thumbnailUrl) return undefined;
   const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl! };
   const download = await deps.downloader.open(link, signal);
@@ -36,9 +38,14 @@ export async function mirrorThumbnail(
     const picture = Buffer.concat(chunks);
     if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');
     const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
-    const stored = await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
-    return { key: place, bytes: stored.bytes };
+    return await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
   } finally {
     download.body.on('error', () => {}).destroy();
   }
+}
+
+export function keepThumbnail(artefacts: Artefacts, stored: Stored): void {
+  artefacts.thumbnail = { key: stored.key, bytes: stored.bytes };
+  artefacts.thumbnailState = 'mirrored';
+  artefacts.beside[stored.key] = keptOf(stored);
 }

@@ -2,7 +2,7 @@ import { type AssetDetail, mayHaveTranscript } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing } from './outcome.ts';
-import type { Artefacts } from './record.ts';
+import { type Artefacts, keptOf } from './record.ts';
 import type { HeldAsset } from './turns.ts';
 
 /**
@@ -43,7 +43,9 @@ export async function lookForTranscript(
       [beside.text(key), transcript.text, 'text/plain; charset=utf-8'],
       [beside.transcript(key), transcript.json, 'application/json'],
     ] as const;
-    for (const [place, content, contentType] of parts) await deps.storage.put(place, content, { contentType, signal });
+    for (const [place, content, contentType] of parts) {
+      artefacts.beside[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
+    }
     Object.assign(artefacts, {
       transcriptState: 'mirrored',
       transcriptKeys: parts.map(([place]) => place),

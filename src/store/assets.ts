@@ -4,6 +4,7 @@ import type {
   Asset,
   AssetState,
   Database,
+  Kept,
   Media,
   ThumbnailState,
   TranscriptState,
@@ -195,7 +196,7 @@ export function assetRecords(db: Database) {
         .set({
           recordKey: null,
           media: sql`media || '{"version": ""}'`,
-          ...(outdated.length > 0 && { thumbnail: null, transcriptKeys: null }),
+          ...(outdated.length > 0 && { thumbnail: null, transcriptKeys: null, beside: '{}' as never }),
           outdated: sql`ARRAY(SELECT DISTINCT unnest(outdated || ${outdated}::text[]))`,
         })
         .where(inHand(turn))
@@ -205,7 +206,11 @@ export function assetRecords(db: Database) {
 
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
-      return setUpload(turn, null, { media: JSON.stringify(media) as never, bytes: media.bytes });
+      return setUpload(turn, null, {
+        media: JSON.stringify(media) as never,
+        bytes: media.bytes,
+        verifiedAt: sql`now()`,
+      });
     },
 
     /** An upload in parts has begun, or what there was of one is gone; the parts of the one before are forgotten. */
@@ -256,6 +261,7 @@ export function assetRecords(db: Database) {
         transcriptDeadline: Date | null;
         thumbnailState: ThumbnailState;
         thumbnail: { key: string; bytes: number } | null;
+        beside: Record<string, Kept>;
         nextAt: Date | null;
         attempts?: number;
         reason?: string | null;
@@ -278,6 +284,7 @@ export function assetRecords(db: Database) {
         transcriptDeadline: done.transcriptDeadline,
         thumbnailState: done.thumbnailState,
         thumbnail: JSON.stringify(done.thumbnail),
+        beside: JSON.stringify(done.beside),
       });
     },
 

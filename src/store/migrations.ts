@@ -173,6 +173,67 @@ const migrations: Record<string, Migration> = {
         )`.execute(db);
     },
   },
+  '0003_verifications': {
+    async up(db: Kysely<unknown>) {
+      await sql`
+        ALTER TABLE assets
+          -- What was stored beside the media, by key: length, ETag and checksum.
+          ADD COLUMN beside jsonb NOT NULL DEFAULT '{}',
+          -- When the media's bytes were last held against their checksum.
+          ADD COLUMN verified_at timestamptz`.execute(db);
+      // In the order in which stores list: what is there is compared with what should be, a page of each at a time.
+      await sql`CREATE INDEX assets_by_key ON assets ((media->>'key') COLLATE "C") WHERE media IS NOT NULL`.execute(db);
+      await sql`CREATE INDEX assets_unmirrored ON assets (id) WHERE state NOT IN ('mirrored', 'gone')`.execute(db);
+      await sql`
+        CREATE TABLE verifications (
+          id text PRIMARY KEY,
+          -- Null: all of them.
+          connection_id text REFERENCES connections,
+          options jsonb NOT NULL DEFAULT '{}',
+          status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
+          -- Where a run that was interrupted goes on, and what it has counted until there.
+          position jsonb NOT NULL DEFAULT '{}',
+          counts jsonb NOT NULL DEFAULT '{}',
+          error text,
+          -- The lease of the one process that runs it.
+          owner text,
+          until timestamptz,
+          requested_at timestamptz NOT NULL DEFAULT now(),
+          started_at timestamptz,
+          finished_at timestamptz
+        )`.execute(db);
+      await sql`CREATE INDEX verifications_open ON verifications (requested_at) WHERE status IN ('waiting', 'running')`.execute(
+        db,
+      );
+      await sql`
+        CREATE TABLE verification_lines (
+          verification_id text NOT NULL REFERENCES verifications ON DELETE CASCADE,
+          number bigint NOT NULL,
+          mark text NOT NULL CHECK (mark IN ('=', '-', '+', '*', '!')),
+          key text,
+          asset_id text,
+          -- Which of the asset's objects, and what is to be done about it.
+          kind text,
+          remedy text,
+          text text,
+          difference boolean NOT NULL,
+          PRIMARY KEY (verification_id, number)
+        )`.execute(db);
+      await sql`CREATE INDEX verification_remedies ON verification_lines (verification_id, asset_id) WHERE remedy IS NOT NULL`.execute(
+        db,
+      );
+      // One row a day. Whoever holds it writes the day's inventory.
+      await sql`
+        CREATE TABLE inventories (
+          day date PRIMARY KEY,
+          owner text,
+          until timestamptz,
+          -- How many assets were on their way when it was written: then it is written again.
+          waiting bigint,
+          written_at timestamptz
+        )`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

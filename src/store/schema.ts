@@ -8,6 +8,15 @@ export interface Schema {
   assets: AssetTable;
   uploadParts: UploadPartTable;
   syncs: SyncTable;
+  verifications: VerificationTable;
+  verificationLines: VerificationLineTable;
+  inventories: {
+    day: string;
+    owner: string | null;
+    until: Date | null;
+    waiting: number | null;
+    writtenAt: Date | null;
+  };
   usedStates: { state: string; until: Date };
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
@@ -66,6 +75,13 @@ export interface Media {
   version: string;
 }
 
+/** An object beside the media, as it was stored. */
+export interface Kept {
+  bytes: number;
+  etag: string | null;
+  crc32: string;
+}
+
 /** An upload in parts that was begun: where it goes, of which version of the file it is, and where that comes from. */
 export interface UploadUnderWay {
   id: string;
@@ -119,6 +135,10 @@ interface AssetTable {
   transcriptDeadline: Date | null;
   thumbnail: { key: string; bytes: number } | null;
   thumbnailState: ThumbnailState;
+  /** What was stored beside the media, by key. */
+  beside: Generated<Record<string, Kept>>;
+  /** When the media's bytes were last held against their checksum. */
+  verifiedAt: Date | null;
   /** Keys that another version of it has, or may have: removed once the record of this one is written. */
   outdated: Generated<string[]>;
   upload: UploadUnderWay | null;
@@ -162,6 +182,90 @@ interface SyncTable {
   finishedAt: Date | null;
 }
 export type Sync = Selectable<SyncTable>;
+
+export interface VerificationOptions {
+  /** Reads every object and compares its checksum. */
+  deep?: boolean | undefined;
+  /** Has what is missing or differs fetched or written again. */
+  repair?: boolean | undefined;
+  /** Keeps a line for what is as it should be, too. */
+  all?: boolean | undefined;
+  /** Writes the day's inventory at the end. */
+  inventory?: boolean | undefined;
+}
+
+export const verificationPhases = ['library', 'objects', 'assets', 'repair', 'inventory', 'end'] as const;
+export type VerificationPhase = (typeof verificationPhases)[number];
+
+/** Where an interrupted verification goes on. */
+export interface VerificationPosition {
+  phase?: VerificationPhase;
+  /** Full syncs that it waits for, by connection. */
+  syncs?: Record<string, string>;
+  /** The last key that was compared. */
+  key?: string;
+  /** The last asset that was looked at. */
+  assetId?: string;
+  /** How often in a row it was put off here. */
+  failures?: number;
+}
+
+export interface VerificationCounts {
+  lines: number;
+  /** Objects as they should be. */
+  same: number;
+  missing: number;
+  foreign: number;
+  different: number;
+  errors: number;
+  /** Told, and no difference: the library itself has no file to give (yet). */
+  absent: number;
+  /** Changed while they were looked at: nothing is said of them. */
+  moving: number;
+  /** Assets whose media was compared, of how many. */
+  assets: number;
+  assetsTotal: number;
+  bytesRead: number;
+  /** Assets that were asked for again. */
+  repaired: number;
+}
+
+interface VerificationTable {
+  id: string;
+  connectionId: string | null;
+  options: JSONColumnType<VerificationOptions>;
+  status: 'waiting' | 'running' | 'done' | 'failed';
+  position: Generated<VerificationPosition>;
+  counts: Generated<Partial<VerificationCounts>>;
+  error: string | null;
+  owner: string | null;
+  until: Date | null;
+  requestedAt: Generated<Date>;
+  startedAt: Date | null;
+  finishedAt: Date | null;
+}
+export type Verification = Selectable<VerificationTable>;
+
+export type ObjectKind = 'media' | 'record' | 'transcript' | 'thumbnail';
+
+/**
+ * What mends an object: `check` has the media looked at and fetched if need be, `fetch` has it fetched whatever the store
+ * says of it, `write` has what lies beside it written again.
+ */
+export type Remedy = 'check' | 'fetch' | 'write';
+
+interface VerificationLineTable {
+  verificationId: string;
+  number: number;
+  mark: '=' | '-' | '+' | '*' | '!';
+  key: string | null;
+  assetId: string | null;
+  kind: ObjectKind | null;
+  remedy: Remedy | null;
+  text: string | null;
+  difference: boolean;
+}
+export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
 
 interface EventTable {
   id: Generated<number>;

@@ -205,6 +205,7 @@ test('what a worker found says nothing of what a listing has seen since', async 
     transcriptDeadline: null,
     thumbnailState: 'none',
     thumbnail: null,
+    beside: {},
     nextAt: null,
   } as const;
   for (const [id, conclude] of [

@@ -28,7 +28,7 @@ test('three processes that start at once bring an empty database up to date, onc
     await client.connect();
     const { rows } = await client.query('SELECT name FROM kysely_migration');
     await client.end();
-    expect(rows).toEqual([{ name: '0001_start' }, { name: '0002_store_proofs' }]);
+    expect(rows).toEqual([{ name: '0001_start' }, { name: '0002_store_proofs' }, { name: '0003_verifications' }]);
   } finally {
     await database.drop();
   }
