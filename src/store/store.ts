@@ -2,8 +2,11 @@ import type { Log } from '../log.ts';
 import { assetRecords } from './assets.ts';
 import { bucketRecord } from './bucket.ts';
 import { connectionRecords } from './connections.ts';
+import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
+import { inventoryRecords } from './inventories.ts';
 import { syncRecords } from './syncs.ts';
+import { verificationRecords } from './verifications.ts';
 
 /** The records: the only room that knows SQL. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
@@ -23,6 +26,9 @@ export async function openStore(options: { url: string; log: Log }) {
     assets: assetRecords(db),
     syncs: syncRecords(db),
     bucket: bucketRecord(db),
+    contents: contentsRecords(db),
+    verifications: verificationRecords(db),
+    inventories: inventoryRecords(db),
 
     /** Calls `heard` when a connection has changed, in whichever process. Returns how to stop that. */
     onNotice(heard: (notice: Notice) => void): () => void {

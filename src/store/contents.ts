@@ -1,0 +1,135 @@
+import { sql } from 'kysely';
+import type { Asset, Database, ObjectKind, Remedy } from './schema.ts';
+
+const columns = [
+  'id',
+  'connectionId',
+  'companyId',
+  'projectId',
+  'name',
+  'uploadDate',
+  'state',
+  'reason',
+  'revision',
+  'nextAt',
+  'queuedAt',
+  'turn',
+  'turnUntil',
+  'media',
+  'recordKey',
+  'mirroredAt',
+  'transcriptState',
+  'transcriptKeys',
+  'thumbnailState',
+  'thumbnail',
+  'beside',
+  'verifiedAt',
+  'outdated',
+] as const satisfies (keyof Asset)[];
+
+/** What the records say about an asset and its objects, without what the API said of it. */
+export type AssetContents = Pick<Asset, (typeof columns)[number]>;
+
+/** How the key of the media is written in the index `assets_by_key`: byte by byte, as stores list. */
+const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
+
+/** What should be in the bucket, as the records have it: in pages, so that a million assets need no memory. */
+export function contentsRecords(db: Database) {
+  const assets = () => db.selectFrom('assets').select(columns);
+  return {
+    async get(id: string): Promise<AssetContents | undefined> {
+      return assets().where('id', '=', id).executeTakeFirst();
+    },
+
+    async some(ids: string[]): Promise<AssetContents[]> {
+      if (ids.length === 0) return [];
+      return assets().where('id', 'in', ids).execute();
+    },
+
+    /** Assets that have, or had, a media file in the bucket: a page of those behind `after`, in the order of its key's bytes. */
+    async byKey(page: { after: string; limit: number; connectionId?: string | undefined }): Promise<AssetContents[]> {
+      return assets()
+        .where('media', 'is not', null)
+        .where(mediaKey, '>', page.after)
+        .$if(page.connectionId !== undefined, (query) => query.where('connectionId', '=', page.connectionId!))
+        .orderBy(mediaKey)
+        .limit(page.limit)
+        .execute();
+    },
+
+    /** Assets whose media lies at one of these keys, in the order of its bytes. */
+    async atKeys(keys: string[], connectionId?: string): Promise<AssetContents[]> {
+      return assets()
+        .where('media', 'is not', null)
+        .where(sql<boolean>`${mediaKey} = ANY(${keys}::text[])`)
+        .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
+        .orderBy(mediaKey)
+        .execute();
+    },
+
+    /** A page of all assets, or of those that are not mirrored, by id. */
+    async byId(page: {
+      after: string;
+      limit: number;
+      connectionId?: string | undefined;
+      unmirrored?: boolean;
+    }): Promise<AssetContents[]> {
+      return assets()
+        .where('id', '>', page.after)
+        .$if(page.unmirrored === true, (query) => query.where(sql<boolean>`state NOT IN ('mirrored', 'gone')`))
+        .$if(page.connectionId !== undefined, (query) => query.where('connectionId', '=', page.connectionId!))
+        .orderBy('id')
+        .limit(page.limit)
+        .execute();
+    },
+
+    /** How many assets have, or had, a media file in the bucket. */
+    async count(connectionId?: string): Promise<number> {
+      const { count } = await db
+        .selectFrom('assets')
+        .select(({ fn }) => fn.countAll<number>().as('count'))
+        .where('media', 'is not', null)
+        .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
+        .executeTakeFirstOrThrow();
+      return count;
+    },
+
+    /** Their media was read, and is what was stored: unless it has changed since. */
+    async verified(seen: { id: string; turn: number }[]): Promise<void> {
+      if (seen.length === 0) return;
+      await sql`
+        UPDATE assets SET verified_at = now()
+        FROM unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ turn }) => turn)}::int[]) AS seen (id, turn)
+        WHERE assets.id = seen.id AND assets.turn = seen.turn`.execute(db);
+    },
+
+    /**
+     * Has what is missing or wrong in the bucket made again. Of what is on its way nothing is changed: false. Only `check` and
+     * `fetch` may lead to another download; the rest is written beside the media as it is.
+     */
+    async mend(id: string, what: { kind: ObjectKind; remedy: Remedy }[]): Promise<boolean> {
+      const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
+      const fetch = what.some((it) => it.remedy === 'fetch');
+      const { numUpdatedRows } = await db
+        .updateTable('assets')
+        .set({
+          nextAt: sql`now()`,
+          attempts: 0,
+          waits: 0,
+          reason: null,
+          ...(has('media') && { state: 'pending' as const }),
+          // Another version than any: so nothing takes what is there for the right one.
+          ...(fetch && { media: sql`media || '{"version": ""}'` }),
+          ...(has('record') && !has('media') && { recordKey: null }),
+          ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),
+          ...(has('thumbnail') && { thumbnailState: 'pending' as const }),
+        })
+        .where('id', '=', id)
+        .where('state', '=', 'mirrored')
+        .where('queuedAt', 'is', null)
+        .where((e) => e.or([e('turnUntil', 'is', null), e('turnUntil', '<', sql<Date>`now()`)]))
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+  };
+}
