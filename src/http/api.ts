@@ -1,7 +1,15 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import { assetQuery, connectLinkRequest, idParams, type Operations, resyncRequest } from '../operations.ts';
+import {
+  assetQuery,
+  connectLinkRequest,
+  idParams,
+  linesQuery,
+  type Operations,
+  resyncRequest,
+  verifyRequest,
+} from '../operations.ts';
 import { Problem } from './problems.ts';
 
 /** Lets in who holds the operators' token (RFC 6750). Compared in constant time. */
@@ -29,6 +37,12 @@ export function apiRoutes(plain: FastifyInstance, operations: Operations): void 
   );
   app.post('/connections/:id/resync', { schema: { params: idParams, body: resyncRequest } }, async (request, reply) =>
     reply.code(202).send(await operations.resync(request.params.id, request.body)),
+  );
+  app.post('/verify', { schema: { body: verifyRequest.nullish() } }, async (request, reply) =>
+    reply.code(202).send(await operations.verify(request.body ?? {})),
+  );
+  app.get('/verify/:id', { schema: { params: idParams, querystring: linesQuery } }, async (request) =>
+    operations.verification(request.params.id, request.query),
   );
   app.get('/assets', { schema: { querystring: assetQuery } }, async (request) => operations.assets(request.query));
 }

@@ -3,6 +3,7 @@ import { UnrecoverableError } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { completeArtefacts } from './artefacts.ts';
+import { startAudits } from './audits.ts';
 import { createBudget } from './budget.ts';
 import type { MirrorDeps } from './deps.ts';
 import { startDispatcher } from './dispatch.ts';
@@ -96,6 +97,7 @@ export async function startWorkers(options: {
     },
     { concurrency: syncConcurrency },
   );
+  const audits = startAudits({ store, storage, queues, log, instance: options.sync.instance });
   await gate.look();
   for (const worker of [assets, syncs]) {
     void worker.run().catch((err) => {
@@ -112,6 +114,7 @@ export async function startWorkers(options: {
     async stop(graceMs: number): Promise<void> {
       const started = Date.now();
       stopping.abort(new Error('shutting down'));
+      const audited = audits.stop();
       await dispatcher.stop();
       let closed = false;
       const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
@@ -127,6 +130,7 @@ export async function startWorkers(options: {
       await options.tokens.settled();
       await gate.stop();
       await turns.close();
+      await audited;
       log.info({ ms: Date.now() - started }, 'workers stopped');
     },
   };

@@ -8,6 +8,9 @@ export const ours = '_mirror/';
 /** Tells this bucket from every other. */
 export const bucketIdKey = `${ours}id`;
 
+/** Where the inventory of a day is, `2026-01-31`. */
+export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
+
 export interface KeyParts {
   companyId: string;
   projectId: string | null | undefined;

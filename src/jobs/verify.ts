@@ -1,0 +1,425 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { storable } from '../source/answers.ts';
+import { ours } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
+import type { Storage, StoredObject } from '../storage/storage.ts';
+import type { AssetContents } from '../store/contents.ts';
+import {
+  type Connection,
+  type ObjectKind,
+  type Remedy,
+  type Verification,
+  type VerificationCounts,
+  type VerificationLine,
+  type VerificationPhase,
+  type VerificationPosition,
+  verificationPhases,
+} from '../store/schema.ts';
+import type { Store } from '../store/store.ts';
+import {
+  compareKeys,
+  type Expected,
+  expectedObjects,
+  expectedOf,
+  isMoving,
+  isSettled,
+  sideBySide,
+} from './expected.ts';
+import type { Queues } from './queues.ts';
+import { isAbsent, whyNot } from './why-not.ts';
+
+export interface VerifyDeps {
+  store: Store;
+  storage: Storage;
+  queues: Pick<Queues, 'addSync'>;
+  log: Log;
+  /** Writes the day's inventory now. */
+  writeInventory: (signal: AbortSignal) => Promise<void>;
+  /** Assets per page of the records, and objects between two saves. */
+  pageSize?: number;
+}
+
+/** Another process has taken the verification over. */
+export class VerificationLost extends Error {
+  override readonly name = 'VerificationLost';
+}
+
+interface Pair {
+  key: string;
+  left?: Expected;
+  right?: StoredObject;
+}
+
+/** What is to be said of an object; undefined: nothing, for it is on its way. */
+type Finding = VerificationLine | undefined;
+
+const pageSizeByDefault = 1000;
+/** Objects that are read at the same time. */
+const readers = 4;
+const syncPollMs = 500;
+/** A listing that makes no progress for so long is not waited for. */
+const syncPatienceMs = 30 * 60_000;
+
+/**
+ * Compares library, records and bucket, phase by phase. Runs in bounded memory, and goes on where it was after its process
+ * has died: what was found is saved together with how far it came.
+ *
+ * The library comes first: a full sync brings into the records whatever it lists. So what is left to compare is the records
+ * and the bucket, and what of the library never came that far.
+ */
+export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
+  const { store } = deps;
+  const { connectionId } = run;
+  const options = run.options as Verification['options'];
+  const pageSize = deps.pageSize ?? pageSizeByDefault;
+  const counts: VerificationCounts = { ...nothingFound, ...run.counts };
+  let position: VerificationPosition = { ...run.position };
+
+  async function save(found: Finding[], next: VerificationPosition): Promise<void> {
+    signal.throwIfAborted();
+    const lines: VerificationLine[] = [];
+    for (const line of found) {
+      if (!line) {
+        counts.moving++;
+        continue;
+      }
+      counts[countOf(line)]++;
+      if (line.mark !== '=' || options.all) lines.push(line);
+    }
+    counts.lines += lines.length;
+    position = next;
+    if (!(await store.verifications.save(run.id, owner, { lines, counts, position }))) {
+      throw new VerificationLost(`another process goes on with the verification ${run.id}`);
+    }
+  }
+
+  const phases: Record<VerificationPhase, () => Promise<void>> = {
+    library: async () => {
+      const problems = await listLibrary(deps, {
+        connectionId,
+        known: position.syncs ?? {},
+        onAsked: (syncs) => save([], { phase: 'library', syncs }),
+        signal,
+      });
+      counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
+      await save(problems, { phase: 'objects' });
+    },
+
+    objects: async () => {
+      const after = position.key ?? '';
+      const expected = expectedObjects(store, { after, connectionId: connectionId ?? undefined, pageSize });
+      const pairs = sideBySide(expected, objectsBehind(deps.storage, after, signal));
+      // What is read takes long: then saved more often.
+      const most = options.deep ? Math.min(pageSize, 50) : pageSize;
+      let batch: Pair[] = [];
+      const look = async () => {
+        if (batch.length === 0) return;
+        const seen: { id: string; turn: number }[] = [];
+        const findings = await inspect(deps, batch, { ...options, one: connectionId !== null, counts, seen, signal });
+        // Where a disk is not mounted any more, everything seems to be missing.
+        if (findings.some((finding) => finding?.mark === '-')) await deps.storage.check();
+        for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
+        await store.contents.verified(seen);
+        await save(findings, { phase: 'objects', key: batch.at(-1)!.key });
+        batch = [];
+      };
+      for await (const pair of pairs) {
+        batch.push(pair);
+        if (batch.length >= most) await look();
+      }
+      await look();
+    },
+
+    assets: async () => {
+      for (let after = position.assetId ?? ''; ; ) {
+        const page = await store.contents.byId({
+          after,
+          limit: pageSize,
+          connectionId: connectionId ?? undefined,
+          unmirrored: true,
+        });
+        if (page.length > 0) after = page.at(-1)!.id;
+        await save(page.map(missingAsset), { phase: 'assets', assetId: after });
+        if (page.length < pageSize) return;
+      }
+    },
+
+    repair: async () => {
+      for (let after = position.assetId ?? ''; options.repair; ) {
+        const page = await store.verifications.remedies(run.id, { after, limit: 500 });
+        for (const { assetId, what } of page) if (await store.contents.mend(assetId, what)) counts.repaired++;
+        if (page.length === 0) return;
+        after = page.at(-1)!.assetId;
+        await save([], { phase: 'repair', assetId: after });
+      }
+    },
+
+    inventory: async () => {
+      if (options.inventory) await deps.writeInventory(signal);
+    },
+
+    end: async () => {},
+  };
+
+  const first = verificationPhases.indexOf(position.phase ?? 'library');
+  for (const phase of verificationPhases.slice(first)) {
+    if (position.phase !== phase) await save([], { phase });
+    await phases[phase]();
+  }
+  await store.verifications.done(run.id, owner);
+  deps.log.info(
+    { verificationId: run.id, ...counts },
+    differencesIn(counts) > 0 ? 'verified: differences' : 'verified',
+  );
+}
+
+export const nothingFound: VerificationCounts = {
+  lines: 0,
+  same: 0,
+  missing: 0,
+  foreign: 0,
+  different: 0,
+  errors: 0,
+  absent: 0,
+  moving: 0,
+  assets: 0,
+  assetsTotal: 0,
+  bytesRead: 0,
+  repaired: 0,
+};
+
+const countNames = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
+const countOf = (line: VerificationLine) =>
+  line.mark === '-' && !line.difference ? ('absent' as const) : countNames[line.mark];
+
+export function differencesIn(counts: Partial<VerificationCounts>): number {
+  const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;
+  return missing + foreign + different + errors;
+}
+
+/** Asks for a full sync of each connection and waits until they have ended. Returns what could not be listed. */
+async function listLibrary(
+  deps: VerifyDeps,
+  options: {
+    connectionId: string | null;
+    /** Asked for by an earlier turn at the same verification. */
+    known: Record<string, string>;
+    onAsked: (syncs: Record<string, string>) => Promise<void>;
+    signal: AbortSignal;
+  },
+): Promise<VerificationLine[]> {
+  const { store, queues } = deps;
+  const { connectionId, signal } = options;
+  const problems: VerificationLine[] = [];
+  const unlisted = (connection: Connection, why: string) =>
+    problems.push(told('!', `the library was not compared for connection ${connection.id}: ${why}`));
+
+  const connections = (await store.connections.list()).filter(({ id }) => connectionId === null || id === connectionId);
+  const syncs = { ...options.known };
+  for (const connection of connections) {
+    if (connection.status !== 'active') continue;
+    const id = syncs[connection.id] ?? (await store.syncs.request(connection.id, 'full'));
+    if (id === undefined) continue;
+    syncs[connection.id] = id;
+    await queues.addSync(connection.id).catch(() => {});
+  }
+  await options.onAsked(syncs);
+
+  for (const connection of connections) {
+    const syncId = syncs[connection.id];
+    let progress = { pages: -1, at: Date.now() };
+    for (;;) {
+      const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
+      if (sync?.status === 'done') break;
+      if (sync?.status === 'failed') {
+        unlisted(connection, sync.error ?? 'its full sync failed');
+        break;
+      }
+      const now = await store.connections.get(connection.id);
+      if (!sync || now?.status !== 'active') {
+        unlisted(connection, `it is ${now?.status ?? 'gone'}`);
+        break;
+      }
+      if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: Date.now() };
+      if (Date.now() - progress.at > syncPatienceMs) {
+        unlisted(connection, `its full sync has made no progress for ${syncPatienceMs / 60_000} minutes`);
+        break;
+      }
+      await sleep(syncPollMs, undefined, { signal });
+    }
+  }
+  return problems;
+}
+
+/** What is listed behind a key, without what is the mirror's own. */
+async function* objectsBehind(storage: Storage, after: string, signal: AbortSignal): AsyncGenerator<StoredObject> {
+  for await (const object of storage.list('', { signal })) {
+    if (!object.key.startsWith(ours) && (after === '' || compareKeys(object.key, after) > 0)) yield object;
+  }
+}
+
+interface Inspection {
+  deep?: boolean | undefined;
+  /** Only one connection is looked at: of other objects nothing can be said. */
+  one: boolean;
+  counts: VerificationCounts;
+  /** Assets whose media was read and is right. */
+  seen: { id: string; turn: number }[];
+  signal: AbortSignal;
+}
+
+/** What is to be said of each, in the same order; a few at a time. */
+async function inspect(deps: VerifyDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
+  const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
+  const owned = await ownedAmong(deps.store, strangers);
+  const findings: Finding[] = [];
+  let next = 0;
+  const work = async () => {
+    while (next < batch.length) {
+      const index = next++;
+      const { key, left, right } = batch[index]!;
+      if (left) findings[index] = await judge(deps, left, right, options);
+      else if (!options.one && !owned.has(key)) {
+        findings[index] = { ...told('+', 'not ours: no record names it'), key: storable(key) };
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: readers }, work));
+  // Of what belongs to somebody else, or was named by a record a moment later, nothing is said, and nothing is counted.
+  return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
+}
+
+/**
+ * Of an object that should be there. A difference is told only when the row, read again behind it, is at rest and still the
+ * same: else another worker was just there.
+ */
+async function judge(
+  deps: VerifyDeps,
+  first: Expected,
+  listed: StoredObject | undefined,
+  options: Inspection,
+): Promise<Finding> {
+  const { store, storage } = deps;
+  const { signal } = options;
+  let expected = first;
+  let object = listed;
+  for (let tries = 0; tries < 3; tries++) {
+    const finding = await compare(deps, expected, object, options);
+    if (finding.mark === '=') {
+      if (options.deep && expected.kind === 'media') {
+        options.seen.push({ id: expected.asset.id, turn: expected.asset.turn });
+      }
+      return finding;
+    }
+    const row = await store.contents.get(expected.asset.id);
+    const again = row && expectedOf(row).find(({ key }) => key === expected.key);
+    if (!row || !again || isMoving(row)) return undefined;
+    const { turn, revision } = expected.asset;
+    if (tries > 0 && row.turn === turn && row.revision === revision) return finding;
+    expected = again;
+    object = await storage.head(expected.key, { signal });
+  }
+  return undefined;
+}
+
+async function compare(
+  { storage }: VerifyDeps,
+  expected: Expected,
+  object: StoredObject | undefined,
+  { deep, counts, signal }: Inspection,
+): Promise<VerificationLine> {
+  const { key, asset, kind, bytes, etag, crc32 } = expected;
+  const line = (
+    mark: VerificationLine['mark'],
+    text: string | null,
+    remedy: Remedy | null = null,
+  ): VerificationLine => ({
+    mark,
+    key,
+    assetId: asset.id,
+    kind,
+    remedy: asset.state === 'gone' ? null : remedy,
+    text: text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be had again` : text,
+    difference: mark !== '=',
+  });
+  const lost: Remedy = kind === 'media' ? 'check' : 'write';
+  if (!object) return line('-', `missing in the bucket: ${names[kind]}`, lost);
+  if (bytes !== undefined && object.bytes !== bytes) {
+    return line('*', `${object.bytes} bytes, ${bytes} were stored: ${names[kind]}`, lost);
+  }
+  // A bucket that was copied has other ETags: then the content tells.
+  const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
+  if (!deep && !touched) return line('=', null);
+  try {
+    const body = await storage.get(key, { signal });
+    if (!body) return line('-', `missing in the bucket: ${names[kind]}`, lost);
+    const found = await measure(body, signal);
+    counts.bytesRead += object.bytes;
+    if (crc32 === undefined || found.crc32 === crc32) return line('=', null);
+    return line(
+      '*',
+      `CRC-32 ${found.crc32}, ${crc32} was stored: ${names[kind]}`,
+      kind === 'media' ? 'fetch' : 'write',
+    );
+  } catch (error) {
+    if (signal.aborted || error instanceof StorageUnavailable) throw error;
+    return line('!', `cannot be read: ${reasonOf(error)}`);
+  }
+}
+
+const names: Record<ObjectKind, string> = {
+  media: 'the media',
+  record: 'the record',
+  transcript: 'the transcript',
+  thumbnail: 'the thumbnail',
+};
+
+/**
+ * Which of these keys belong to an asset all the same: named by its row in the meantime, or of a file that is just being
+ * stored or cleared away. An asset's id is a segment of every key of its own.
+ */
+async function ownedAmong(store: Store, keys: string[]): Promise<Set<string>> {
+  const segments = new Map(keys.map((key) => [key, key.split('/').flatMap(idsFrom)]));
+  const ids = [...new Set([...segments.values()].flat())];
+  const rows = new Map((await store.contents.some(ids)).map((row) => [row.id, row]));
+  return new Set(keys.filter((key) => segments.get(key)!.some((id) => rows.has(id) && mayHave(rows.get(id)!, key))));
+}
+
+function idsFrom(segment: string): string[] {
+  try {
+    return [segment, decodeURIComponent(segment)].map(storable);
+  } catch {
+    return [storable(segment)];
+  }
+}
+
+function mayHave(asset: AssetContents, key: string): boolean | null {
+  const { media, outdated } = asset;
+  const of = media && (key === media.key || key.startsWith(`${media.key}.`));
+  if (isMoving(asset) || outdated.includes(key)) return true;
+  if (isSettled(asset)) {
+    return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
+  }
+  // Of one that is to be tried again, its next turn clears away what an earlier one may have left.
+  return of || asset.nextAt !== null;
+}
+
+/** Of an asset that is listed and not in the bucket. */
+function missingAsset(asset: AssetContents): Finding {
+  const why = whyNot(asset);
+  if (why === null) return undefined;
+  const name = asset.name ? `${asset.name}: ` : '';
+  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !isAbsent(asset) };
+}
+
+const told = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
+  mark,
+  key: null,
+  assetId: null,
+  kind: null,
+  remedy: null,
+  text,
+  difference: mark !== '=',
+});
