@@ -48,10 +48,15 @@ export function createApiClient(options: { url: string; adminToken: string | und
     connections: () => call<{ connections: ConnectionSummary[] }>('GET', '/connections'),
     resync: (connectionId: string, request: ResyncRequest) =>
       call<{ syncId: string }>('POST', `/connections/${encodeURIComponent(connectionId)}/resync`, request),
+    verify: (request: VerifyRequest) => call<{ id: string }>('POST', '/verify', request),
+    verification: (id: string, page: { after: number; limit: number }) =>
+      call<Verification>('GET', `/verify/${encodeURIComponent(id)}?after=${page.after}&limit=${page.limit}`),
   };
 }
 
 type Operations = import('../operations.ts').Operations;
 export type ResyncRequest = import('../operations.ts').ResyncRequest;
+export type VerifyRequest = import('../operations.ts').VerifyRequest;
+export type Verification = Awaited<ReturnType<Operations['verification']>>;
 export type Status = Awaited<ReturnType<Operations['status']>>;
 export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

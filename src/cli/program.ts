@@ -5,6 +5,7 @@ import type { DemoOptions } from './demo.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { type ResyncOptions, resync, UsageError } from './resync.ts';
 import { status } from './status.ts';
+import { type VerifyOptions, verify } from './verify.ts';
 
 /** What the verbs that start something need, from main. */
 export interface Verbs {
@@ -78,6 +79,16 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--type <type>', 'one asset type only, such as videos or "brand assets"')
     .option('--asset <id>', 'this asset; may be repeated', collect)
     .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
+
+  verb('verify', 'compare library, records and bucket; exit 1 on any difference')
+    .option('--connection <id>', 'of one connection only')
+    .option('--deep', 'read every object and compare its checksum')
+    .option('--repair', 'have what is missing or differs fetched or written again')
+    .option('--inventory', "write the day's inventory at the end")
+    .option('--all', 'print what is as it should be, too')
+    .action(async (options: VerifyOptions) => {
+      if ((await verify(await verbs.api(), options)) > 0) process.exitCode = 1;
+    });
 
   verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
     verbs.doctor(options),

@@ -1,0 +1,76 @@
+import { execFile } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newScene, type Scene } from '../support/scene.ts';
+
+describe('asset-mirror verify', { timeout: 240_000 }, () => {
+  let scene: Scene;
+  let key: string;
+  beforeAll(async () => {
+    scene = await newScene();
+    const id = await scene.upload();
+    await scene.resync();
+    ({ key } = await scene.mirror.assetIn(id, 'mirrored'));
+    await scene.mirror.quiet();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+
+  function verify(args: string[] = [], url = scene.ground.publicUrl) {
+    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: url, ADMIN_TOKEN: 'the-operators-token' };
+    return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
+      execFile(process.execPath, ['src/main.ts', 'verify', ...args], { env }, (error, stdout, stderr) =>
+        resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+      );
+    });
+  }
+
+  test('exits with 0 and one sentence when there are no differences, and with a line of each when it is asked to', async () => {
+    const plain = await verify();
+    expect(plain).toMatchObject({ code: 0, stderr: '' });
+    expect(plain.stdout).toMatch(/^Objects: 2 as they should be\nCompared by length .* in .*\nNo differences\.\n$/);
+    const all = await verify(['--all', '--deep']);
+    expect(all.code).toBe(0);
+    expect(all.stdout.split('\n').slice(0, 2)).toEqual([`= ${key}`, `= ${key}.asset.json`]);
+    expect(all.stdout).toMatch(/Compared by every byte \([\d.]+ \w+\)/);
+  });
+
+  test('exits with 1 when there is any, and says what; a repair makes it 0 again', async () => {
+    await scene.storage.remove(key);
+    await scene.storage.put('stranger.txt', 'hello');
+    await scene.storage.put('stranger \u001b[1A.txt', 'hello');
+    const found = await verify();
+    expect(found.code).toBe(1);
+    expect(found.stdout).toContain(`- ${key}\n    missing in the bucket: the media\n`);
+    // It moves no cursor.
+    expect(found.stdout).toContain('+ stranger \\u{1b}[1A.txt\n');
+    expect(found.stdout).toContain('+ stranger.txt\n    not ours: no record names it\n');
+    expect(found.stdout).toMatch(/\nObjects: 1 as they should be, 1 missing, 2 not ours\n.*\n.*--repair/);
+
+    const json = await verify(['--json', '--repair']);
+    expect(json.code).toBe(1);
+    const lines = json.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(lines.slice(0, -1)).toEqual([
+      expect.objectContaining({ mark: '-', key, kind: 'media', difference: true }),
+      expect.objectContaining({ mark: '+', key: 'stranger \u001b[1A.txt', difference: true }),
+      expect.objectContaining({ mark: '+', key: 'stranger.txt', difference: true }),
+    ]);
+    expect(lines.at(-1)).toMatchObject({ summary: { status: 'done', differences: 3, counts: { repaired: 1 } } });
+
+    await scene.mirror.quiet();
+    for (const name of ['stranger.txt', 'stranger \u001b[1A.txt']) await scene.storage.remove(name);
+    expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
+  });
+
+  test('exits with 1 for a connection that is not there, 2 for a wrong option, 3 when nothing answers', async () => {
+    expect(await verify(['--connection', 'none'])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no connection none'),
+    });
+    expect(await verify(['--depe'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--deep') });
+    expect(await verify([], 'http://127.0.0.1:1')).toMatchObject({ code: 3 });
+  });
+});
