@@ -1,14 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 import { type Turn, turnOf } from '../store/assets.ts';
-import type { Asset } from '../store/schema.ts';
+import type { OwnedAsset } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 
 export type Turns = ReturnType<typeof createTurns>;
 
 /** An asset that this process works on. `signal` says when to stop, with the reason. */
 export interface HeldAsset {
-  asset: Asset;
+  asset: OwnedAsset;
   turn: Turn;
   signal: AbortSignal;
   end(): void;

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { StorageUnavailable } from '../errors.ts';
 import { bucketIdKey } from './keys.ts';
@@ -9,9 +8,14 @@ import type { Storage } from './storage.ts';
  * that is not mounted, an emptied bucket or a mistaken STORAGE_URL is neither written to nor taken for one in which
  * everything is missing. Looked at before the first use, at each `check`, and after whatever made it unavailable.
  *
- * `settle` gives the id that the records know, or when they know none remembers the one that it is handed.
+ * `settle` gives the id that the records know, or when they know none remembers the one that it is handed. New records
+ * take a bucket that has an id already only with `adopt`: it is another mirror's, or that of records which were lost.
  */
-export function identified(storage: Storage, settle: (find: () => Promise<string>) => Promise<string>): Storage {
+export function identified(
+  storage: Storage,
+  settle: (find: (proposed: string) => Promise<string>) => Promise<string>,
+  options: { adopt?: boolean } = {},
+): Storage {
   let id: string | undefined;
   let right = false;
   let looking: Promise<void> | undefined;
@@ -28,12 +32,18 @@ export function identified(storage: Storage, settle: (find: () => Promise<string
   }
 
   /** In the bucket before it is in the records: they never know an id that is nowhere. */
-  async function find(): Promise<string> {
+  async function find(proposed: string): Promise<string> {
     const found = await read();
-    if (found) return found;
-    const made = randomUUID();
-    await storage.put(bucketIdKey, `${made}\n`, { contentType: 'text/plain' });
-    return made;
+    if (found === undefined || found === '') {
+      await storage.put(bucketIdKey, `${proposed}\n`, { contentType: 'text/plain' });
+      return proposed;
+    }
+    if (found === proposed || options.adopt) return found;
+    throw new StorageUnavailable(
+      `${storage.name}: is a mirror already, and the records are new: its object ${bucketIdKey} says ${found}, and they ` +
+        'know of none. If the database was lost, `asset-mirror rebuild` gives the records back from the bucket. ' +
+        'If not, are DATABASE_URL and STORAGE_URL right? Each mirror needs a bucket or a prefix of its own',
+    );
   }
 
   async function look(): Promise<void> {

@@ -332,8 +332,11 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
 
 /** Whether it is the bucket of the records. */
 function identityFinding(found: string | undefined, known: string | undefined): Finding {
-  if (known === undefined)
-    return ok('identity', found ? 'carries an id; the records know none yet' : 'new to the records');
+  if (known === undefined) {
+    if (!found) return ok('identity', 'new to the records');
+    const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
+    return not('note', 'identity', 'is a mirror already, and the records are new', remedy);
+  }
   if (found === known) return ok('identity', 'is the one that the records are about');
   return not(
     'wrong',

@@ -6,6 +6,7 @@ import type {
   Database,
   Kept,
   Media,
+  OwnedAsset,
   ThumbnailState,
   TranscriptState,
   UploadPart,
@@ -147,9 +148,9 @@ export function assetRecords(db: Database) {
      * The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
      * What may not be worked on at present leaves the queue, and makes room.
      */
-    async take(id: string, leaseMs: number): Promise<Asset | undefined> {
+    async take(id: string, leaseMs: number): Promise<OwnedAsset | undefined> {
       const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
-      const { rows } = await sql<Asset>`
+      const { rows } = await sql<OwnedAsset>`
         UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
         WHERE id = ${id} AND ${free} AND ${workable}
         RETURNING *`.execute(db);
@@ -344,7 +345,7 @@ export function assetRecords(db: Database) {
 
     /** Counts by connection and state, with the bytes that are in the bucket. */
     async counts(connectionIds?: string[]) {
-      const { rows } = await sql<{ connectionId: string; state: AssetState; count: number; bytes: number }>`
+      const { rows } = await sql<{ connectionId: string | null; state: AssetState; count: number; bytes: number }>`
         SELECT connection_id, state, count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes
         FROM assets ${connectionIds ? sql`WHERE connection_id = ANY(${connectionIds}::text[])` : sql``}
         GROUP BY connection_id, state`.execute(db);

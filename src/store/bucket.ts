@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from './schema.ts';
 
@@ -30,16 +31,23 @@ export function bucketRecord(db: Database) {
 
     /**
      * The id. Where there is none yet it becomes what `find` returns, which one process at a time does: whoever comes
-     * while it is being settled waits, and gets the same. An id once known is never replaced.
+     * while it is being settled waits, and gets the same. An id once known is never replaced. `find` is told the one for a
+     * bucket that has none, always the same: so one that was given it, by a process that died right then, is known by it.
      */
-    async id(find: () => Promise<string>): Promise<string> {
+    async id(find: (proposed: string) => Promise<string>): Promise<string> {
       const known = await db.selectFrom('bucket').select('id').executeTakeFirst();
       if (known) return known.id;
+      await db
+        .insertInto('bucketProposal')
+        .values({ id: randomUUID() })
+        .onConflict((it) => it.doNothing())
+        .execute();
+      const { id: proposed } = await db.selectFrom('bucketProposal').select('id').executeTakeFirstOrThrow();
       return db.transaction().execute(async (tx) => {
         await sql`SELECT pg_advisory_xact_lock(7413)`.execute(tx);
         const settled = await tx.selectFrom('bucket').select('id').executeTakeFirst();
         if (settled) return settled.id;
-        const id = await find();
+        const id = await find(proposed);
         await tx.insertInto('bucket').values({ id }).execute();
         return id;
       });

@@ -234,6 +234,18 @@ const migrations: Record<string, Migration> = {
         )`.execute(db);
     },
   },
+  '0006_rebuild': {
+    async up(db: Kysely<unknown>) {
+      // Null: read from the bucket, and nobody who can read its company has connected since.
+      await sql`ALTER TABLE assets ALTER COLUMN connection_id DROP NOT NULL`.execute(db);
+      // The id that a bucket without one is given: at most one row.
+      await sql`
+        CREATE TABLE bucket_proposal (
+          single boolean PRIMARY KEY DEFAULT true CHECK (single),
+          id text NOT NULL
+        )`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -20,6 +20,7 @@ export interface Schema {
   usedStates: { state: string; until: Date };
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
+  bucketProposal: { single: Generated<boolean>; id: string };
   storeProofs: { place: string; proof: string; foundAt: Generated<Date> };
 }
 
@@ -105,7 +106,8 @@ export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId'>;
 
 interface AssetTable {
   id: string;
-  connectionId: string;
+  /** Null: read from the bucket, and nobody who can read its company has connected since. */
+  connectionId: string | null;
   companyId: string;
   projectId: string | null;
   assetType: string | null;
@@ -145,6 +147,8 @@ interface AssetTable {
   firstSeenAt: Generated<Date>;
 }
 export type Asset = Selectable<AssetTable>;
+/** One that a connection is in charge of, as those that workers get. */
+export type OwnedAsset = Asset & { connectionId: string };
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {

@@ -52,7 +52,7 @@ describe('places on the queue', () => {
     // A new asset goes before all that is older, as soon as there is a place.
     const [owner] = [(await stage.store.assets.get(a[0]!))!];
     const [newest] = await stage.upload(owner.companyId, 1, { uploadDate: Date.now() });
-    await stage.sync(owner.connectionId);
+    await stage.sync(owner.connectionId!);
     expect(await dispatch()).toEqual([]);
     await finish(a[0]!);
     expect(await dispatch()).toEqual([newest]);
@@ -79,7 +79,7 @@ describe('places on the queue', () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
-    await stage.store.connections.park(connectionId, new Date(Date.now() + 60_000), 'asked to wait');
+    await stage.store.connections.park(connectionId!, new Date(Date.now() + 60_000), 'asked to wait');
     expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
     expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();

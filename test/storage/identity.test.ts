@@ -108,13 +108,32 @@ describe('the bucket that the records are about', () => {
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
   });
 
-  test('is taken with the id that it brings, when the records know none', async () => {
+  test('that brings an id is refused by records that know none, unless they are made again from it', async () => {
     await mkdir(join(path, '_mirror'), { recursive: true });
     await writeFile(idFile, 'brought along\n');
-    const storage = await start();
-    await storage.put('a/b', 'text');
+    const refused = await start();
+    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` gives/);
+    expect(await (await records.open()).known()).toBeUndefined();
+    expect(await readdir(path)).toEqual(expect.not.arrayContaining(['a']));
+
+    const adopting = identified(await openDirectory({ path }), (await records.open()).id, { adopt: true });
+    await adopting.check();
+    expect(await (await records.open()).known()).toBe('brought along');
+    // Who was refused finds it settled.
+    await refused.put('a/b', 'text');
     expect(await idIn(idFile)).toBe('brought along');
-    expect(await (await records.open()).id(async () => 'none')).toBe('brought along');
+  });
+
+  test('is known by the id that a process gave it and died before the records had it', async () => {
+    const dying = (await records.open()).id;
+    await dying(async (proposed) => {
+      await mkdir(join(path, '_mirror'), { recursive: true });
+      await writeFile(idFile, `${proposed}\n`);
+      throw new Error('killed');
+    }).catch(() => {});
+    expect(await (await records.open()).known()).toBeUndefined();
+    await (await start()).put('a/b', 'text');
+    expect(await (await records.open()).known()).toBe(await idIn(idFile));
   });
 
   test('is not remembered when it could not be given its id', async () => {
