@@ -86,6 +86,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     sealer,
     checkBucket: storage.check,
     traffic: traffic.bytesPerSecond,
+    rotateKeys: tokens.rotateKeys,
     publicUrl: config.publicUrl,
   });
 

@@ -7,10 +7,12 @@ import { demo } from './cli/demo.ts';
 import { doctor } from './cli/doctor.ts';
 import { library, type StartDatabase } from './cli/library.ts';
 import { exitCodeOf, program } from './cli/program.ts';
+import { type RebuildReport, rebuild } from './cli/rebuild.ts';
 import { readClientConfig, readConfig } from './config.ts';
 import { examine } from './doctor.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import { createLog } from './log.ts';
+import { rebuildFrom } from './rebuild.ts';
 import { findAdminToken } from './secrets.ts';
 import { startService } from './service.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
@@ -107,6 +109,13 @@ const app = program(
     async doctor(options) {
       const wrong = await doctor(examine(readConfig(process.env), stopSignal()), options);
       if (wrong > 0) process.exitCode = 1;
+    },
+    async rebuild(options) {
+      const config = readConfig(process.env);
+      const log = createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
+      const stop = stopSignal();
+      const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
+      if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
     },
     async api() {
       const config = readClientConfig(process.env);

@@ -5,6 +5,7 @@ import type { Schedule } from './jobs/schedule.ts';
 import { differencesIn, nothingFound } from './jobs/verify.ts';
 import { signConnectLink } from './oauth/authorize.ts';
 import type { Sealer } from './oauth/seal.ts';
+import type { Tokens } from './oauth/tokens.ts';
 import type { Asset, AssetState, Connection } from './store/schema.ts';
 import type { Store } from './store/store.ts';
 
@@ -107,6 +108,7 @@ export function createOperations(options: {
   checkBucket: () => Promise<void>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
+  rotateKeys: Tokens['rotateKeys'];
   publicUrl: string;
 }) {
   const { store, queues, schedule } = options;
@@ -293,6 +295,8 @@ export function createOperations(options: {
         next: rows.length > 0 && rows.at(-1)!.number < told ? rows.at(-1)!.number : null,
       };
     },
+    /** Seals all tokens with the first key of this process. */
+    rotateKeys: () => options.rotateKeys(),
 
     async sync(id: string) {
       return store.syncs.get(id);

@@ -51,6 +51,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
     verify: (request: VerifyRequest) => call<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
       call<Verification>('GET', `/verify/${encodeURIComponent(id)}?after=${page.after}&limit=${page.limit}`),
+    rotateKeys: () => call<RotatedKeys>('POST', '/keys/rotate'),
   };
 }
 
@@ -58,5 +59,6 @@ type Operations = import('../operations.ts').Operations;
 export type ResyncRequest = import('../operations.ts').ResyncRequest;
 export type VerifyRequest = import('../operations.ts').VerifyRequest;
 export type Verification = Awaited<ReturnType<Operations['verification']>>;
+export type RotatedKeys = Awaited<ReturnType<Operations['rotateKeys']>>;
 export type Status = Awaited<ReturnType<Operations['status']>>;
 export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

@@ -2,6 +2,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { type ApiClient, NotReachable } from './client.ts';
 import { connectLink } from './connect-link.ts';
 import type { DemoOptions } from './demo.ts';
+import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { type ResyncOptions, resync, UsageError } from './resync.ts';
 import { status } from './status.ts';
@@ -13,6 +14,7 @@ export interface Verbs {
   demo(options: DemoOptions): Promise<void>;
   library(options: LibraryVerbOptions): Promise<void>;
   doctor(options: { json?: boolean }): Promise<void>;
+  rebuild(options: { json?: boolean }): Promise<void>;
   api(): Promise<ApiClient>;
 }
 
@@ -93,6 +95,20 @@ export function program(verbs: Verbs, version: string): Command {
   verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
     verbs.doctor(options),
   );
+
+  verb('rebuild', 'make the records again from those in the bucket; nothing is downloaded').action((options) =>
+    verbs.rebuild(options),
+  );
+
+  app
+    .command('keys')
+    .description('the keys with which tokens are encrypted')
+    .command('rotate')
+    .description('encrypt all tokens again, with the first of ENCRYPTION_KEYS')
+    .option('--json', 'print JSON')
+    .action(async (options) => {
+      if ((await rotateKeys(await verbs.api(), options)) > 0) process.exitCode = 1;
+    });
 
   return app;
 }

@@ -44,5 +44,6 @@ export function apiRoutes(plain: FastifyInstance, operations: Operations): void 
   app.get('/verify/:id', { schema: { params: idParams, querystring: linesQuery } }, async (request) =>
     operations.verification(request.params.id, request.query),
   );
+  app.post('/keys/rotate', async () => operations.rotateKeys());
   app.get('/assets', { schema: { querystring: assetQuery } }, async (request) => operations.assets(request.query));
 }

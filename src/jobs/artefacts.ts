@@ -80,7 +80,8 @@ export async function completeArtefacts(deps: MirrorDeps, assetId: string): Prom
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
       else if (last || !detail.thumbnailUrl) artefacts.thumbnailState = detail.thumbnailUrl ? 'gave_up' : 'none';
     }
-    const api = withoutLinks(detail);
+    // What has no file yet may be of another version: the record goes on saying what its own bytes are of.
+    const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
     const changed =
       artefacts.transcriptState !== asset.transcriptState ||
       artefacts.thumbnailState !== asset.thumbnailState ||

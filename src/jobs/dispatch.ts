@@ -11,10 +11,12 @@ export type Dispatcher = ReturnType<typeof startDispatcher>;
 const tickMs = 1000;
 /** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
 const sweepMs = 10_000;
-const alignMs = 60_000;
+const alignMs = 30_000;
 const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;
+/** So many assets that were made again from the bucket get their connection at a time. */
+const adoptedAtOnce = 5000;
 
 /**
  * Puts due assets on the queue: a bounded number per connection, turn by turn, newest first. And makes again, from the
@@ -40,6 +42,8 @@ export function startDispatcher(options: {
     const lost = await store.assets.overdue(staleMs);
     await queues.addAssets(lost);
     for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
+    let adopted = adoptedAtOnce;
+    while (adopted === adoptedAtOnce && !stopping.signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
   }
 
   async function round(): Promise<void> {

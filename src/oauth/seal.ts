@@ -29,6 +29,12 @@ export function createSealer(keys: readonly Buffer[]) {
     createHmac('sha256', mac).update(`${purpose}\0${text}`).digest('base64url');
 
   return {
+    /** Names the key that seals. */
+    keyId: first.id,
+
+    /** Whether it was sealed with that key, so that no other is needed for it. */
+    isCurrent: (envelope: string): boolean => envelope.startsWith(`v1.${first.id}.`),
+
     seal(purpose: string, plain: string): string {
       const nonce = randomBytes(12);
       const cipher = createCipheriv('aes-256-gcm', first.cipher, nonce).setAAD(Buffer.from(purpose));

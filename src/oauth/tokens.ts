@@ -205,12 +205,55 @@ export function createTokens(options: {
 
     seal,
 
+    /**
+     * Seals all pairs with the first key. What cannot be opened stays as it is. A refresh meanwhile is not disturbed: only
+     * the very envelope that was opened is replaced, and which pair it holds does not change.
+     */
+    async rotateKeys(): Promise<{
+      key: string;
+      rotated: number;
+      already: number;
+      unreadable: { connectionId: string; reason: string }[];
+    }> {
+      const done = {
+        key: sealer.keyId,
+        rotated: 0,
+        already: 0,
+        unreadable: [] as { connectionId: string; reason: string }[],
+      };
+      for (const { id } of await connections.list()) {
+        for (;;) {
+          const connection = await connections.get(id);
+          if (!connection?.tokens) break;
+          const { tokens, userId } = connection;
+          if (sealer.isCurrent(tokens)) {
+            done.already++;
+            break;
+          }
+          let plain: string;
+          try {
+            plain = sealer.open(purposeFor(userId), tokens);
+          } catch (error) {
+            done.unreadable.push({ connectionId: id, reason: reasonOf(error) });
+            break;
+          }
+          if (await connections.reseal(id, tokens, sealer.seal(purposeFor(userId), plain))) {
+            done.rotated++;
+            break;
+          }
+        }
+      }
+      log.info({ ...done, unreadable: done.unreadable.length }, 'tokens sealed with the first key');
+      return done;
+    },
+
     /** Ends the connection here and at the service, which is told as well as it can be reached. */
     async disconnect(connectionId: string): Promise<boolean> {
       const held = await read(connectionId).catch(() => undefined);
       const ended = await connections.end(connectionId, 'disconnected by the operator');
       if (ended) log.warn({ connectionId, reason: 'disconnected by the operator' }, 'connection disconnected');
       if (ended && held) await revoke(connectionId, held.refreshToken);
+      else if (ended) log.warn({ connectionId }, 'the grant was not revoked at the service: its tokens cannot be read');
       return ended;
     },
 

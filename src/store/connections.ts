@@ -159,6 +159,17 @@ export function connectionRecords(db: Database) {
       return numUpdatedRows > 0n;
     },
 
+    /** The same pair in another envelope. False when another pair is there by now. */
+    async reseal(id: string, before: string, after: string): Promise<boolean> {
+      const { numUpdatedRows } = await db
+        .updateTable('connections')
+        .set({ tokens: after })
+        .where('id', '=', id)
+        .where('tokens', '=', before)
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
     /** Gives the lease back. `unanswered`: a refresh was sent, and what became of it is unknown. */
     async releaseRefresh(id: string, owner: string, options: { unanswered: boolean }): Promise<void> {
       await db

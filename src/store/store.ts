@@ -5,6 +5,7 @@ import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { inventoryRecords } from './inventories.ts';
+import { restoreRecords } from './restore.ts';
 import { syncRecords } from './syncs.ts';
 import { verificationRecords } from './verifications.ts';
 
@@ -29,6 +30,7 @@ export async function openStore(options: { url: string; log: Log }) {
     contents: contentsRecords(db),
     verifications: verificationRecords(db),
     inventories: inventoryRecords(db),
+    restore: restoreRecords(db),
 
     /** Calls `heard` when a connection has changed, in whichever process. Returns how to stop that. */
     onNotice(heard: (notice: Notice) => void): () => void {

@@ -1,0 +1,54 @@
+import type { Config } from './config.ts';
+import { makeDataDir } from './ground.ts';
+import { type Rebuilding, rebuild } from './jobs/rebuild.ts';
+import type { Log } from './log.ts';
+import { openDirectory } from './storage/directory.ts';
+import { identified } from './storage/identity.ts';
+import { openS3 } from './storage/s3.ts';
+import { findEmbeddedPostgres, startEmbeddedPostgres } from './store/embedded.ts';
+import { openStore } from './store/store.ts';
+
+/**
+ * Makes the records again from the bucket, in a process of its own, with the service's configuration: it needs nothing but
+ * the two, when a service may not even start, and beside one that runs it is in nobody's way.
+ */
+export async function rebuildFrom(
+  config: Config,
+  options: {
+    log: Log;
+    stop: AbortSignal;
+    report: { start: (storage: string) => void; tell: (line: string) => void; progress: (so: Rebuilding) => void };
+  },
+): Promise<Rebuilding> {
+  const { log, stop, report } = options;
+  await using open = new AsyncDisposableStack();
+  const store = await openStore({ url: await databaseUrl(), log });
+  open.defer(() => store.close());
+  stop.throwIfAborted();
+
+  const { target, s3 } = config.storage;
+  const objects =
+    target.kind === 'directory'
+      ? await openDirectory(target)
+      : await openS3({ ...target, ...s3, connections: 32, memory: store.bucket });
+  const storage = identified(objects, store.bucket.id, { adopt: true });
+  open.defer(() => storage.close());
+  await storage.check();
+  stop.throwIfAborted();
+  report.start(storage.name);
+  return await rebuild(
+    { store, storage, thumbnails: config.thumbnails },
+    { tell: report.tell, onProgress: report.progress, signal: stop },
+  );
+
+  async function databaseUrl(): Promise<string> {
+    if (config.databaseUrl !== undefined) return config.databaseUrl;
+    const directory = config.dataDir;
+    await makeDataDir(directory);
+    const running = await findEmbeddedPostgres(directory);
+    if (running) return running;
+    const embedded = await startEmbeddedPostgres({ directory, log });
+    open.defer(() => embedded.stop());
+    return embedded.url;
+  }
+}

@@ -1,0 +1,116 @@
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { spawnMirror } from '../support/mirror.ts';
+import { newRedisServer } from '../support/redis.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+/** Everything must be on its way again within a minute; the machine of the test may be slow. */
+const soon = 120_000;
+
+describe.skipIf(!inject('redis'))('queues that are lost in the middle of the work', { timeout: 300_000 }, () => {
+  let redis: Awaited<ReturnType<typeof newRedisServer>>;
+  let scene: Scene;
+  beforeEach(async () => {
+    redis = await newRedisServer();
+    scene = await newScene({ environment: { REDIS_URL: redis.url, TRANSFER_STALL_TIMEOUT: '2m' } });
+  });
+  afterEach(async () => {
+    await scene?.close();
+    await redis.stop();
+  });
+
+  const upload = async (count: number) => {
+    for (let i = 0; i < count; i++) await scene.upload({ uploadDate: Date.UTC(2024, 1, 29) + i * 1000 });
+  };
+  const state = async () => (await scene.mirror.store.assets.counts()).map(({ state, count }) => ({ state, count }));
+  const runs = async () => scene.mirror.store.syncs.open();
+
+  /** A run in the middle of its listing, another that waits for it, and files in the middle of their transfer. */
+  async function inTheMiddle(): Promise<string[]> {
+    await upload(12);
+    // Longer than it takes to get there, and over by itself.
+    await scene.admin.addFault({ endpoint: 'media', latency: 20_000, times: 4 });
+    const first = await scene.resync();
+    await until('files to be on their way', async () =>
+      (await scene.mirror.store.assets.counts()).some((row) => row.state === 'transferring'),
+    );
+    await until('the first run to end', async () => (await scene.mirror.store.syncs.get(first))?.status === 'done');
+    await upload(3);
+    await scene.admin.addFault({ endpoint: 'assets', latency: 20_000, times: 1 });
+    const running = await scene.resync();
+    await until('a run', async () => (await runs()).running === 1);
+    const waiting = await scene.resync();
+    expect(waiting).not.toBe(running);
+    expect(await runs()).toEqual({ running: 1, waiting: 1 });
+    return [running, waiting];
+  }
+
+  async function everythingIsDone(ids: string[], count: number): Promise<void> {
+    await until(
+      'all to be mirrored',
+      async () => (await state()).every((row) => row.state === 'mirrored' && row.count === count),
+      soon,
+    );
+    for (const id of ids) {
+      await until('each run to be done', async () => (await scene.mirror.store.syncs.get(id))?.status === 'done', soon);
+    }
+    const { queues } = scene.mirror.service.context;
+    await until('the schedule to be back', async () => (await queues.syncs.getJobSchedulersCount()) === 2, soon);
+    // And what is new from now on is found, and moved.
+    await upload(2);
+    await scene.resync({ mode: 'full' });
+    await until(
+      'what is new',
+      async () => (await state()).every((row) => row.state === 'mirrored' && row.count === count + 2),
+      soon,
+    );
+  }
+
+  test('FLUSHALL: what runs goes on, what waits is not forgotten, and the schedule is back', async () => {
+    const ids = await inTheMiddle();
+    await redis.empty();
+    await everythingIsDone(ids, 15);
+  });
+
+  test('a Redis that dies, and comes back empty', async () => {
+    const ids = await inTheMiddle();
+    await redis.replace();
+    await everythingIsDone(ids, 15);
+  });
+
+  test('Redis to PostgreSQL, and back to what the old Redis still holds, each time with a process killed', async () => {
+    const { ground, library, admin } = scene;
+    await scene.mirror.stop();
+    await upload(40);
+    const elsewhere = await newRedisServer();
+    const places = [redis.url, undefined, redis.url, elsewhere.url];
+    try {
+      let mirrored = 0;
+      for (const [round, place] of places.entries()) {
+        if (place) ground.environment.REDIS_URL = place;
+        else delete ground.environment.REDIS_URL;
+        await admin.setFaults({ endpoint: 'media', skip: 4, latency: 50_000 });
+        const process = await spawnMirror(ground, library);
+        try {
+          if (round === 0) await process.api('POST', `/connections/${scene.connectionId}/resync`, { mode: 'full' });
+          const { byState } = await until(
+            `more to be mirrored, and some on their way (round ${round})`,
+            async () => {
+              const { assets } = await process.api('GET', '/status');
+              return assets.byState.mirrored > mirrored && assets.byState.transferring > 0 && assets;
+            },
+            soon,
+          );
+          mirrored = byState.mirrored;
+        } finally {
+          await process.kill('SIGKILL');
+        }
+      }
+      await admin.clearFaults();
+      await scene.restart();
+      await everythingIsDone([], 40);
+    } finally {
+      await elsewhere.stop();
+    }
+  });
+});
