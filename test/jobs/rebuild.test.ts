@@ -70,10 +70,10 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   /** What the records say of the assets, but for whose they are and how they came to be known. */
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
-    return rows.map((row) => ({
-      ...row,
-      ...{ connectionId: 0, turn: 0, revision: 0, firstSeenAt: 0, mirroredAt: 0, nextAt: 0, thumbnailState: 0 },
-    }));
+    const ofTheMoment = ['connectionId', 'turn', 'revision', 'firstSeenAt', 'mirroredAt', 'nextAt', 'thumbnailState'];
+    return rows.map((row) =>
+      JSON.parse(JSON.stringify(row, (key, value) => (ofTheMoment.includes(key) || key === 'expiresAt' ? 0 : value))),
+    );
   }
 
   async function loseTheDatabase(): Promise<void> {

@@ -612,6 +612,42 @@ describe('an answer that got lost', () => {
     await expectDisconnected(connection.id, lost);
   });
 
+  it('on the line only, and never reached the service, costs nothing: the old token is tried once more', async () => {
+    const connection = await newConnection();
+    relay.before = async (response) => {
+      response.destroy();
+    };
+    const first = await failureOf(tokensOf().getAccessToken(connection.id));
+    expect(first.cause).toBeInstanceOf(Unanswered);
+    expect(await saved(connection.id)).toMatchObject({ status: 'active', refreshUnansweredAt: expect.any(Date) });
+    relay.reset();
+    expect(await tokensOf().getAccessToken(connection.id)).toMatchObject({ version: 2 });
+    expect(refreshes()).toBe(1);
+    expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: null });
+    await expectStillConnected(connection.id);
+  });
+
+  it('and is followed by an outage is still known as lost when the service says no', async () => {
+    const connection = await newConnection();
+    let response: { destroy(): void } | undefined;
+    relay.before = async (it) => {
+      response = it;
+    };
+    relay.after = async () => {
+      response!.destroy();
+    };
+    await failureOf(tokensOf().getAccessToken(connection.id));
+    relay.reset();
+    for (const status of [503, 429]) {
+      relay.instead = (response) => response.writeHead(status).end();
+      expect(await failureOf(tokensOf().getAccessToken(connection.id))).toBeInstanceOf(RetryLater);
+    }
+    relay.reset();
+    expect(await failureOf(tokensOf().getAccessToken(connection.id))).toBeInstanceOf(Disconnected);
+    expect(refreshes()).toBe(1);
+    await expectDisconnected(connection.id, lost);
+  });
+
   it('is forgotten with the next one that comes', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(502).end();
@@ -697,6 +733,95 @@ describe('a process that holds the refresh', () => {
     held.open();
     expect(new Set((await Promise.all(calls)).map(({ version }) => version))).toEqual(new Set([2]));
     expect(refreshes()).toBe(1);
+  });
+});
+
+describe('sealing everything again with a new key', () => {
+  const [old, next] = [randomBytes(32), randomBytes(32)];
+  const ofOld = () => tokensOf({ sealer: createSealer([old]) });
+  const ofBoth = () => tokensOf({ sealer: createSealer([next, old]) });
+  const ofNext = () => tokensOf({ sealer: createSealer([next]) });
+  const inAnHour = () => new Date(Date.now() + 3_600_000);
+
+  /** A connection whose tokens are sealed with the old key, and whose access token has not expired. */
+  async function newSealed() {
+    const connection = await newConnection(inAnHour());
+    const pair = { accessToken: connection.grant.access_token, refreshToken: connection.grant.refresh_token };
+    await sql.query('UPDATE connections SET tokens = $2 WHERE id = $1', [
+      connection.id,
+      ofOld().seal(connection.user.id, pair),
+    ]);
+    return connection;
+  }
+  const row = async (id: string) => (await store.connections.get(id))!;
+  beforeEach(() => sql.query('UPDATE connections SET tokens = NULL'));
+
+  it('leaves no token that needs the old one, changes no pair, and does nothing when it is done again', async () => {
+    const [one, two] = [await newSealed(), await newSealed()];
+    const before = await row(one.id);
+    expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 2, already: 0, unreadable: [] });
+    expect({ ...(await row(one.id)), tokens: '' }).toEqual({ ...before, tokens: '' });
+    for (const { id, grant } of [one, two]) {
+      expect(await ofNext().getAccessToken(id)).toEqual({ value: grant.access_token, version: 1 });
+      expect(await failureOf(ofOld().getAccessToken(id))).toBeInstanceOf(RetryLater);
+    }
+    const { tokens } = await row(one.id);
+    expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 0, already: 2, unreadable: [] });
+    expect((await row(one.id)).tokens).toBe(tokens);
+  });
+
+  it('names the key of what it cannot read, and leaves that as it is', async () => {
+    const [good, sealed] = [await newSealed(), await newConnection(inAnHour())];
+    const { tokens } = await row(sealed.id);
+    const done = await ofBoth().rotateKeys();
+    expect(done).toMatchObject({ rotated: 1, already: 0, unreadable: [{ connectionId: sealed.id }] });
+    expect(done.unreadable[0]!.reason).toContain(`the key ${sealer.keyId}, which is not among ENCRYPTION_KEYS`);
+    expect((await row(sealed.id)).tokens).toBe(tokens);
+    expect(await ofNext().getAccessToken(good.id)).toMatchObject({ version: 1 });
+  });
+
+  it('while a refresh is under way disturbs neither', async () => {
+    const connection = await newSealed();
+    const held = gate();
+    relay.after = held.pass;
+    const refreshing = ofOld().getAccessToken(connection.id, 1);
+    await held.reached;
+    expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 1 });
+    held.open();
+    const token = await refreshing;
+    expect(token.version).toBe(2);
+    expect(await works(token.value)).toBe(true);
+    // Saved by a process that knew only the old key: seen, and sealed again.
+    expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 1, already: 0 });
+    expect(await ofNext().getAccessToken(connection.id)).toEqual(token);
+    relay.reset();
+    expect(await works((await ofNext().getAccessToken(connection.id, 2)).value)).toBe(true);
+  });
+
+  it('never puts an older pair in the place of a newer, however often both happen at once', async () => {
+    const all = await Promise.all(Array.from({ length: 4 }, newSealed));
+    const back = tokensOf({ sealer: createSealer([old, next]) });
+    let refreshing = true;
+    const refreshed = Promise.all(
+      all.map(async ({ id }) => {
+        for (let version = 1; version <= 8; version++) await ofBoth().getAccessToken(id, version);
+      }),
+    ).finally(() => {
+      refreshing = false;
+    });
+    while (refreshing) {
+      await back.rotateKeys();
+      await ofBoth().rotateKeys();
+    }
+    await refreshed;
+    await ofBoth().rotateKeys();
+    for (const { id } of all) {
+      const token = await ofNext().getAccessToken(id);
+      expect(token.version).toBe(9);
+      expect(await works(token.value)).toBe(true);
+      // The refresh token is the current one, too.
+      expect(await works((await ofNext().getAccessToken(id, 9)).value)).toBe(true);
+    }
   });
 });
 
