@@ -1,0 +1,66 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+describe('the keys of the tokens', { timeout: 240_000 }, () => {
+  let scene: Scene;
+  const [old, next] = Array.from({ length: 2 }, () => randomBytes(32).toString('base64')) as [string, string];
+  beforeAll(async () => {
+    scene = await newScene({ environment: { ENCRYPTION_KEYS: old } });
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+  const sealed = async () => (await scene.mirror.store.connections.get(scene.connectionId))!.tokens;
+  const rotate = async (...words: string[]) => {
+    const { PUBLIC_URL: ASSET_MIRROR_URL, ADMIN_TOKEN } = scene.ground.environment;
+    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL, ADMIN_TOKEN };
+    const done = await promisify(execFile)(process.execPath, ['src/main.ts', 'keys', 'rotate', ...words], {
+      env,
+    }).catch((error) => error);
+    return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
+  };
+
+  test('one that is lost parks the connection and is named; nothing is thrown away, and with it all goes on by itself', async () => {
+    const id = await scene.upload();
+    const tokens = await sealed();
+    await scene.restart({ ENCRYPTION_KEYS: next });
+    await scene.resync();
+    const connection = async () => scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    const { lastError } = await until('the reason', async () => {
+      const it = await connection();
+      return it.lastError && it;
+    });
+    expect(lastError).toMatch(/sealed with the key [\da-f]{8}, which is not among ENCRYPTION_KEYS; add that key again/);
+    expect(lastError).toContain(tokens!.split('.')[1]);
+    expect(await connection()).toMatchObject({ status: 'active' });
+    expect(await sealed()).toBe(tokens);
+
+    const unread = await rotate();
+    expect(unread.code, unread.output).toBe(1);
+    expect(unread.output).toMatch(/0 connections sealed again.*1 connection could not be read, and nothing/s);
+    expect(await sealed()).toBe(tokens);
+
+    await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
+    await scene.mirror.assetIn(id, 'mirrored', 120_000);
+    expect((await connection()).lastError).toBeNull();
+  });
+
+  test('`keys rotate` seals all of them with the first, once; the other is needed no more', async () => {
+    await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
+    const before = await sealed();
+    const first = await rotate();
+    expect(first.code, first.output).toBe(0);
+    expect(first.output).toMatch(/^1 connection sealed again with the key [\da-f]{8}, 0 had it already\.\n/);
+    expect(await sealed()).not.toBe(before);
+    expect(JSON.parse((await rotate('--json')).output)).toMatchObject({ rotated: 0, already: 1, unreadable: [] });
+
+    await scene.restart({ ENCRYPTION_KEYS: next });
+    const id = await scene.upload();
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+  });
+});
