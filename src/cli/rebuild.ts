@@ -91,7 +91,7 @@ export async function rebuild(
       `\n${lead}${paint(well ? 'green' : 'yellow', paint('bold', sum))}${found}, ${formatBytes(so.bytes)} in the bucket, in ${formatDuration(ms)}`,
     );
     if (so.pending > 0) print(`  ${so.pending} not as recorded, so fetched again`);
-    if (so.skipped > 0) print(`  ${so.skipped} with the name of a record and left alone`);
+    if (so.skipped > 0) print(`  ${so.skipped} with the name of a record, but none or an older one: left alone`);
     if (interrupted) print('Run it again: it goes on with what is missing.');
     else if (so.restored + so.known > 0) {
       print('Users connect as before (`asset-mirror connect-link`); what is here is not downloaded again.');

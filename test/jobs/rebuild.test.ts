@@ -32,7 +32,7 @@ async function command(scene: Scene, ...words: string[]): Promise<{ code: number
   return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
 }
 
-describe.each(grounds())('when the database is lost ($name)', { timeout: minutes(3) }, (kind) => {
+describe.each(grounds())('when the database is lost ($name)', { timeout: minutes(5) }, (kind) => {
   let scene: Scene;
   const databases: { drop(): Promise<void> }[] = [];
   const ids: string[] = [];
@@ -112,7 +112,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
       async () => (await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored === ids.length,
       60_000,
     );
-    await mirror.quiet();
+    await mirror.quiet(120_000);
     expect(await downloads()).toEqual([]);
     expect(await contents(mirror.store)).toEqual(before);
     expect((await mirror.api('GET', `/connections/${connectionId}`)).companies).toMatchObject([{ name: 'Acme' }]);
@@ -143,7 +143,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     const { code, output } = await command(scene, 'rebuild', '--json');
     expect(code, output).toBe(0);
     expect(JSON.parse(output)).toMatchObject({ restored: 5, skipped: 0 });
-    await mirror.quiet(90_000);
+    await mirror.quiet(120_000);
     expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
     expect(await downloads()).toEqual([]);
     expect(await keysOf(scene.storage)).toEqual(keys);
@@ -151,7 +151,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   });
 });
 
-describe.each(grounds())('records that are read from the bucket ($name)', { timeout: minutes(3) }, (kind) => {
+describe.each(grounds())('records that are read from the bucket ($name)', { timeout: minutes(5) }, (kind) => {
   let ground: Awaited<ReturnType<typeof newGround>>;
   let store: Store;
   let storage: Storage;
@@ -316,7 +316,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
   );
 
   test('thousands in one folder, broken off in the middle, are all there after another run', async () => {
-    const count = 700;
+    const count = kind.s3 ? 450 : 700;
     const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
     const next = names.values();
     await Promise.all(
@@ -327,12 +327,12 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     );
     const stop = new AbortController();
     const broken = await fromBucket(stop.signal, ({ restored }) => {
-      if (restored >= 400) stop.abort(new Error('Ctrl-C'));
+      if (restored >= 200) stop.abort(new Error('Ctrl-C'));
     }).catch((error) => error);
     expect(broken).toMatchObject({ message: 'Ctrl-C' });
     const so = await fromBucket();
     expect(so.restored + so.known).toBe(count);
-    expect(so.known).toBeGreaterThanOrEqual(400);
+    expect(so.known).toBeGreaterThanOrEqual(200);
     expect(so.restored).toBeGreaterThan(0);
     expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
     expect((await store.assets.counts()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
