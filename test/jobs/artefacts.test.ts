@@ -57,6 +57,20 @@ describe('what lies beside the media', { timeout: 60_000 }, () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
+  test('while another file is on its way at the service, the record goes on saying what its own bytes are of', async () => {
+    const id = await scene.upload({ ...video, hasTranscript: true });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const before = await scene.record(id);
+    // No listing has seen it yet; the transcript's next look does.
+    await scene.admin.changeAsset(id, { status: 'processing', content: { text: 'another file' }, transcript: spoken });
+    await transcriptIs(id, 'mirrored', 60_000);
+    const after = await scene.record(id);
+    expect(after.transcript.state).toBe('mirrored');
+    expect(after.media).toEqual(before.media);
+    expect(after.asset).toMatchObject({ size: before.media.bytes, uploadDate: before.asset.uploadDate });
+  });
+
   test('a transcript is not asked for before the asset says that it has one, which may be later', async () => {
     const id = await scene.upload({ ...video, hasTranscript: false, uploadDate: Date.now() - 1000 });
     await scene.resync();

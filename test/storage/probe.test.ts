@@ -247,6 +247,11 @@ describe('a directory', () => {
     });
     await writeFile(join(ground.path, '_mirror/id'), 'the-id-we-know\n');
     expect(of(await look(), 'identity')).toMatchObject({ level: 'ok' });
+    const byNew = await Array.fromAsync(probeDirectory({ path: ground.path }));
+    expect(of(byNew, 'identity')).toMatchObject({
+      level: 'note',
+      remedy: expect.stringMatching(/asset-mirror rebuild/),
+    });
     await ground.clear();
   });
 });
