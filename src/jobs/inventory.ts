@@ -23,7 +23,8 @@ export interface InventoryDeps {
 /** A line: one asset, what of it is in the bucket, or why nothing is. */
 export interface InventoryLine {
   id: string;
-  connectionId: string;
+  /** Null: restored from the bucket, and nobody who can read its company has connected since. */
+  connectionId: string | null;
   companyId: string;
   projectId: string | null;
   name: string | null;
