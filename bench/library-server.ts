@@ -1,13 +1,14 @@
-import { startLibrary } from '../src/library/index.ts';
+import { type LibraryOptions, startLibrary } from '../src/library/index.ts';
 import { REDIRECT_URI } from '../test/support/library.ts';
 
 let times: number[] = [];
 
-/** The library under measurement. It tells its address, and when asked, what it has used. */
+/** The library under measurement, with more options as JSON. It tells its address, and when asked, what it has used. */
 const { close, ...library } = await startLibrary({
   redirectUris: [REDIRECT_URI],
   autoConsent: true,
   content: { synthetic: Number(process.argv[2]) },
+  ...(JSON.parse(process.argv[3] ?? '{}') as LibraryOptions & { databaseUrl?: never }),
   log: (line) => {
     const { path, ms } = line as { path?: string; ms?: number };
     if (path?.startsWith('/api/v1/companies') && ms !== undefined) times.push(ms);
