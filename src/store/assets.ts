@@ -101,14 +101,18 @@ export function assetRecords(db: Database) {
      */
     async dispatch(room: { perConnection: number }): Promise<QueuedAsset[]> {
       return db.transaction().execute(async (tx) => {
-        const lock = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7412) AS mine`.execute(tx);
+        // Without statistics, as in the minutes of a first sync, the planner would read and sort all assets of a connection
+        // rather than take the few from the indexes of what is queued and what is due.
+        const lock = await sql<{ mine: boolean }>`
+          SELECT pg_try_advisory_xact_lock(7412) AS mine,
+            set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`.execute(tx);
         if (!lock.rows[0]!.mine) return [];
         const { rows } = await sql<QueuedAsset & { place: number }>`
-          WITH room AS (
-            SELECT c.id,
-              coalesce((c.settings->>'concurrency')::int, ${room.perConnection})
-                - (SELECT count(*) FROM assets q WHERE q.connection_id = c.id AND q.queued_at IS NOT NULL) AS free
-            FROM connections c
+          WITH queued AS MATERIALIZED (
+            SELECT connection_id, count(*) AS jobs FROM assets WHERE queued_at IS NOT NULL GROUP BY connection_id
+          ), room AS MATERIALIZED (
+            SELECT c.id, coalesce((c.settings->>'concurrency')::int, ${room.perConnection}) - coalesce(queued.jobs, 0) AS free
+            FROM connections c LEFT JOIN queued ON queued.connection_id = c.id
             WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
           ), due AS (
             SELECT a.id, room.free,
