@@ -1,6 +1,5 @@
 import { join } from 'node:path';
 import type { Config } from './config.ts';
-import { createAccess } from './jobs/access.ts';
 import { openQueues } from './jobs/queues.ts';
 import { createSchedule } from './jobs/schedule.ts';
 import { startWorkers, type Workers } from './jobs/worker.ts';
@@ -88,6 +87,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     traffic: traffic.bytesPerSecond,
     rotateKeys: tokens.rotateKeys,
     publicUrl: config.publicUrl,
+    perConnection: config.transfer.perConnection,
   });
 
   const stack = opening.move();
@@ -109,14 +109,12 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     adminTokenFile: join(config.dataDir, 'admin-token'),
 
     startWorkers(): Promise<Workers> {
-      const withToken = createAccess(tokens);
       return startWorkers({
         mirror: {
           store,
           storage,
           client,
           downloader,
-          withToken,
           log,
           keyTemplate: config.storage.keyTemplate,
           processing: config.processing,
@@ -126,7 +124,6 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
         sync: {
           store,
           client,
-          withToken,
           log,
           instance: config.instance,
           ...config.sync,

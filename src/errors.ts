@@ -1,3 +1,5 @@
+import { formatDuration } from './units.ts';
+
 /**
  * What can go wrong is sorted into these few at the edge where it is seen; a worker decides by them alone.
  * Everything else (network, 5xx, database away) is an ordinary Error: retried with backoff, and never mistaken for
@@ -10,23 +12,53 @@ export class RetryLater extends Error {
   readonly at: Date;
   /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
+  /** The service itself said so: it is asked for too much. */
+  readonly asked: boolean;
 
-  constructor(message: string, at: Date, options: { scope?: 'asset' | 'connection'; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    at: Date,
+    options: { scope?: 'asset' | 'connection'; asked?: boolean; cause?: unknown } = {},
+  ) {
     super(message, { cause: options.cause });
     this.at = at;
     this.scope = options.scope ?? 'asset';
+    this.asked = options.asked ?? false;
   }
 }
 
-/** When to come back, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds or a date, at most a day ahead. */
-export function retryAfter(header: unknown): Date | undefined {
+/** Nobody is made to wait longer than this by a header: one that was meant in milliseconds would be obeyed for weeks. */
+const longestWait = 3_600_000;
+
+/**
+ * When to come back, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds, or a date by the clock of
+ * the answer's `date`. What says something else says nothing. `text` is for people.
+ */
+export function retryAfter(header: unknown, date?: unknown): { at: Date; text: string } | undefined {
   const value = String(header ?? '').trim();
-  if (value === '') return undefined;
-  const ms = /^\d+$/.test(value) ? Number(value) * 1000 : Date.parse(value) - Date.now();
+  const ms = /^\d+(\.\d+)?$/.test(value) ? Number(value) * 1000 : httpDate(value) - (httpDate(date) || Date.now());
   if (Number.isNaN(ms)) return undefined;
-  const wait = Math.min(Math.max(ms, 0), 86_400_000);
-  // A margin, and not all at the same instant.
+  const said = Math.max(ms, 0);
+  const wait = Math.min(said, longestWait);
+  return {
+    at: withMargin(wait),
+    text:
+      said > wait
+        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than is waited; it is asked again after ${formatDuration(wait)}`
+        : `for ${formatDuration(wait)}`,
+  };
+}
+
+/** So long from now, a little more, and not all at the same instant. */
+export function withMargin(wait: number): Date {
   return new Date(Date.now() + wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000));
+}
+
+/** One of the three formats of RFC 9110, section 5.6.7, as epoch milliseconds; NaN for all else. */
+function httpDate(text: unknown): number {
+  const value = String(text ?? '');
+  if (!/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? /i.test(value)) return Number.NaN;
+  return Date.parse(/GMT$/.test(value) ? value : `${value} GMT`);
 }
 
 /** The user ended the grant: the service answered `invalid_grant` to the connection's current refresh token (spec, section 7). */

@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import { reasonOf } from './errors.ts';
+import { limitOf } from './jobs/pace.ts';
+import { ceilingOf } from './jobs/pacer.ts';
 import type { Queues } from './jobs/queues.ts';
 import type { Schedule } from './jobs/schedule.ts';
 import { differencesIn, nothingFound } from './jobs/verify.ts';
@@ -110,6 +112,8 @@ export function createOperations(options: {
   traffic: () => number;
   rotateKeys: Tokens['rotateKeys'];
   publicUrl: string;
+  /** The most of a connection at once. */
+  perConnection: number;
 }) {
   const { store, queues, schedule } = options;
 
@@ -154,6 +158,7 @@ export function createOperations(options: {
           connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
         counts: { byState: byState(own) },
         bytes: own.reduce((sum, row) => sum + row.bytes, 0),
+        pace: paceOf(connection, options.perConnection),
         lastError: connection.lastError,
       };
     });
@@ -301,6 +306,16 @@ export function createOperations(options: {
     async sync(id: string) {
       return store.syncs.get(id);
     },
+  };
+}
+
+/** How much of a connection is under way at once, and how long nobody asks anything for it; null: nothing keeps it. */
+function paceOf({ pace, settings, parkedUntil }: Connection, perConnection: number) {
+  const ceiling = ceilingOf(settings, perConnection);
+  return {
+    limit: limitOf(pace, ceiling),
+    ceiling,
+    parkedUntil: parkedUntil && parkedUntil.getTime() > Date.now() ? parkedUntil.toISOString() : null,
   };
 }
 

@@ -80,8 +80,8 @@ describe('scrubbed text', () => {
 
 describe('Retry-After', () => {
   const seconds = (header: unknown) => {
-    const at = retryAfter(header);
-    return at && (at.getTime() - Date.now()) / 1000;
+    const wait = retryAfter(header);
+    return wait && (wait.at.getTime() - Date.now()) / 1000;
   };
 
   it('may be seconds or a date, and what it says is never undercut', () => {
@@ -91,15 +91,54 @@ describe('Retry-After', () => {
     }
   });
 
-  it('in the past is now, and at most a day ahead', () => {
+  it('may be a date in each format of HTTP, which are all GMT', () => {
+    const now = new Date(Date.now() + 121_000);
+    const [day, date, month, year, time] = now.toUTCString().replace(',', '').split(' ') as string[];
+    const dates = [
+      now.toUTCString(),
+      `${day}day, ${date}-${month}-${year!.slice(2)} ${time} GMT`,
+      `${day} ${month} ${Number(date)} ${time} ${year}`,
+    ];
+    for (const header of dates) {
+      expect(seconds(header), header).toBeGreaterThanOrEqual(119);
+      expect(seconds(header), header).toBeLessThan(140);
+    }
+  });
+
+  it('as a date is by the clock of who said it', () => {
+    const theirs = Date.now() - 3_000_000;
+    const at = retryAfter(new Date(theirs + 60_000).toUTCString(), new Date(theirs).toUTCString())!.at;
+    expect(at.getTime() - Date.now()).toBeGreaterThanOrEqual(59_000);
+    expect(at.getTime() - Date.now()).toBeLessThan(80_000);
+  });
+
+  it('that is longer than anybody waits is said, and waited for an hour', () => {
+    const wait = retryAfter(3_600_000)!;
+    expect(wait.text).toBe('for 41d 16h, longer than is waited; it is asked again after 1h 00m');
+    expect(wait.at.getTime() - Date.now()).toBeLessThan(3_611_000);
+    expect(retryAfter(20)!.text).toBe('for 20.0 s');
+  });
+
+  it('never makes anybody wait for a time that is none, or for less than it says', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.string(), fc.integer().map(String), fc.double().map(String)), (header) => {
+        const waits = seconds(header);
+        if (waits === undefined) return;
+        expect(waits).toBeGreaterThanOrEqual(Math.min(Number(header), 3600));
+        expect(waits).toBeLessThan(3611);
+      }),
+    );
+  });
+
+  it('in the past is now, and at most an hour ahead', () => {
     for (const header of ['0', 'Wed, 21 Oct 2015 07:28:00 GMT']) {
       expect(seconds(header)).toBeGreaterThan(0);
       expect(seconds(header)).toBeLessThan(2);
     }
-    expect(seconds('99999999999')).toBeLessThan(86_400 + 11);
+    expect(seconds('99999999999')).toBeLessThan(3600 + 11);
   });
 
   it('that says nothing says nothing', () => {
-    for (const header of [undefined, '', 'soon', 'NaN']) expect(retryAfter(header)).toBeUndefined();
+    for (const header of [undefined, '', 'soon', 'NaN', '-5', '1e9', '0x10', '5 seconds', '2015-10-21', 'Wed, never']) expect(retryAfter(header)).toBeUndefined();
   });
 });

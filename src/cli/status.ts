@@ -69,6 +69,13 @@ function describe(totals: Status, connections: ConnectionSummary[]): string {
       lines.push(`  last sync ${last}, next ${next}`);
     }
   }
+  for (const { id, pace } of connections) {
+    const parts = [
+      pace.parkedUntil ? `waits, and goes on ${ago(pace.parkedUntil)}` : '',
+      pace.limit < pace.ceiling ? `slowed down to ${pace.limit} of ${pace.ceiling} at once` : '',
+    ].filter(Boolean);
+    if (parts.length > 0) lines.push(`${paint('yellow', '~')} ${id}: ${parts.join(', ')}`);
+  }
   for (const { id, lastError } of connections) if (lastError) lines.push(`${paint('yellow', '!')} ${id}: ${lastError}`);
   return lines.join('\n');
 }

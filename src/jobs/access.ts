@@ -1,15 +1,20 @@
 import { RetryLater } from '../errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { HttpError } from '../source/http.ts';
+import type { Pacer } from './pacer.ts';
 
 export type Access = ReturnType<typeof createAccess>;
 
 /** How long a connection waits whose fresh tokens are refused. */
 const refusedMs = 30_000;
 
-/** Calls the API for a connection. A token that the service refuses before its time is refreshed, once. */
-export function createAccess(tokens: Tokens) {
-  return async function withToken<T>(connectionId: string, call: (token: string) => Promise<T>): Promise<T> {
+/**
+ * Calls the API for a connection. A token that the service refuses before its time is refreshed, once. With a pacer, what
+ * the service answers makes the connection slower or faster.
+ */
+export function createAccess(tokens: Tokens, pacer?: Pacer) {
+  return async function withToken<T>(connectionId: string, ask: (token: string) => Promise<T>): Promise<T> {
+    const call = (value: string) => (pacer ? pacer.watch(connectionId, () => ask(value)) : ask(value));
     const token = await tokens.getAccessToken(connectionId);
     try {
       return await call(token.value);

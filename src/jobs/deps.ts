@@ -6,6 +6,7 @@ import type { Store } from '../store/store.ts';
 import type { Access } from './access.ts';
 import type { Budget } from './budget.ts';
 import type { Gate } from './gate.ts';
+import type { Pacer } from './pacer.ts';
 import type { Reach } from './reach.ts';
 import type { Turns } from './turns.ts';
 
@@ -19,6 +20,7 @@ export interface MirrorDeps {
   turns: Turns;
   gate: Gate;
   reach: Reach;
+  pacer: Pacer;
   budget: Budget;
   log: Log;
   keyTemplate: string;

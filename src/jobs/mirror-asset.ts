@@ -1,4 +1,4 @@
-import { Rejected } from '../errors.ts';
+import { Rejected, RetryLater } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
@@ -59,6 +59,8 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
+      const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(deps, held));
+      if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
     }
     const api = withoutLinks(detail);
     const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
@@ -177,8 +179,9 @@ async function alreadyStored(
 
 /** A thumbnail that cannot be had now is tried again later, and holds nothing up; being told to stop is another matter. */
 const passOn =
-  (signal: AbortSignal) =>
-  (error: unknown): undefined => {
+  (deps: MirrorDeps, { asset, signal }: HeldAsset) =>
+  async (error: unknown): Promise<undefined> => {
     if (signal.aborted) throw error;
+    if (error instanceof RetryLater) await deps.pacer.met(asset.connectionId, error);
     return undefined;
   };

@@ -3,6 +3,7 @@ import type { Log } from '../log.ts';
 import { passing } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
+import type { Pacer } from './pacer.ts';
 import type { Reach } from './reach.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
@@ -29,7 +30,7 @@ const mostWaits = 20;
  * becomes of an asset that has used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: { store: Store; gate: Gate; reach: Reach; log: Log },
+  deps: { store: Store; gate: Gate; reach: Reach; pacer: Pacer; log: Log },
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: string) => Promise<Outcome>,
@@ -54,10 +55,7 @@ export async function settle(
   }
   const reason = reasonOf(error);
   if (error instanceof RetryLater) {
-    if (error.scope === 'connection') {
-      await store.connections.park(asset.connectionId, error.at, reason);
-      log.warn({ ...ids, until: error.at, reason }, 'connection parked');
-    }
+    await deps.pacer.met(asset.connectionId, error);
     return wait('later', error.at, reason);
   }
   if (error instanceof StorageUnavailable) {

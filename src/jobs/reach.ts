@@ -6,38 +6,46 @@ export type Reach = ReturnType<typeof createReach>;
 /** So many different assets in a row that meet a fault in the same place: then it is the place's. */
 const enough = 5;
 
+type Place = 'api' | 'links';
+
 /**
  * Tells trouble with one asset from trouble with the service: whether what is asked for them is answered at all, in the
- * API and at the links, each for itself. While nothing is, no asset spends attempts on it.
+ * API and at the links, each for itself, and for a connection by itself, too: the service may be there for others only.
+ * While nothing is answered, no asset spends attempts on it.
  */
 export function createReach() {
-  const troubled = { api: new Set<string>(), links: new Set<string>() };
-  const places = new WeakMap<object, keyof typeof troubled>();
+  const troubled = new Map<string, Set<string>>();
+  const placesOf = new WeakMap<object, string[]>();
 
   return {
-    async watch<T>(place: keyof typeof troubled, ask: () => Promise<T>): Promise<T> {
+    async watch<T>(place: Place, ask: () => Promise<T>, connectionId?: string): Promise<T> {
+      const places = connectionId === undefined ? [place] : [place, `${place} ${connectionId}`];
+      const isAnswered = () => {
+        for (const answering of places) troubled.delete(answering);
+      };
       try {
         const answer = await ask();
-        troubled[place].clear();
+        isAnswered();
         return answer;
       } catch (error) {
         if (passing(error)) {
           // A link is renewed at the API: what fails there has failed there.
-          if (!places.has(error as object)) places.set(error as object, place);
-        } else if (error instanceof HttpError || error instanceof RetryLater) {
-          troubled[place].clear();
-        }
+          if (!placesOf.has(error as object)) placesOf.set(error as object, places);
+        } else if (error instanceof HttpError || error instanceof RetryLater) isAnswered();
         throw error;
       }
     },
 
     /** Whether others meet this fault of an asset, too, and nobody an answer. */
     isGeneral(error: unknown, assetId: string): boolean {
-      const place = places.get(error as object);
-      if (place === undefined) return false;
-      const assets = troubled[place];
-      if (assets.size < enough) assets.add(assetId);
-      return assets.size === enough;
+      return (placesOf.get(error as object) ?? [])
+        .map((place) => {
+          const assets = troubled.get(place) ?? new Set();
+          troubled.set(place, assets);
+          if (assets.size < enough) assets.add(assetId);
+          return assets.size === enough;
+        })
+        .includes(true);
     },
   };
 }

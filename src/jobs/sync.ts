@@ -86,8 +86,8 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
         if (error instanceof Disconnected) return 'the connection is disconnected';
         if (signal.aborted || error instanceof TurnLost) return 'handed back';
         if (error instanceof RetryLater) {
-          await store.connections.park(connectionId, error.at, reasonOf(error));
-          log.warn({ connectionId, syncId: sync.id, until: error.at, reason: reasonOf(error) }, 'connection parked');
+          if (error.scope === 'connection') await store.connections.park(connectionId, error.at, reasonOf(error));
+          log.info({ connectionId, syncId: sync.id, until: error.at, reason: reasonOf(error) }, 'sync waits');
           return 'parked';
         }
         if (error instanceof BrokenOff) {

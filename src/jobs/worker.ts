@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
+import { type Access, createAccess } from './access.ts';
 import { completeArtefacts } from './artefacts.ts';
 import { startAudits } from './audits.ts';
 import { createBudget } from './budget.ts';
@@ -9,6 +10,7 @@ import type { MirrorDeps } from './deps.ts';
 import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { mirrorAsset } from './mirror-asset.ts';
+import { createPacer } from './pacer.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
 import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
@@ -28,8 +30,8 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
 export async function startWorkers(options: {
-  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach' | 'budget'>;
-  sync: Omit<SyncDeps, 'onWork'>;
+  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach' | 'pacer' | 'budget' | 'withToken'>;
+  sync: Omit<SyncDeps, 'onWork' | 'withToken'>;
   queues: Queues;
   schedule: Schedule;
   tokens: Tokens;
@@ -51,21 +53,26 @@ export async function startWorkers(options: {
     perConnection: options.perConnection,
   });
   const reach = createReach();
-  const { withToken, downloader } = options.mirror;
+  const pacer = createPacer({ store, log, perConnection: options.perConnection });
+  const withTokenPaced = createAccess(options.tokens, pacer);
+  const withToken: Access = (connectionId, call) =>
+    reach.watch('api', () => withTokenPaced(connectionId, call), connectionId);
+  const { downloader } = options.mirror;
   const mirror: MirrorDeps = {
     ...options.mirror,
     turns,
     gate,
     reach,
     budget: createBudget(bytesInFlight),
-    withToken: (connectionId, call) => reach.watch('api', () => withToken(connectionId, call)),
+    withToken,
+    pacer,
     downloader: {
       ...downloader,
       open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)),
       pin: (link, signal) => reach.watch('links', () => downloader.pin(link, signal)),
     },
   };
-  const sync: SyncDeps = { ...options.sync, onWork: dispatcher.wake };
+  const sync: SyncDeps = { ...options.sync, withToken, onWork: dispatcher.wake };
 
   const assets = queues.worker<AssetJob>(
     'assets',

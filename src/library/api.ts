@@ -87,12 +87,21 @@ async function sendTranscript(service: Service, request: AssetRequest, reply: Fa
     : reply.type('text/plain; charset=utf-8').send(transcript.text);
 }
 
+function bearerOf(request: FastifyRequest): string | undefined {
+  return /^Bearer +([\w.~+/=-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
+}
+
+/** The live connection whose Bearer token a request carries. */
+export function connectionOf(service: Service, request: FastifyRequest): Connection | undefined {
+  const token = bearerOf(request);
+  return token === undefined ? undefined : service.connections.ofAccessToken(token);
+}
+
 /** Section 5: a Bearer token whose connection lives. */
 function authorized(service: Service, request: FastifyRequest): Connection {
-  const token = /^Bearer +([\w.~+/=-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
-  const connection = token && service.connections.ofAccessToken(token);
+  const connection = connectionOf(service, request);
   if (!connection) {
-    const challenge = token ? 'Bearer error="invalid_token"' : 'Bearer';
+    const challenge = bearerOf(request) ? 'Bearer error="invalid_token"' : 'Bearer';
     throw new Refusal(401, 'invalid_token', 'The access token is missing, has expired or was ended.', {
       'www-authenticate': challenge,
     });

@@ -3,11 +3,13 @@ import { ENDPOINTS, type Endpoint } from './requests.ts';
 
 const Count = z.int().nonnegative();
 
-/** What a client may meet in the world, switched on by an endpoint, an asset or a company. */
+/** What a client may meet in the world, switched on by an endpoint, an asset, a company, or whose token it is. */
 export const Rule = z.strictObject({
   endpoint: z.enum([...ENDPOINTS, '*']),
   assetId: z.string().optional(),
   companyId: z.string().optional(),
+  /** Requests with an access token of this user. */
+  userId: z.string().optional(),
   /** So many matching requests pass first. */
   skip: Count.optional(),
   /** So many after them are hit; without it, all. */
@@ -46,7 +48,7 @@ export const Rule = z.strictObject({
 });
 
 export type Rule = z.infer<typeof Rule>;
-export type Fault = Omit<Rule, 'endpoint' | 'assetId' | 'companyId' | 'skip' | 'times'>;
+export type Fault = Omit<Rule, 'endpoint' | 'assetId' | 'companyId' | 'userId' | 'skip' | 'times'>;
 
 export type Faults = {
   set(rules: Rule[]): void;
@@ -56,7 +58,12 @@ export type Faults = {
   /** Whether a rule asks for a company, so that only then it is looked up. */
   askForCompany(): boolean;
   /** What happens to this request: the effects of every rule that hits it, later rules over earlier ones. */
-  hit(request: { endpoint: Endpoint; assetId?: string | undefined; companyId?: string | undefined }): Fault | null;
+  hit(request: {
+    endpoint: Endpoint;
+    assetId?: string | undefined;
+    companyId?: string | undefined;
+    userId?: string | undefined;
+  }): Fault | null;
   /** A redirect ends at the answer with the rule's other effects, without counting as another request. */
   hold(fault: Fault): string;
   held(id: string): Fault | null;
@@ -78,10 +85,11 @@ export function createFaults(): Faults {
     hit(request) {
       let fault: Fault | null = null;
       for (const entry of active) {
-        const { endpoint, assetId, companyId, skip = 0, times = Infinity, ...effects } = entry.rule;
+        const { endpoint, assetId, companyId, userId, skip = 0, times = Infinity, ...effects } = entry.rule;
         if (endpoint !== '*' && endpoint !== request.endpoint) continue;
         if (assetId !== undefined && assetId !== request.assetId) continue;
         if (companyId !== undefined && companyId !== request.companyId) continue;
+        if (userId !== undefined && userId !== request.userId) continue;
         const turn = entry.seen++;
         if (turn >= skip && turn < skip + times) fault = Object.assign(fault ?? {}, effects) as Fault;
       }

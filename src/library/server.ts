@@ -1,5 +1,6 @@
 import formBody from '@fastify/formbody';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { connectionOf } from './api.ts';
 import type { Fault } from './faults.ts';
 import { sendFault, spoil } from './faulty.ts';
 import { sendPage } from './pages/layout.ts';
@@ -73,10 +74,11 @@ async function meetFault(
 async function subject(
   service: Service,
   request: FastifyRequest,
-): Promise<{ assetId?: string | undefined; companyId?: string | undefined }> {
+): Promise<{ assetId?: string | undefined; companyId?: string | undefined; userId?: string | undefined }> {
   const { assetId, companyId } = request.params as { assetId?: string; companyId?: string };
-  if (assetId === undefined || !service.faults.askForCompany()) return { assetId, companyId };
-  return { assetId, companyId: (await service.catalogue.find(assetId))?.companyId };
+  const userId = connectionOf(service, request)?.userId;
+  if (assetId === undefined || !service.faults.askForCompany()) return { assetId, companyId, userId };
+  return { assetId, companyId: (await service.catalogue.find(assetId))?.companyId, userId };
 }
 
 function sendError(service: Service, error: unknown, reply: FastifyReply): FastifyReply {

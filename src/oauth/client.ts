@@ -88,7 +88,7 @@ export function createOAuthClient(options: {
     const { statusCode, headers } = response;
     if (statusCode < 200 || statusCode > 299) {
       const code = z.object({ error: z.string().regex(/^[\w-]{1,64}$/) }).safeParse(body).data?.error;
-      throw new OAuthError(what, statusCode, code, retryAfter(headers['retry-after']));
+      throw new OAuthError(what, statusCode, code, retryAfter(headers['retry-after'], headers.date)?.at);
     }
     return body;
   }

@@ -61,6 +61,10 @@ export function createTokens(options: {
   async function current(connectionId: string, stale: number | undefined): Promise<AccessToken> {
     for (;;) {
       const { connection, accessToken, refreshToken } = await read(connectionId);
+      // What is in hand of a connection that waits, in whichever process, asks for nothing more.
+      if (connection.parkedUntil && connection.parkedUntil.getTime() > Date.now()) {
+        throw new RetryLater('its connection waits, as the service asked', connection.parkedUntil);
+      }
       const version = connection.tokenVersion;
       const fresh = (connection.accessExpiresAt?.getTime() ?? 0) > Date.now();
       if (fresh && version !== stale) return { value: accessToken, version };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, request } from 'undici';
-import { RetryLater, retryAfter } from '../errors.ts';
+import { RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -36,10 +36,12 @@ export async function refuseFailure(what: string, response: Dispatcher.ResponseD
 }
 
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
-  const at = retryAfter(headers['retry-after']);
-  if (status === 429 || (status === 503 && at)) {
-    throw new RetryLater(`${what}: the service asked to wait (${status})`, at ?? new Date(Date.now() + 30_000), {
+  const wait = retryAfter(headers['retry-after'], headers.date);
+  if (status === 429 || (status === 503 && wait)) {
+    const { at, text } = wait ?? { at: withMargin(30_000), text: 'and did not say how long' };
+    throw new RetryLater(`${what}: the service asked to wait (${status}) ${text}`, at, {
       scope: 'connection',
+      asked: true,
     });
   }
   throw new HttpError(what, status);

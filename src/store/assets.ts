@@ -111,7 +111,8 @@ export function assetRecords(db: Database) {
           WITH queued AS MATERIALIZED (
             SELECT connection_id, count(*) AS jobs FROM assets WHERE queued_at IS NOT NULL GROUP BY connection_id
           ), room AS MATERIALIZED (
-            SELECT c.id, coalesce((c.settings->>'concurrency')::int, ${room.perConnection}) - coalesce(queued.jobs, 0) AS free
+            SELECT c.id, least(coalesce((c.settings->>'concurrency')::int, ${room.perConnection}), (c.pace->>'limit')::int)
+              - coalesce(queued.jobs, 0) AS free
             FROM connections c LEFT JOIN queued ON queued.connection_id = c.id
             WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
           ), due AS (

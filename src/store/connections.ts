@@ -117,14 +117,24 @@ export function connectionRecords(db: Database) {
       });
     },
 
-    /** Nobody asks the service anything for this connection before `until`. */
-    async park(id: string, until: Date, reason: string): Promise<void> {
-      await db
+    /** Nobody asks the service anything for this connection before `until`. False: it waits as long already. */
+    async park(id: string, until: Date, reason: string): Promise<boolean> {
+      const { numUpdatedRows } = await db
         .updateTable('connections')
-        .set({ parkedUntil: sql`greatest(parked_until, ${until})`, lastError: reason })
+        .set({ parkedUntil: until, lastError: reason })
         .where('id', '=', id)
         .where('status', '<>', 'disconnected')
-        .execute();
+        .where((e) => e.or([e('parkedUntil', 'is', null), e('parkedUntil', '<', until)]))
+        .executeTakeFirst();
+      return numUpdatedRows > 0n;
+    },
+
+    /** Takes the place of the pace that was read before; false when another did first. */
+    async setPace(id: string, before: Connection['pace'], after: Connection['pace']): Promise<boolean> {
+      const { numAffectedRows } = await sql`
+        UPDATE connections SET pace = ${JSON.stringify(after)}::jsonb
+        WHERE id = ${id} AND pace IS NOT DISTINCT FROM ${before && JSON.stringify(before)}::jsonb`.execute(db);
+      return (numAffectedRows ?? 0n) > 0n;
     },
 
     /** The lease to refresh the pair `tokenVersion`, for `ms`; undefined while another holds it or the pair was replaced. */

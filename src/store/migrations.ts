@@ -246,6 +246,11 @@ const migrations: Record<string, Migration> = {
         )`.execute(db);
     },
   },
+  '0007_pace': {
+    async up(db: Kysely<unknown>) {
+      await sql`ALTER TABLE connections ADD COLUMN pace jsonb`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -43,6 +43,8 @@ interface ConnectionTable {
   syncOwner: string | null;
   syncUntil: Date | null;
   parkedUntil: Date | null;
+  /** How much of it the service bears at once (jobs/pace.ts); null: as much as is allowed. */
+  pace: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;

@@ -33,6 +33,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0002_store_proofs' },
       { name: '0003_verifications' },
       { name: '0006_rebuild' },
+      { name: '0007_pace' },
     ]);
   } finally {
     await database.drop();
