@@ -63,7 +63,8 @@ export function createTokens(options: {
       const { connection, accessToken, refreshToken } = await read(connectionId);
       // What is in hand of a connection that waits, in whichever process, asks for nothing more.
       if (connection.parkedUntil && connection.parkedUntil.getTime() > Date.now()) {
-        throw new RetryLater('its connection waits, as the service asked', connection.parkedUntil);
+        const until = connection.parkedUntil.toISOString();
+        throw new RetryLater(`its connection waits until ${until}`, connection.parkedUntil);
       }
       const version = connection.tokenVersion;
       const fresh = (connection.accessExpiresAt?.getTime() ?? 0) > Date.now();

@@ -76,6 +76,19 @@ describe('a rule', () => {
     expect((await download()).status).toBe(500);
   });
 
+  it('can be of one user, whose access token a request carries', async () => {
+    await admin.addUser({ id: 'usr_other', name: 'Other', email: 'other@example.com' });
+    await admin.setAccess(companyId, 'usr_other', true);
+    const other = (await connect(library, 'usr_other')).access_token;
+    await admin.setFaults({ endpoint: '*', userId: 'usr_other', retryAfter: 3 });
+    const asOther = (path: string) =>
+      fetch(`${library.apiUrl}/api/v1${path}`, { headers: { authorization: `Bearer ${other}` } });
+    for (const path of ['/me', `/companies/${companyId}/assets`, `/assets/${asset.id}`]) {
+      expect([(await asOther(path)).status, (await api(path)).status], path).toEqual([429, 200]);
+    }
+    expect((await download()).status).toBe(200);
+  });
+
   it('that cannot be read is refused', async () => {
     await expect(admin.addFault({ endpoint: 'me', statuss: 500 } as never)).rejects.toThrow('400');
   });
