@@ -213,7 +213,10 @@ try {
       'Memory of the mirror (RSS), MiB',
       `${number(before)} before; most in each quarter ${quarters.map(({ rss }) => number(rss)).join(', ')}`,
     ],
-    ['Processor time of the mirror', `${number(cpu)} s, ${((cpu / n) * 1e6).toFixed(0)} µs an asset, transfers included`],
+    [
+      'Processor time of the mirror',
+      `${number(cpu)} s, ${((cpu / n) * 1e6).toFixed(0)} µs an asset, transfers included`,
+    ],
     ['Database', `${number(bytes / n)} bytes an asset (${number(heap / n)} without indexes)`],
     ['Most jobs of assets on the queue at once', String(mostJobs)],
     ...arrivals.map(({ at, pending }, i): [string, string] => [

@@ -139,6 +139,7 @@ describe('Retry-After', () => {
   });
 
   it('that says nothing says nothing', () => {
-    for (const header of [undefined, '', 'soon', 'NaN', '-5', '1e9', '0x10', '5 seconds', '2015-10-21', 'Wed, never']) expect(retryAfter(header)).toBeUndefined();
+    for (const header of [undefined, '', 'soon', 'NaN', '-5', '1e9', '0x10', '5 seconds', '2015-10-21', 'Wed, never'])
+      expect(retryAfter(header)).toBeUndefined();
   });
 });

@@ -12,6 +12,8 @@ const tickMs = 1000;
 /** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
 const sweepMs = 10_000;
 const alignMs = 30_000;
+const sweepMs = 5000;
+const alignMs = 60_000;
 const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;

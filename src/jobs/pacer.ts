@@ -69,7 +69,10 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
       pace: step ? faster(pace, ceiling) : answered(pace),
     }));
     if (changed && step) {
-      log.info({ connectionId, limit: limitOf(changed.pace, changed.ceiling), ceiling: changed.ceiling }, 'connection sped up');
+      log.info(
+        { connectionId, limit: limitOf(changed.pace, changed.ceiling), ceiling: changed.ceiling },
+        'connection sped up',
+      );
     }
   }
 

@@ -136,14 +136,16 @@ export function assetRecords(db: Database) {
     },
 
     /**
-     * Assets whose job is said to be on the queue for `staleMs`, and that no worker has: their jobs may be lost.
+     * Assets whose worker let its turn run out, and those whose job is said to be on the queue for `staleMs` although no
+     * worker has had it: the worker was killed, or the job is lost.
      * Those that nobody may work on at present leave the queue instead.
      */
     async overdue(staleMs: number): Promise<QueuedAsset[]> {
       const { rows } = await sql<QueuedAsset & { queued: boolean }>`
-        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END WHERE id IN (
+        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END, turn_until = NULL WHERE id IN (
           SELECT id FROM assets
-          WHERE queued_at < now() - ${staleMs} * interval '1 ms' AND (turn_until IS NULL OR turn_until < now())
+          WHERE queued_at IS NOT NULL
+            AND (turn_until < now() OR (turn_until IS NULL AND queued_at < now() - ${staleMs} * interval '1 ms'))
           ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
         RETURNING id, state, turn, queued_at IS NOT NULL AS queued`.execute(db);
       return rows.filter((row) => row.queued);

@@ -97,6 +97,24 @@ describe('places on the queue', () => {
     expect(held.id).toBe(given[0]);
   });
 
+  test('of a worker that was killed are given again as soon as its turn is over, once', async () => {
+    const [ids] = await pending(1);
+    const [id] = await dispatch();
+    expect([id]).toEqual(ids);
+    const dead = (await stage.store.assets.take(id!, 1))!;
+    const lost = async () => (await stage.store.assets.overdue(60_000)).filter((asset) => asset.id === id);
+    const again = await until('its turn to be over', async () => (await lost())[0]);
+    // Another job than the one that the dead worker still has.
+    expect(again.turn).toBe(dead.turn);
+    expect(dead.turn).toBeGreaterThan(0);
+    expect(await lost()).toEqual([]);
+    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(true);
+    const next = (await stage.store.assets.take(id!, 60_000))!;
+    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(false);
+    expect(await lost()).toEqual([]);
+    expect(next.turn).toBe(dead.turn + 1);
+  });
+
   test('two workers never have the same asset, and one whose turn is over writes nothing', async () => {
     await pending(1);
     const [id] = await dispatch();

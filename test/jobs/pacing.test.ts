@@ -161,10 +161,14 @@ test('during the first sync of a large library the queue stays short, and anothe
     content: { text: 'new' },
   });
   await mirror.api('POST', `/connections/${other}/resync`, { mode: 'incremental' });
-  await until('the other one’s asset', async () => {
-    await seen();
-    return (await store.assets.get(id))?.state === 'mirrored';
-  }, patience);
+  await until(
+    'the other one’s asset',
+    async () => {
+      await seen();
+      return (await store.assets.get(id))?.state === 'mirrored';
+    },
+    patience,
+  );
   const pending = (await store.assets.counts([first])).find(({ state }) => state === 'pending');
   expect(pending!.count).toBeGreaterThan(count / 20);
   await until('all to be listed', async () => (await seen()) === count, 3 * patience);
