@@ -31,7 +31,7 @@ export function createReach() {
         if (passing(error)) {
           // A link is renewed at the API: what fails there has failed there.
           if (!placesOf.has(error as object)) placesOf.set(error as object, places);
-        } else if (error instanceof HttpError || error instanceof RetryLater) isAnswered();
+        } else if (error instanceof HttpError || (error instanceof RetryLater && error.asked)) isAnswered();
         throw error;
       }
     },

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { RetryLater } from '../../src/errors.ts';
 import { createReach } from '../../src/jobs/reach.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { newScene } from '../support/scene.ts';
@@ -28,12 +29,16 @@ describe('trouble of a place', () => {
     expect(await fails(reach, 'links', 'the same')).toBe(false);
   });
 
-  test('ends with any answer, also one that refuses; being told to stop is none', async () => {
+  test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
     const reach = createReach();
     for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
     await fails(reach, 'links', 'x', new DOMException('stop', 'AbortError'));
+    await fails(reach, 'links', 'x', new RetryLater('its connection waits', new Date()));
     expect(await fails(reach, 'links', 'e')).toBe(true);
     await fails(reach, 'links', 'y', new HttpError('download', 403));
+    expect(await fails(reach, 'links', 'e')).toBe(false);
+    for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
+    await fails(reach, 'links', 'y', new RetryLater('asked to wait', new Date(), { asked: true }));
     expect(await fails(reach, 'links', 'e')).toBe(false);
   });
 
