@@ -233,7 +233,7 @@ try {
 
 A synthetic library of ${number(ASSETS)} assets is connected and listed for the first time, 100 to a page, while its files are
 transferred. Library, mirror, PostgreSQL and Redis share one machine (${machine};
-its load at the end was ${loadavg()[0]!.toFixed(1)}, of which three or four are the measurement's own), the bucket is a directory. The other
+its load at the end was ${loadavg()[0]!.toFixed(1)}, the work of others included), the bucket is a directory. The other
 connection is told to sync when it has a new asset; otherwise it would take up to SYNC_INTERVAL longer. Made by \`npm run bench:first-sync\`.
 
 | what | measured |
