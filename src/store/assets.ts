@@ -142,10 +142,10 @@ export function assetRecords(db: Database) {
      */
     async overdue(staleMs: number): Promise<QueuedAsset[]> {
       const { rows } = await sql<QueuedAsset & { queued: boolean }>`
-        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END, turn_until = NULL WHERE id IN (
+        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END WHERE id IN (
           SELECT id FROM assets
-          WHERE queued_at IS NOT NULL
-            AND (turn_until < now() OR (turn_until IS NULL AND queued_at < now() - ${staleMs} * interval '1 ms'))
+          WHERE queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
+            AND (queued_at < turn_until OR queued_at < now() - ${staleMs} * interval '1 ms')
           ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
         RETURNING id, state, turn, queued_at IS NOT NULL AS queued`.execute(db);
       return rows.filter((row) => row.queued);
