@@ -10,10 +10,8 @@ export type Dispatcher = ReturnType<typeof startDispatcher>;
 /** How often the records are asked for what fell due, when nobody says so earlier. */
 const tickMs = 1000;
 /** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
-const sweepMs = 10_000;
-const alignMs = 30_000;
 const sweepMs = 5000;
-const alignMs = 60_000;
+const alignMs = 30_000;
 const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;

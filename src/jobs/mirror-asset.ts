@@ -57,10 +57,8 @@ export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Ou
     const artefacts = artefactsAtFirst(deps, asset, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
     if (artefacts.thumbnailState === 'pending') {
-      const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(signal));
-      if (thumbnail) keepThumbnail(artefacts, thumbnail);
       const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(deps, held));
-      if (thumbnail) Object.assign(artefacts, { thumbnail, thumbnailState: 'mirrored' });
+      if (thumbnail) keepThumbnail(artefacts, thumbnail);
     }
     const api = withoutLinks(detail);
     const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
