@@ -57,7 +57,14 @@ export const resyncRequest = z
     projectId: text.optional(),
     assetType: text.optional(),
     assetIds: z.array(text).min(1).max(1000).optional(),
+    /** What the listing lacks is gone, even when it is half of everything. */
+    acceptGone: z.literal(true).optional(),
   })
+  .refine(
+    ({ mode, since, projectId, assetType, assetIds, acceptGone }) =>
+      !acceptGone || (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
+    'acceptGone needs mode "full" and everything listed: no since, projectId, assetType or assetIds',
+  )
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
 

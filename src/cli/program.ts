@@ -80,6 +80,7 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--project <id>', 'one project only')
     .option('--type <type>', 'one asset type only, such as videos or "brand assets"')
     .option('--asset <id>', 'this asset; may be repeated', collect)
+    .option('--accept-gone', 'full, and what the listing lacks is gone, even when it is half of all')
     .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
 
   verb('verify', 'compare library, records and bucket; exit 1 on any difference')

@@ -8,18 +8,20 @@ export interface ResyncOptions {
   project?: string;
   type?: string;
   asset?: string[];
+  acceptGone?: boolean;
   json?: boolean;
 }
 
 /** Asks for a run of a connection. */
 export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<void> {
   const request: ResyncRequest = {
-    mode: options.full ? 'full' : 'incremental',
+    mode: options.full || options.acceptGone ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
     ...(options.company !== undefined && { companyId: options.company }),
     ...(options.project !== undefined && { projectId: options.project }),
     ...(options.type !== undefined && { assetType: options.type }),
     ...(options.asset !== undefined && { assetIds: options.asset }),
+    ...(options.acceptGone && { acceptGone: true }),
   };
   const answer = await api.resync(connectionId, request);
   if (options.json) return printJson(answer);

@@ -11,6 +11,7 @@ import { TurnLost } from '../store/syncs.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
 import { brokenOf, listedOf, unreadable } from './listed.ts';
+import { judgeMissing } from './missing.ts';
 
 export interface SyncDeps {
   store: Store;
@@ -65,7 +66,8 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
         await runSync(deps, { connection, sync, owner, problems, signal });
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
-        await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+        const caughtUp = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+        if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up with what came in while not connected');
         runs++;
         const done = await store.syncs.get(sync.id);
         log.info(
@@ -77,6 +79,7 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
             seen: done?.seen,
             new: done?.new,
             changed: done?.changed,
+            gone: done?.gone,
             ms: Date.now() - started,
             ...(error && { reason: error }),
           },
@@ -153,7 +156,12 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   if (me.user.id !== connection.userId) {
     throw new Error('/me: the service answers for another user than the one who connected');
   }
-  await store.connections.setCompanies(connection.id, me.companies, { complete: me.complete, owner });
+  const { gained, lost } = await store.connections.setCompanies(connection.id, me.companies, {
+    complete: me.complete,
+    owner,
+  });
+  for (const id of lost) deps.log.warn({ connectionId: connection.id, companyId: id }, 'company can no longer be read');
+  for (const id of gained) deps.log.info({ connectionId: connection.id, companyId: id }, 'company can be read');
   if (!me.complete) problems.add('/me: a company without a readable id or name was left out', { fatal: false });
   if (sync.scope.assetIds) return lookAtAssets(deps, run);
 
@@ -182,7 +190,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
         { connectionId: connection.id, syncId: sync.id, companyId: company.id, err: error },
         'company not listed',
       );
-      position = { ...position, companyId: company.id, cursor: null, newest: null };
+      position = { done: position.done ?? [] };
     }
   }
 }
@@ -194,7 +202,8 @@ function endsRun(error: unknown, signal: AbortSignal): boolean {
 
 /**
  * Lists one company into the records, page by page, newest first. The mark moves with the last page only, to the newest
- * upload date seen, so a crash in the middle never hides the older half. An interrupted run goes on at its cursor.
+ * upload date seen, so a crash in the middle never hides the older half. An interrupted run goes on at its cursor. Behind
+ * the last page of a full run comes what was on none of them.
  */
 async function listCompany(
   deps: SyncDeps,
@@ -212,9 +221,14 @@ async function listCompany(
   // Only a listing of everything since the mark says that everything up to its newest is known.
   const everything = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
 
+  const done: SyncPosition = { done: [...(start.done ?? []), company.id] };
+  if (start.companyId === company.id && start.listed) return lookForMissing(deps, run, company.id, done);
   const resumed = start.companyId === company.id && !!start.cursor;
   let cursor = resumed ? start.cursor! : undefined;
   let newest = resumed ? (start.newest ?? null) : null;
+  let began = resumed ? start.began : undefined;
+  // What another version has begun to list has left no sightings.
+  const reconciles = full && everything && (!resumed || began !== undefined);
   const broken = new Set(resumed ? start.unreadable : []);
   const seen = createSeen();
   let idle = 0;
@@ -249,15 +263,19 @@ async function listCompany(
       const called = known ? id : `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
       problems.add(`asset ${called}: ${problem}`, { fatal: false });
     }
+    began ??= page.date;
     for (const { uploadDate } of page.assets) {
-      // A date in the future must not hide what is uploaded until then.
-      if (typeof uploadDate === 'number' && uploadDate <= page.date && uploadDate > (newest ?? -Infinity))
+      // A date in the future must not hide what is uploaded until then, nor one of after the first page what it lacked.
+      if (typeof uploadDate === 'number' && uploadDate <= began && uploadDate > (newest ?? -Infinity))
         newest = uploadDate;
     }
+    const last = next === undefined;
     const position: SyncPosition =
-      next === undefined
-        ? { done: [...(start.done ?? []), company.id] }
-        : { ...start, companyId: company.id, cursor: next, newest, unreadable: [...broken] };
+      last && !reconciles
+        ? done
+        : last
+          ? { ...start, companyId: company.id, cursor: null, listed: true }
+          : { ...start, companyId: company.id, cursor: next, newest, began, unreadable: [...broken] };
     const counts = await store.syncs
       .recordPage({
         sync,
@@ -267,17 +285,38 @@ async function listCompany(
         assets,
         decide: (before, listed) => decide(before, listed, { full, transcripts: deps.transcripts }),
         position,
-        ...(next === undefined && everything && { mark: newest }),
-        ...(next === undefined &&
+        ...(reconciles && { sighted: listed.map((asset) => asset.id) }),
+        ...(last && everything && { mark: newest }),
+        ...(last &&
           everything &&
           full &&
           broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
       })
       .catch((error) => breakOff(error, pages));
     if (counts.new + counts.changed > 0) deps.onWork();
-    if (next === undefined) return position;
+    if (last) return reconciles ? lookForMissing(deps, run, company.id, done) : position;
     cursor = next;
   }
+}
+
+async function lookForMissing(deps: SyncDeps, run: Run, companyId: string, done: SyncPosition): Promise<SyncPosition> {
+  const { sync, owner, problems, signal } = run;
+  const { connectionId } = sync;
+  const { gone, held } = await judgeMissing(deps, { sync, owner, leaseMs, companyId, signal }, done);
+  if (gone > 0) deps.log.warn({ connectionId, companyId, gone }, 'assets are no longer in the library');
+  if (held) {
+    const { known, missing } = held;
+    deps.log.warn(
+      { connectionId, companyId, known, missing },
+      'much is missing from a listing; nothing is marked as gone',
+    );
+    problems.add(
+      `company ${companyId}: its listing lacks ${missing} of ${known} known assets; nothing is marked as gone. ` +
+        `If they are: asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`,
+      { fatal: false },
+    );
+  }
+  return done;
 }
 
 /** What a run has come across. Only digests are kept: a million assets are ten thousand pages. */

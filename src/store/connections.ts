@@ -111,6 +111,8 @@ export function connectionRecords(db: Database) {
           .where('connectionId', '=', id)
           .where('status', 'in', ['waiting', 'running'])
           .execute();
+        await sql`
+          DELETE FROM sightings USING syncs WHERE syncs.id = sync_id AND syncs.connection_id = ${id}`.execute(tx);
         await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: { reason } });
         await notify(tx, { connectionId: id });
         return true;
@@ -230,6 +232,12 @@ export function connectionRecords(db: Database) {
             )
             .execute();
         }
+        const back = await tx
+          .selectFrom('access')
+          .select(['companyId', 'lostAt'])
+          .where('connectionId', '=', id)
+          .where('lostAt', 'is not', null)
+          .execute();
         const gained = ids.length
           ? (
               await sql<{ companyId: string }>`
@@ -250,7 +258,14 @@ export function connectionRecords(db: Database) {
               .returning('companyId')
               .execute()
           : [];
-        if (connection.status === 'active') await adoptWork(tx, id);
+        if (connection.status === 'active') {
+          await adoptWork(tx, id);
+          await tryAgain(
+            tx,
+            id,
+            back.map((row) => row.companyId).filter((companyId) => gained.some((row) => row.companyId === companyId)),
+          );
+        }
         if (lost.length > 0) {
           await leaveWork(
             tx,
@@ -259,7 +274,12 @@ export function connectionRecords(db: Database) {
           );
         }
         for (const { companyId } of gained) {
-          await addEvent(tx, { kind: 'company.gained', connectionId: id, data: { companyId } });
+          const lostAt = back.find((row) => row.companyId === companyId)?.lostAt?.toISOString();
+          await addEvent(tx, {
+            kind: 'company.gained',
+            connectionId: id,
+            data: { companyId, ...(lostAt && { lostAt }) },
+          });
         }
         for (const { companyId } of lost) {
           await addEvent(tx, { kind: 'company.lost', connectionId: id, data: { companyId } });
@@ -294,7 +314,10 @@ export function connectionRecords(db: Database) {
   };
 }
 
-/** Assets of which a connection is in charge that is not active or can no longer read them become this connection's. */
+/**
+ * Assets of which a connection is in charge that is not active or can no longer read them become this connection's. Those
+ * that failed are tried again: perhaps only because the other could not read them any more.
+ */
 async function adoptWork(tx: Database, id: string): Promise<void> {
   await sql`
     WITH work AS (
@@ -305,9 +328,28 @@ async function adoptWork(tx: Database, id: string): Promise<void> {
         AND (assets.turn_until IS NULL OR assets.turn_until < now())
       WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL
       ORDER BY assets.id FOR UPDATE OF assets)
-    UPDATE assets SET connection_id = ${id}, queued_at = NULL FROM work WHERE assets.id = work.id
+    UPDATE assets SET connection_id = ${id}, queued_at = NULL, ${afresh} FROM work WHERE assets.id = work.id
   `.execute(tx);
 }
+
+/** What failed of companies that can be read again is tried again: perhaps it failed because they could not. */
+async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
+  if (companyIds.length === 0) return;
+  await sql`
+    WITH work AS (
+      SELECT id FROM assets
+      WHERE connection_id = ${id} AND company_id = ANY(${companyIds}::text[]) AND ${failed}
+      ORDER BY id FOR UPDATE)
+    UPDATE assets SET ${afresh} FROM work WHERE assets.id = work.id`.execute(tx);
+}
+
+/** Failed, and not because its listing cannot be read: that is the same for everybody. */
+const failed = sql`(assets.state = 'failed' AND assets.listed <> '{}')`;
+const afresh = sql`
+  state = CASE WHEN ${failed} THEN 'pending' ELSE assets.state END,
+  next_at = CASE WHEN ${failed} THEN now() ELSE assets.next_at END,
+  attempts = CASE WHEN ${failed} THEN 0 ELSE assets.attempts END,
+  reason = CASE WHEN ${failed} THEN NULL ELSE assets.reason END`;
 
 /**
  * Hands the assets of a connection that can no longer read them to one that can, and takes them off the queue and out of

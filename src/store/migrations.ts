@@ -251,6 +251,22 @@ const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE connections ADD COLUMN pace jsonb`.execute(db);
     },
   },
+  '0005_reconcile': {
+    async up(db: Kysely<unknown>) {
+      await sql`ALTER TABLE syncs ADD COLUMN gone integer NOT NULL DEFAULT 0`.execute(db);
+      // What a run over everything has listed so far, a page per row: what it lacks at its end may be gone.
+      await sql`
+        CREATE TABLE sightings (
+          sync_id text NOT NULL REFERENCES syncs ON DELETE CASCADE,
+          company_id text NOT NULL,
+          ids text[] NOT NULL
+        )`.execute(db);
+      await sql`CREATE INDEX sightings_by_sync ON sightings (sync_id, company_id)`.execute(db);
+      // For pruning: by age, and the last of each kind.
+      await sql`CREATE INDEX events_by_age ON events (at)`.execute(db);
+      await sql`CREATE INDEX events_last ON events (connection_id, kind, id) WHERE asset_id IS NULL`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

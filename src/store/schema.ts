@@ -17,6 +17,7 @@ export interface Schema {
     waiting: number | null;
     writtenAt: Date | null;
   };
+  sightings: { syncId: string; companyId: string; ids: string[] };
   usedStates: { state: string; until: Date };
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
@@ -159,6 +160,8 @@ export interface SyncScope {
   projectId?: string | undefined;
   assetType?: string | undefined;
   assetIds?: string[] | undefined;
+  /** Whatever the listing lacks is gone, however much it is: an operator has looked. */
+  acceptGone?: true | undefined;
 }
 /** Where an interrupted run goes on. */
 export interface SyncPosition {
@@ -167,6 +170,10 @@ export interface SyncPosition {
   companyId?: string;
   cursor?: string | null;
   newest?: number | null;
+  /** When its listing began, by the service's clock (epoch milliseconds). */
+  began?: number;
+  /** Its listing is complete; what is missing from it is still to be looked at. */
+  listed?: boolean;
   /** Items of that company without a readable id, by the keys of their records. */
   unreadable?: string[];
 }
@@ -182,6 +189,7 @@ interface SyncTable {
   seen: Generated<number>;
   new: Generated<number>;
   changed: Generated<number>;
+  gone: Generated<number>;
   error: string | null;
   requestedAt: Generated<Date>;
   startedAt: Date | null;

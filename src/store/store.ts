@@ -5,6 +5,7 @@ import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { inventoryRecords } from './inventories.ts';
+import { missingRecords } from './missing.ts';
 import { restoreRecords } from './restore.ts';
 import { syncRecords } from './syncs.ts';
 import { verificationRecords } from './verifications.ts';
@@ -26,6 +27,7 @@ export async function openStore(options: { url: string; log: Log }) {
     connections: connectionRecords(db),
     assets: assetRecords(db),
     syncs: syncRecords(db),
+    missing: missingRecords(db),
     bucket: bucketRecord(db),
     contents: contentsRecords(db),
     verifications: verificationRecords(db),

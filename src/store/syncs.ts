@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import { addEvent } from './events.ts';
 import { type Decide, type ListedAsset, recordListed } from './listing.ts';
 import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
 
@@ -8,6 +9,14 @@ export type SyncRecords = ReturnType<typeof syncRecords>;
 /** A run whose lease another process has taken over must not write anything more. */
 export class TurnLost extends Error {
   override readonly name = 'TurnLost';
+}
+
+/** What has come in while nobody looked: since the last run, so many assets, uploaded between these dates (ISO 8601). */
+export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
+
+/** Null for what is no date, or none that can be written. */
+function dateOf(ms: number | null): string | null {
+  return ms === null || Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString();
 }
 
 /** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
@@ -95,6 +104,8 @@ export function syncRecords(db: Database) {
       decide: Decide;
       position: SyncPosition;
       mark?: number | null;
+      /** Everything on the page, whether it is wanted or not: for a run that finds out at its end what is missing. */
+      sighted?: string[];
       /** Records of items without a readable id are told from others by this prefix; all but these are listed no more. */
       repaired?: { prefix: string; except: string[] };
     }): Promise<{ new: number; changed: number }> {
@@ -120,6 +131,9 @@ export function syncRecords(db: Database) {
           })
           .where('id', '=', sync.id)
           .execute();
+        if (page.sighted && page.sighted.length > 0) {
+          await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
+        }
         if (page.mark !== undefined && page.mark !== null) {
           await tx
             .updateTable('access')
@@ -139,35 +153,54 @@ export function syncRecords(db: Database) {
 
     /**
      * The run has ended; nothing happens when another process has taken it over. The connection's last error is that of
-     * this run, or else of the last full one: a run over less does not show that to be over.
+     * this run, or else of the last full one: a run over less does not show that to be over. The first run that is done
+     * after the user has connected again tells what has come in since the last one before.
      */
     async finish(
       sync: Sync,
       owner: string,
       outcome: { status: 'done' | 'failed'; error: string | null },
-    ): Promise<void> {
-      await db.transaction().execute(async (tx) => {
-        const widest = sync.mode === 'full' && Object.keys(sync.scope).length === 0;
+    ): Promise<CaughtUp | undefined> {
+      return db.transaction().execute(async (tx) => {
+        const { connectionId } = sync;
+        const { acceptGone: _, ...part } = sync.scope;
+        const whole = Object.keys(part).length === 0;
         const known = sql<string | null>`(
           SELECT error FROM syncs
-          WHERE connection_id = ${sync.connectionId} AND mode = 'full' AND scope = '{}' AND finished_at IS NOT NULL
+          WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
           ORDER BY finished_at DESC LIMIT 1)`;
+        const before = await tx
+          .selectFrom('connections')
+          .select(['lastSyncAt', 'connectedAt'])
+          .where('id', '=', connectionId)
+          .forUpdate()
+          .executeTakeFirst();
         const { numUpdatedRows } = await tx
           .updateTable('connections')
           .set({
             ...(outcome.status === 'done' && { lastSyncAt: sql`now()` }),
-            lastError: outcome.error ?? (widest ? null : known),
+            lastError: outcome.error ?? (whole && sync.mode === 'full' ? null : known),
           })
-          .where('id', '=', sync.connectionId)
+          .where('id', '=', connectionId)
           .where('syncOwner', '=', owner)
           .executeTakeFirst();
-        if (numUpdatedRows === 0n) return;
+        if (numUpdatedRows === 0n) return undefined;
         await tx
           .updateTable('syncs')
           .set({ status: outcome.status, error: outcome.error, position: '{}' as never, finishedAt: sql`now()` })
           .where('id', '=', sync.id)
           .where('status', '=', 'running')
           .execute();
+        await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
+        const last = before?.lastSyncAt;
+        if (!before || !last || last >= before.connectedAt || !whole || outcome.status !== 'done') return undefined;
+        const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
+          SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
+          WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
+        const { count, from, to } = rows[0]!;
+        const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
+        await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
+        return caughtUp;
       });
     },
 
@@ -196,7 +229,8 @@ export function syncRecords(db: Database) {
   };
 }
 
-async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
+/** Keeps the lease of a connection's sync. 0: another has it. */
+export async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
   const { numAffectedRows } = await sql`
     UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
     WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`.execute(db);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { createAccess } from '../../src/jobs/access.ts';
 import { runSyncs, type SyncDeps } from '../../src/jobs/sync.ts';
 import type { Sync, SyncMode, SyncScope } from '../../src/store/schema.ts';
@@ -38,6 +39,11 @@ export async function newStage(options: { redis?: string | undefined; environmen
   };
   const ofCompany = async (companyId: string) =>
     (await store.assets.search({ companyId, limit: 100_000 })).sort((a, b) => a.id.localeCompare(b.id));
+
+  const database = new pg.Pool({ connectionString: ground.environment.DATABASE_URL!, max: 2 });
+  database.on('error', () => {});
+  const query = async <T extends object>(text: string, values: unknown[] = []): Promise<T[]> =>
+    (await database.query(text, values)).rows;
 
   return {
     ground,
@@ -97,9 +103,13 @@ export async function newStage(options: { redis?: string | undefined; environmen
     },
 
     /** Starts a run that meets a service which does not answer after `pages` pages, and stops it there. */
-    async stopInTheMiddle(at: { connectionId: string; companyId: string }, pages = 1): Promise<Sync> {
+    async stopInTheMiddle(
+      at: { connectionId: string; companyId: string },
+      pages = 1,
+      mode: SyncMode = 'incremental',
+    ): Promise<Sync> {
       await admin.addFault({ endpoint: 'assets', companyId: at.companyId, skip: pages, latency: 60_000 });
-      const id = (await store.syncs.request(at.connectionId, 'incremental'))!;
+      const id = (await store.syncs.request(at.connectionId, mode))!;
       const stop = new AbortController();
       const running = this.run(at.connectionId, {}, stop.signal);
       await until('the last page before the silence', async () => (await store.syncs.get(id))?.pages === pages);
@@ -119,7 +129,22 @@ export async function newStage(options: { redis?: string | undefined; environmen
     /** How often the library was asked for a listing of the company. */
     listings: async (companyId: string) => (await admin.requests({ endpoint: 'assets', companyId })).length,
 
+    /** Asks the database itself. */
+    query,
+
+    async events(match: { kind: string; connectionId?: string; assetId?: string }) {
+      const { kind, connectionId = null, assetId = null } = match;
+      return query<{ data: Record<string, unknown> }>(
+        `SELECT * FROM events WHERE kind = $1 AND ($2::text IS NULL OR connection_id = $2)
+           AND ($3::text IS NULL OR asset_id = $3) ORDER BY id`,
+        [kind, connectionId, assetId],
+      );
+    },
+
+    rows: async (table: string) => Number((await query<{ count: string }>(`SELECT count(*) FROM ${table}`))[0]!.count),
+
     async close(): Promise<void> {
+      await database.end();
       await mirror.stop();
       await library.close();
       await ground.clear();
