@@ -11,6 +11,7 @@ import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { mirrorAsset } from './mirror-asset.ts';
 import { createPacer } from './pacer.ts';
+import { startPruning } from './prune.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
 import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
@@ -105,6 +106,7 @@ export async function startWorkers(options: {
     { concurrency: syncConcurrency },
   );
   const audits = startAudits({ store, storage, queues, log, instance: options.sync.instance });
+  const pruning = startPruning({ store, log });
   await gate.look();
   for (const worker of [assets, syncs]) {
     void worker.run().catch((err) => {
@@ -135,6 +137,7 @@ export async function startWorkers(options: {
       turns.interrupt('shutting down');
       while (!idle()) await Promise.race([done, sleep(50)]);
       await options.tokens.settled();
+      await pruning.stop();
       await gate.stop();
       await turns.close();
       await audited;

@@ -6,6 +6,7 @@ import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
+import { prune } from './prune.ts';
 import { restoreRecords } from './restore.ts';
 import { syncRecords } from './syncs.ts';
 import { verificationRecords } from './verifications.ts';
@@ -28,6 +29,8 @@ export async function openStore(options: { url: string; log: Log }) {
     assets: assetRecords(db),
     syncs: syncRecords(db),
     missing: missingRecords(db),
+    /** Forgets what is older than people look back. Undefined: another process is at it. */
+    prune: () => prune(db),
     bucket: bucketRecord(db),
     contents: contentsRecords(db),
     verifications: verificationRecords(db),
