@@ -81,7 +81,7 @@ export async function newGround(options: {
 
 let redisDatabase = Number(process.env.VITEST_POOL_ID ?? 1) - 1;
 /** Each ground an empty Redis database of its own; the workers of the test runner take every fourth. */
-async function newRedis(server: string): Promise<string> {
+export async function newRedis(server: string): Promise<string> {
   redisDatabase = (redisDatabase + 4) % 16;
   const url = `${server}/${redisDatabase}`;
   const redis = new Redis(url);
