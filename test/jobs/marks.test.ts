@@ -268,7 +268,8 @@ async function marksAreTrue(at: Scene): Promise<void> {
 const modes = fc.constantFrom<Paging>('keyset', 'offset');
 const settings = () => {
   process.stdout.write(`seed ${seed}\n`);
-  return { seed, numRuns, endOnFailure: false };
+  // Making a counterexample small takes time; it is told in any case.
+  return { seed, numRuns, interruptAfterTimeLimit: 240_000 };
 };
 
 test('uploads, pages, crashes, faults and late visibility in any order: incremental runs miss nothing that shows up within the overlap', {
