@@ -36,7 +36,6 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0006_rebuild' },
       { name: '0007_pace' },
     ]);
-    ]);
   } finally {
     await database.drop();
   }
