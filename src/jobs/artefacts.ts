@@ -2,6 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/answers.ts';
 import type { Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
+import { fenced } from './fenced.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
 import { type Artefacts, besideOf, keptOf, recordOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
@@ -45,9 +46,10 @@ const thumbnailTries = 6;
  * Comes back for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is
  * never fetched again for these; the record is written anew.
  */
-export async function completeArtefacts(deps: MirrorDeps, assetId: string): Promise<Outcome> {
-  const held = await deps.turns.take(assetId);
+export async function completeArtefacts(all: MirrorDeps, assetId: string): Promise<Outcome> {
+  const held = await all.turns.take(assetId);
   if (!held) return { outcome: 'nothing to do' };
+  const deps = { ...all, storage: fenced(all.storage, held) };
   const { asset, turn, signal } = held;
   const { media } = asset;
   try {

@@ -5,6 +5,7 @@ import { measure } from '../storage/meter.ts';
 import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
+import { fenced } from './fenced.ts';
 import { forget } from './in-parts.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
@@ -13,9 +14,10 @@ import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
 /** One asset, from its name to a checked copy with a record: ask, look at its status, move, verify, record, mark. */
-export async function mirrorAsset(deps: MirrorDeps, assetId: string): Promise<Outcome> {
-  const held = await deps.turns.take(assetId);
+export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Outcome> {
+  const held = await all.turns.take(assetId);
   if (!held) return { outcome: 'nothing to do' };
+  const deps = { ...all, storage: fenced(all.storage, held) };
   const { store } = deps;
   const { asset, turn, signal } = held;
   try {

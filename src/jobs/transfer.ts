@@ -55,6 +55,10 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
     },
     signal,
   };
+  // From here on the store may have parts of it, which are found by the key if this process dies.
+  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom) {
+    if (!(await store.uploads.intend(turn, key))) throw new Interrupted('another worker has the asset');
+  }
   if ('pinned' in from) {
     const begun = await storage.uploads.begin(key, { ...options, bytes: from.pinned.bytes });
     const upload = { ...begun, variant, version: versionOf(detail), etag: from.pinned.etag };

@@ -11,6 +11,11 @@ export interface HeldAsset {
   asset: OwnedAsset;
   turn: Turn;
   signal: AbortSignal;
+  /**
+   * To be asked right before what nobody can undo. A process may have stood still for any time without knowing it; another
+   * worker has the asset by then. @throws Interrupted unless the turn is ours for some seconds more
+   */
+  fence(): Promise<void>;
   end(): void;
 }
 
@@ -21,6 +26,8 @@ export class Interrupted extends Error {
 
 const leaseMs = 20_000;
 const beatMs = 5_000;
+/** What is asked of a store takes less, or is broken off; a heartbeat late by this much is nothing yet. */
+const surelyMs = 8_000;
 
 /**
  * The turns that this process holds, kept by one heartbeat. A turn that is lost (another worker has the asset, or its
@@ -87,6 +94,11 @@ export function createTurns(options: { store: Store; log: Log }) {
         asset,
         turn,
         signal: aborter.signal,
+        async fence() {
+          if (entry.until - Date.now() < surelyMs) await beatNow();
+          aborter.signal.throwIfAborted();
+          if (entry.until - Date.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
+        },
         end() {
           if (held.get(assetId) === entry) held.delete(assetId);
         },

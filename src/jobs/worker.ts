@@ -9,6 +9,7 @@ import { createBudget } from './budget.ts';
 import type { MirrorDeps } from './deps.ts';
 import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
+import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
 import { createPacer } from './pacer.ts';
 import { startPruning } from './prune.ts';
@@ -108,6 +109,7 @@ export async function startWorkers(options: {
   const audits = startAudits({ store, storage, queues, log, instance: options.sync.instance });
   const pruning = startPruning({ store, log });
   await gate.look();
+  const janitor = startJanitor({ store, storage, gate, log });
   for (const worker of [assets, syncs]) {
     void worker.run().catch((err) => {
       if (!stopping.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
@@ -124,7 +126,7 @@ export async function startWorkers(options: {
       const started = Date.now();
       stopping.abort(new Error('shutting down'));
       const audited = audits.stop();
-      await dispatcher.stop();
+      await Promise.all([dispatcher.stop(), janitor.stop()]);
       let closed = false;
       const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
         closed = true;

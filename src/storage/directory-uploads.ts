@@ -45,8 +45,8 @@ export interface Claim {
  */
 export function directoryUploads(yard: Yard): Uploads {
   const { temporary, onDisk, underWay } = yard;
-  const draftOf = ({ id }: Upload) => join(temporary, `${id}.upload`);
-  const linesOf = ({ id }: Upload) => join(temporary, `${id}.parts`);
+  const draftOf = ({ id }: Pick<Upload, 'id'>) => join(temporary, `${id}.upload`);
+  const linesOf = ({ id }: Pick<Upload, 'id'>) => join(temporary, `${id}.parts`);
   const isMissing = (error: unknown) => (error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
   const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft is gone`);
 

@@ -5,7 +5,7 @@ import { addAbortSignal, type Readable } from 'node:stream';
 import { Rejected, StorageUnavailable } from '../errors.ts';
 import { type Claim, directoryUploads } from './directory-uploads.ts';
 import { Meter, openBody } from './meter.ts';
-import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
+import type { OpenUpload, PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
 /** Holds files under way; never listed, and swept when the store is opened. */
 const workshop = '.asset-mirror-tmp';
@@ -77,7 +77,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     const flow = openBody(body, put.signal);
     const { breaker } = flow;
     const draft = join(temporary, randomUUID());
-    const meter = new Meter({ expected: put.bytes, md5: false });
+    const meter = new Meter({ expected: put.bytes, md5: false, fence: put.fence });
     const claim = { draft, bytes: put.bytes ?? 0, meter };
     try {
       breaker.signal.throwIfAborted();
@@ -241,6 +241,17 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     }
   }
 
+  /** Uploads in parts by their drafts and lines. Each part that is stored touches one of the two at least. */
+  async function openUploads(): Promise<(OpenUpload & { begun: Date })[]> {
+    const touched = new Map<string, Date>();
+    for (const name of await readdir(temporary)) {
+      const id = /^(.+)\.(upload|parts)$/.exec(name)?.[1];
+      const { mtime } = (id && (await stat(join(temporary, name)).catch(() => undefined))) || {};
+      if (id && mtime && mtime > (touched.get(id) ?? new Date(0))) touched.set(id, mtime);
+    }
+    return [...touched].map(([id, begun]) => ({ id, begun }));
+  }
+
   const timer = setInterval(async () => {
     const now = new Date();
     for (const { draft } of underWay) await utimes(draft, now, now).catch(() => {});
@@ -284,6 +295,19 @@ export async function openDirectory(options: { path: string; touchMs?: number })
       await unlink(fileOf(key)).catch((error) => {
         if (!isAbsent(error) && codeOf(error) !== 'EISDIR') throw sorted(error, root);
       });
+    },
+    async sweep({ olderThan, strays, signal }) {
+      await onDisk(prepare());
+      await onDisk(sweep());
+      const mine = new Set([...underWay].map(({ draft }) => draft));
+      const old = (await onDisk(openUploads())).filter(
+        ({ id, begun }) => begun < olderThan && !mine.has(join(temporary, `${id}.upload`)),
+      );
+      signal?.throwIfAborted();
+      // Everything here is ours.
+      const given = await strays(old, { shared: false });
+      for (const id of given) await storage.uploads.abort({ id, key: '' });
+      return given.size;
     },
     async check() {
       const probe = join(temporary, `probe-${randomUUID()}`);

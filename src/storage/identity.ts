@@ -151,6 +151,10 @@ export function identified(
       await ready();
       return storage.remove(key).catch(doubt);
     },
+    async sweep(what) {
+      await ready(what.signal);
+      return storage.sweep(what).catch(doubt);
+    },
     async check() {
       await confirm().catch((error) => {
         if (error instanceof StorageUnavailable) throw error;

@@ -22,12 +22,20 @@ export class Meter extends Transform {
   readonly #expected: number | undefined;
   readonly #least: number;
   #held: Buffer | undefined;
+  readonly #fence: (() => Promise<void>) | undefined;
 
-  /** `least`: smaller chunks are put together, but for the last. */
-  constructor(options: { expected: number | undefined; md5: boolean; partBytes?: number; least?: number }) {
+  /** `least`: smaller chunks are put together, but for the last. `fence`: see PutOptions. */
+  constructor(options: {
+    expected: number | undefined;
+    md5: boolean;
+    partBytes?: number;
+    least?: number;
+    fence?: (() => Promise<void>) | undefined;
+  }) {
     super({ highWaterMark: 1 << 16 });
     this.#expected = options.expected;
     this.#least = options.least ?? 0;
+    this.#fence = options.fence;
     this.#md5 = options.md5 ? createHash('md5') : undefined;
     this.#partBytes = this.#room = options.partBytes ?? Number.POSITIVE_INFINITY;
   }
@@ -60,6 +68,15 @@ export class Meter extends Transform {
       done(new WrongLength(`the body ended at byte ${this.passed} of ${this.#expected}`));
       return;
     }
+    if (this.#fence)
+      this.#fence().then(
+        () => this.#end(done),
+        (error) => done(error),
+      );
+    else this.#end(done);
+  }
+
+  #end(done: TransformCallback): void {
     const last = this.#md5?.digest();
     if (last && this.#parts.length > 0) {
       const all = [...this.#parts, last];

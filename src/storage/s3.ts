@@ -35,6 +35,7 @@ import {
   UploadLost,
   type Uploads,
 } from './storage.ts';
+import { sweepUploads } from './sweep.ts';
 
 export interface S3Options {
   bucket: string;
@@ -183,6 +184,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const meter = new Meter({
         expected: length,
         md5: prove === 'md5-etag',
+        fence: put.fence,
         ...(inParts && { partBytes }),
         ...(trailer && { least: leastChunk }),
       });
@@ -315,9 +317,9 @@ export async function openS3(options: S3Options): Promise<Storage> {
     }
   }
 
-  const of = ({ id, key }: Upload) => ({ Bucket: bucket, Key: full(key), UploadId: id });
+  const of = ({ id, key }: Pick<Upload, 'id' | 'key'>) => ({ Bucket: bucket, Key: full(key), UploadId: id });
 
-  async function listParts(upload: Upload, signal?: AbortSignal) {
+  async function listParts(upload: Pick<Upload, 'id' | 'key'>, signal?: AbortSignal) {
     const parts = new Map<number, { bytes: number; etag: string }>();
     let after: string | undefined;
     do {
@@ -516,6 +518,11 @@ export async function openS3(options: S3Options): Promise<Storage> {
         throw await told(sorted(error, name));
       });
     },
+    sweep: (what) =>
+      sweepUploads(client, options, what, uploads.abort).catch((error) => {
+        what.signal?.throwIfAborted();
+        throw sorted(error, name);
+      }),
     async check() {
       const key = `${ours}probe-${randomUUID()}`;
       try {

@@ -23,6 +23,8 @@ export interface PutOptions {
   contentDisposition?: string | undefined;
   metadata?: Record<string, string> | undefined;
   signal?: AbortSignal | undefined;
+  /** Asked when the body has ended well, before its last bytes go on: what it throws breaks the put like an error of the body. */
+  fence?: (() => Promise<void>) | undefined;
 }
 
 /** An upload in parts, as it must be remembered to go on with it after its process has died. */
@@ -63,7 +65,21 @@ export interface Uploads {
    */
   complete(upload: Upload, parts: Part[], options?: { signal?: AbortSignal }): Promise<Stored>;
   /** Returns when nothing of it is left. */
-  abort(upload: Upload): Promise<void>;
+  abort(upload: Pick<Upload, 'id' | 'key'>): Promise<void>;
+}
+
+/** An upload in parts that was begun, as the store knows it; `key`, as far as it tells. */
+export interface OpenUpload {
+  id: string;
+  key?: string;
+  begun: Date | undefined;
+}
+
+export interface Sweep {
+  olderThan: Date;
+  /** The ids of those that nobody goes on with. `shared`: others may have uploads in the same place. */
+  strays(open: OpenUpload[], options: { shared: boolean }): Promise<Set<string>>;
+  signal?: AbortSignal | undefined;
 }
 
 /** The upload cannot go on; another may begin. */
@@ -87,7 +103,8 @@ export function partBytesFor(bytes: number): number {
  *
  * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
  * - A body that fails, ends before `bytes`, goes on behind it, is closed before its end, or is aborted makes `put` reject
- *   and leaves nothing behind: neither an object nor a part of one. The body is destroyed in any case.
+ *   and leaves nothing behind: neither an object nor a part of one. The same when its fence refuses. The body is destroyed
+ *   in any case.
  * - When `put` returns, the object is stored, and what the store says it has, its length and where it has one its checksum,
  *   was compared with what was sent.
  * - Memory does not grow with the size of a body whose length is known.
@@ -106,6 +123,8 @@ export interface Storage {
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
   /** Removing what is not there is no error. */
   remove(key: string): Promise<void>;
+  /** Ends uploads in parts that were begun before `olderThan` and that nobody goes on with. Returns how many. */
+  sweep(what: Sweep): Promise<number>;
   /** Whether objects can be written now, found out by writing one. @throws StorageUnavailable */
   check(): Promise<void>;
   /** What is there now was proven to be the right place: whatever it was told by until now is learnt anew. */

@@ -1,18 +1,12 @@
-import { AbortMultipartUploadCommand, ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
-import { codeOf, connect, type S3Options } from './s3.ts';
-
-/** An upload in parts that was begun below our prefix. Its key is told without the prefix. */
-export interface OpenUpload {
-  id: string;
-  key: string;
-  begun: Date | undefined;
-}
+import { ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
+import { ours } from './keys.ts';
+import type { OpenUpload, Sweep } from './storage.ts';
 
 /** Uploads below the prefix and nowhere else: another's uploads in the same bucket are none of ours. */
 export async function* listUploads(
   client: S3Client,
   at: { bucket: string; prefix: string; below?: string },
-): AsyncGenerator<OpenUpload> {
+): AsyncGenerator<OpenUpload & { key: string }> {
   const folder = at.prefix && `${at.prefix}/`;
   let KeyMarker: string | undefined;
   let UploadIdMarker: string | undefined;
@@ -33,40 +27,34 @@ export async function* listUploads(
   } while (KeyMarker);
 }
 
-/**
- * Makes the store forget uploads in parts that were given up: those below our prefix which were begun before `olderThan`
- * and whose ids are not in `keep`. One whose age the store does not tell stays. Returns how many are gone.
- */
+/** So many at a time are asked about. */
+const batch = 1000;
+
+/** See `Storage.sweep`. Without a prefix the whole bucket is in sight, which others may use as well. */
 export async function sweepUploads(
-  options: S3Options,
-  what: { olderThan: Date; keep: ReadonlySet<string>; signal?: AbortSignal },
+  client: S3Client,
+  at: { bucket: string; prefix: string },
+  what: Sweep,
+  abort: (upload: { id: string; key: string }) => Promise<void>,
 ): Promise<number> {
-  const client = connect(options);
-  const { bucket, prefix } = options;
-  let swept = 0;
-  try {
-    // All of them first: a page begins behind the last upload of the one before, which is to be there still.
-    const given: OpenUpload[] = [];
-    for await (const upload of listUploads(client, options)) {
-      what.signal?.throwIfAborted();
-      const { id, begun } = upload;
-      if (begun && begun < what.olderThan && !what.keep.has(id)) given.push(upload);
-    }
-    for (const { id, key } of given) {
-      what.signal?.throwIfAborted();
-      const Key = prefix ? `${prefix}/${key}` : key;
-      const gone = await client.send(new AbortMultipartUploadCommand({ Bucket: bucket, Key, UploadId: id })).then(
-        () => true,
-        (error) => {
-          // Ended by somebody else meanwhile.
-          if (codeOf(error) === 'NoSuchUpload') return false;
-          throw error;
-        },
-      );
-      if (gone) swept++;
-    }
-    return swept;
-  } finally {
-    client.destroy();
+  const shared = at.prefix === '';
+  // All of them first: a page begins behind the last upload of the one before, which is to be there still.
+  const old: (OpenUpload & { key: string })[] = [];
+  for await (const upload of listUploads(client, at)) {
+    what.signal?.throwIfAborted();
+    // One whose age the store does not tell stays.
+    if (upload.begun && upload.begun < what.olderThan) old.push(upload);
   }
+  let swept = 0;
+  for (let from = 0; from < old.length; from += batch) {
+    const some = old.slice(from, from + batch);
+    const strays = await what.strays(some, { shared });
+    for (const { id, key } of some) {
+      if (!strays.has(id) && !(shared && key.startsWith(ours))) continue;
+      what.signal?.throwIfAborted();
+      await abort({ id, key });
+      swept++;
+    }
+  }
+  return swept;
 }

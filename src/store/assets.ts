@@ -233,7 +233,7 @@ export function assetRecords(db: Database) {
         SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32} FROM assets
         WHERE ${inHand(turn)} AND upload IS NOT NULL FOR SHARE
         ON CONFLICT (asset_id, number) DO UPDATE
-          SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32`.execute(db);
+          SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32, stored_at = now()`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
     },
 

@@ -42,7 +42,8 @@ export async function openDatabase(options: { url: string; log: Log; poolSize?: 
 
 /** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
 export interface Notice {
-  connectionId: string;
+  connectionId?: string;
+  settings?: true;
 }
 
 const channel = 'asset_mirror';

@@ -234,21 +234,21 @@ const migrations: Record<string, Migration> = {
         )`.execute(db);
     },
   },
-  '0006_rebuild': {
+  '0004_transfers': {
     async up(db: Kysely<unknown>) {
-      // Null: read from the bucket, and nobody who can read its company has connected since.
-      await sql`ALTER TABLE assets ALTER COLUMN connection_id DROP NOT NULL`.execute(db);
-      // The id that a bucket without one is given: at most one row.
+      // Where something was, or may have been, begun in parts: written first, so that one whose id was never saved is found.
       await sql`
-        CREATE TABLE bucket_proposal (
-          single boolean PRIMARY KEY DEFAULT true CHECK (single),
-          id text NOT NULL
+        CREATE TABLE upload_keys (
+          key text PRIMARY KEY,
+          asset_id text NOT NULL,
+          begun_at timestamptz NOT NULL DEFAULT now()
         )`.execute(db);
-    },
-  },
-  '0007_pace': {
-    async up(db: Kysely<unknown>) {
-      await sql`ALTER TABLE connections ADD COLUMN pace jsonb`.execute(db);
+      await sql`ALTER TABLE upload_parts ADD COLUMN stored_at timestamptz NOT NULL DEFAULT now()`.execute(db);
+      await sql`CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL`.execute(db);
+      // What one process at a time does now and then, and when it is due again.
+      await sql`CREATE TABLE chores (name text PRIMARY KEY, due_at timestamptz NOT NULL)`.execute(db);
+      // What operators change while processes run; it goes before their environment.
+      await sql`CREATE TABLE settings (name text PRIMARY KEY, value jsonb NOT NULL)`.execute(db);
     },
   },
   '0005_reconcile': {
@@ -265,6 +265,23 @@ const migrations: Record<string, Migration> = {
       // For pruning: by age, and the last of each kind.
       await sql`CREATE INDEX events_by_age ON events (at)`.execute(db);
       await sql`CREATE INDEX events_last ON events (connection_id, kind, id) WHERE asset_id IS NULL`.execute(db);
+    },
+  },
+  '0006_rebuild': {
+    async up(db: Kysely<unknown>) {
+      // Null: read from the bucket, and nobody who can read its company has connected since.
+      await sql`ALTER TABLE assets ALTER COLUMN connection_id DROP NOT NULL`.execute(db);
+      // The id that a bucket without one is given: at most one row.
+      await sql`
+        CREATE TABLE bucket_proposal (
+          single boolean PRIMARY KEY DEFAULT true CHECK (single),
+          id text NOT NULL
+        )`.execute(db);
+    },
+  },
+  '0007_pace': {
+    async up(db: Kysely<unknown>) {
+      await sql`ALTER TABLE connections ADD COLUMN pace jsonb`.execute(db);
     },
   },
 };

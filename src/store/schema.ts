@@ -22,6 +22,9 @@ export interface Schema {
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
+  uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
+  chores: { name: string; dueAt: Date };
+  settings: { name: string; value: unknown };
   storeProofs: { place: string; proof: string; foundAt: Generated<Date> };
 }
 
@@ -104,8 +107,9 @@ interface UploadPartTable {
   bytes: number;
   etag: string;
   crc32: string;
+  storedAt: Generated<Date>;
 }
-export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId'>;
+export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId' | 'storedAt'>;
 
 interface AssetTable {
   id: string;

@@ -1,6 +1,7 @@
 import type { Log } from '../log.ts';
 import { assetRecords } from './assets.ts';
 import { bucketRecord } from './bucket.ts';
+import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
@@ -8,7 +9,9 @@ import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
 import { restoreRecords } from './restore.ts';
+import { settings } from './settings.ts';
 import { syncRecords } from './syncs.ts';
+import { uploadRecords } from './uploads.ts';
 import { verificationRecords } from './verifications.ts';
 
 /** The records: the only room that knows SQL. */
@@ -36,8 +39,11 @@ export async function openStore(options: { url: string; log: Log }) {
     verifications: verificationRecords(db),
     inventories: inventoryRecords(db),
     restore: restoreRecords(db),
+    uploads: uploadRecords(db),
+    chores: chores(db),
+    settings: settings(db),
 
-    /** Calls `heard` when a connection has changed, in whichever process. Returns how to stop that. */
+    /** Calls `heard` when a connection or a setting has changed, in whichever process. Returns how to stop that. */
     onNotice(heard: (notice: Notice) => void): () => void {
       listeners.add(heard);
       return () => listeners.delete(heard);

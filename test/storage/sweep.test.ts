@@ -1,7 +1,6 @@
 import { CreateMultipartUploadCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
-import { sweepUploads } from '../../src/storage/sweep.ts';
-import { newBucket } from './grounds.ts';
+import { newBucket, openBucket } from './grounds.ts';
 
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
 if (servers.length === 0) test.skip('S3: no server is installed');
@@ -21,19 +20,20 @@ describe.each(servers)('uploads that were given up, in a bucket of $name', (serv
   const uploads = async () =>
     (await ground.raw.send(new ListMultipartUploadsCommand({ Bucket: ground.bucket }))).Uploads ?? [];
   const left = async () => (await uploads()).map(({ Key }) => Key).sort();
-  const sweep = (prefix: string, olderThan: Date, keep: string[] = []) =>
-    sweepUploads(
-      {
-        bucket: ground.bucket,
-        prefix,
-        endpoint: server.endpoint,
-        region: server.region,
-        forcePathStyle: true,
-        checksums: 'auto',
-        connections: 4,
-      },
-      { olderThan, keep: new Set(keep) },
-    );
+  const sweep = async (prefix: string, olderThan: Date, keep: string[] = [], known: string[] = []) => {
+    const storage = await openBucket(server, { bucket: ground.bucket, prefix });
+    try {
+      return await storage.sweep({
+        olderThan,
+        async strays(open, { shared }) {
+          const mine = open.filter(({ key }) => !shared || known.includes(key!));
+          return new Set(mine.map(({ id }) => id).filter((id) => !keep.includes(id)));
+        },
+      });
+    } finally {
+      await storage.close();
+    }
+  };
   const later = () => new Date(Date.now() + 60_000);
   const before = () => new Date(Date.now() - 60_000);
 
@@ -57,6 +57,12 @@ describe.each(servers)('uploads that were given up, in a bucket of $name', (serv
     for (const key of ['copy/mine', 'copyright/theirs', 'cop', 'theirs']) await begin(key);
     expect(await sweep('copy', later())).toBe(1);
     expect(await left()).toEqual(['cop', 'copyright/theirs', 'theirs']);
+  });
+
+  test('without a prefix, where others have uploads too: those at keys of ours, and what is the mirror’s own', async () => {
+    for (const key of ['acme/_/1/film.mp4', 'acme/other', '_mirror/probe-1', 'theirs/film.mp4']) await begin(key);
+    expect(await sweep('', later(), [], ['acme/_/1/film.mp4'])).toBe(2);
+    expect(await left()).toEqual(['acme/other', 'theirs/film.mp4']);
   });
 
   // The Versity gateway 1.8.0 refuses its own markers of a next page.

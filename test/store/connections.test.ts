@@ -92,7 +92,7 @@ describe('the end of a connection', () => {
   test('fails what waits and what runs, frees the lease, and is heard by other processes', async () => {
     const other = await openStore({ url: opened.url, log: silent });
     const heard = new Set<string>();
-    other.onNotice((notice) => heard.add(notice.connectionId));
+    other.onNotice((notice) => heard.add(notice.connectionId!));
     try {
       const { connectionId, owner, sync } = await running(store, 'acme');
       // Until the other one listens nothing is to be heard.

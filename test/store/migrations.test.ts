@@ -32,6 +32,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0001_start' },
       { name: '0002_store_proofs' },
       { name: '0003_verifications' },
+      { name: '0004_transfers' },
       { name: '0005_reconcile' },
       { name: '0006_rebuild' },
       { name: '0007_pace' },

@@ -1,0 +1,14 @@
+import type { Storage } from '../storage/storage.ts';
+import type { HeldAsset } from './turns.ts';
+
+/** The bucket for who holds an asset: whoever has lost it without knowing puts nothing in its place, and removes nothing. */
+export function fenced(storage: Storage, { fence }: Pick<HeldAsset, 'fence'>): Storage {
+  return {
+    ...storage,
+    put: (key, body, options = {}) => storage.put(key, body, { ...options, fence }),
+    async remove(key) {
+      await fence();
+      await storage.remove(key);
+    },
+  };
+}
