@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from './errors.ts';
-import { parseDuration, parseSize } from './units.ts';
+import { parseDuration, parseRate } from './units.ts';
 
 /** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
 
@@ -180,13 +180,7 @@ const variables = {
   TRANSFER_CONCURRENCY: count(8, 1000),
   CONNECTION_CONCURRENCY: count(4, 1000),
   TRANSFER_STALL_TIMEOUT: timer('30s'),
-  BANDWIDTH_LIMIT: variable(
-    parsed(
-      (t) => (/\/s$/.test(t) ? parseSize(t.slice(0, -2)) : undefined),
-      (n) => n > 0,
-    ).optional(),
-    'a size per second, such as 50MiB/s',
-  ),
+  BANDWIDTH_LIMIT: variable(parsed(parseRate).optional(), 'a size per second, such as 50MiB/s'),
   INCLUDE_ASSET_TYPES: list(),
   EXCLUDE_ASSET_TYPES: list(),
   MIRROR_THUMBNAILS: flag(true),

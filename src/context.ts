@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import type { Config } from './config.ts';
+import { followBandwidth } from './jobs/follow-bandwidth.ts';
 import { openQueues } from './jobs/queues.ts';
 import { createSchedule } from './jobs/schedule.ts';
 import { startWorkers, type Workers } from './jobs/worker.ts';
@@ -58,6 +59,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const client = createLibraryClient({ apiUrl, dispatcher: agent });
   const traffic = createTraffic(config.transfer.bandwidth);
+  opening.defer(followBandwidth({ store, traffic, own: config.transfer.bandwidth, log }));
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher: agent,
@@ -86,6 +88,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     checkBucket: storage.check,
     traffic: traffic.bytesPerSecond,
     rotateKeys: tokens.rotateKeys,
+    ownBandwidth: config.transfer.bandwidth,
     publicUrl: config.publicUrl,
     perConnection: config.transfer.perConnection,
   });

@@ -10,6 +10,7 @@ import type { Sealer } from './oauth/seal.ts';
 import type { Tokens } from './oauth/tokens.ts';
 import type { Asset, AssetState, Connection } from './store/schema.ts';
 import type { Store } from './store/store.ts';
+import { parseRate } from './units.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
 
@@ -95,6 +96,21 @@ export const idParams = z.object({ id: text });
 
 export const connectLinkRequest = z.strictObject({ connectionId: text.optional() });
 
+/** Bytes per second and process, or as people write it (`20MiB/s`); null: as each process has it in BANDWIDTH_LIMIT. */
+export const settingsRequest = z
+  .strictObject({
+    bandwidth: z
+      .union([z.int().min(1), text.transform((value, ctx) => parseRate(value) ?? refuseRate(value, ctx))])
+      .nullable(),
+  })
+  .meta({ id: 'SettingsRequest' });
+export type SettingsRequest = z.input<typeof settingsRequest>;
+
+function refuseRate(value: string, ctx: z.RefinementCtx): never {
+  ctx.addIssue({ code: 'custom', message: `expected such as 20MiB/s, found ${value}` });
+  return z.NEVER;
+}
+
 export const assetQuery = z.strictObject({
   connectionId: text.optional(),
   companyId: text.optional(),
@@ -118,6 +134,8 @@ export function createOperations(options: {
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   rotateKeys: Tokens['rotateKeys'];
+  /** BANDWIDTH_LIMIT of this process. */
+  ownBandwidth: number | undefined;
   publicUrl: string;
   /** The most of a connection at once. */
   perConnection: number;
@@ -309,6 +327,20 @@ export function createOperations(options: {
     },
     /** Seals all tokens with the first key of this process. */
     rotateKeys: () => options.rotateKeys(),
+    async settings() {
+      const set = await store.settings.bandwidth();
+      return {
+        /** Bytes per second that each process may download; null: no limit. `from`: where that is said. */
+        bandwidth: set ?? options.ownBandwidth ?? null,
+        from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
+      };
+    },
+
+    /** All processes take it over at once. */
+    async changeSettings(request: SettingsRequest) {
+      await store.settings.setBandwidth(settingsRequest.parse(request).bandwidth);
+      return this.settings();
+    },
 
     async sync(id: string) {
       return store.syncs.get(id);

@@ -32,6 +32,12 @@ export function parseSize(text: string): number | undefined {
   return unit ? Math.round(Number(match[1]) * unit) : undefined;
 }
 
+/** Bytes per second, or undefined when the text is not a rate, such as `20MiB/s`, of more than nothing. */
+export function parseRate(text: string): number | undefined {
+  const match = /^(.*\S) *\/ *s$/.exec(text.trim());
+  return (match && parseSize(match[1]!)) || undefined;
+}
+
 /** `1.5 GiB` */
 export function formatBytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

@@ -44,6 +44,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
   return {
     createConnectLink: (request: { connectionId?: string | undefined }) =>
       call<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
+    changeSettings: (request: SettingsRequest) => call<Settings>('PATCH', '/settings', request),
     status: () => call<Status>('GET', '/status'),
     connections: () => call<{ connections: ConnectionSummary[] }>('GET', '/connections'),
     resync: (connectionId: string, request: ResyncRequest) =>
@@ -60,5 +61,7 @@ export type ResyncRequest = import('../operations.ts').ResyncRequest;
 export type VerifyRequest = import('../operations.ts').VerifyRequest;
 export type Verification = Awaited<ReturnType<Operations['verification']>>;
 export type RotatedKeys = Awaited<ReturnType<Operations['rotateKeys']>>;
+export type SettingsRequest = import('../operations.ts').SettingsRequest;
+export type Settings = Awaited<ReturnType<Operations['settings']>>;
 export type Status = Awaited<ReturnType<Operations['status']>>;
 export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

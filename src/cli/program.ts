@@ -5,6 +5,7 @@ import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { type ResyncOptions, resync, UsageError } from './resync.ts';
+import { type SetOptions, set } from './set.ts';
 import { status } from './status.ts';
 import { type VerifyOptions, verify } from './verify.ts';
 
@@ -92,6 +93,9 @@ export function program(verbs: Verbs, version: string): Command {
     .action(async (options: VerifyOptions) => {
       if ((await verify(await verbs.api(), options)) > 0) process.exitCode = 1;
     });
+  verb('set', 'change settings of the running service')
+    .requiredOption('--bandwidth <rate>', 'what each process may download, such as 20MiB/s; default: BANDWIDTH_LIMIT')
+    .action(async (options: SetOptions) => set(await verbs.api(), options));
 
   verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
     verbs.doctor(options),

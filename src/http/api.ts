@@ -8,6 +8,7 @@ import {
   linesQuery,
   type Operations,
   resyncRequest,
+  settingsRequest,
   verifyRequest,
 } from '../operations.ts';
 import { Problem } from './problems.ts';
@@ -45,5 +46,9 @@ export function apiRoutes(plain: FastifyInstance, operations: Operations): void 
     operations.verification(request.params.id, request.query),
   );
   app.post('/keys/rotate', async () => operations.rotateKeys());
+  app.get('/settings', async () => operations.settings());
+  app.patch('/settings', { schema: { body: settingsRequest } }, async (request) =>
+    operations.changeSettings(request.body),
+  );
   app.get('/assets', { schema: { querystring: assetQuery } }, async (request) => operations.assets(request.query));
 }

@@ -5,19 +5,78 @@ export type Throttle = (bytes: number, signal: AbortSignal) => Promise<void> | u
 
 /** How far ahead of the rate a process may run for a moment. */
 const slackMs = 100;
+/** What was lost because this process was late, and not the source, may be made up for: so much of it. */
+const makeUpMs = 500;
+/** Who waits for long looks now and then whether the rate is another. */
+const lookMs = 250;
+
+/** Milliseconds, and how to wait for some of them; tests have their own. */
+export interface Clock {
+  now(): number;
+  sleep(ms: number, signal: AbortSignal): Promise<unknown>;
+}
+const realClock: Clock = {
+  now: () => performance.now(),
+  sleep: (ms, signal) => sleep(ms, undefined, { signal }),
+};
 
 /**
- * Keeps all downloads of a process together at `bytesPerSecond`: each chunk takes its time on one line, and who is ahead of
- * the line's clock waits. Without a limit nothing is done at all.
+ * Keeps all downloads of a process together at a rate that may be changed at any time: each chunk takes its place on one
+ * line, which moves at the rate, and goes on when the line has come there. Without a limit nothing is done at all.
  */
-export function createThrottle(bytesPerSecond: number | undefined): Throttle {
-  if (bytesPerSecond === undefined) return () => undefined;
-  let free = 0;
-  return (bytes, signal) => {
-    const now = performance.now();
-    free = Math.max(free, now) + (bytes / bytesPerSecond) * 1000;
-    const ahead = free - now - slackMs;
-    return ahead > 0 ? sleep(ahead, undefined, { signal }) : undefined;
+export function createThrottle(limit: number | undefined, clock: Clock = realClock) {
+  let rate = limit;
+  /** Where the line ends and how far it has come, in bytes; and when that was. */
+  let end = 0;
+  let come = 0;
+  let at = clock.now();
+  let waiting = 0;
+  let lastWaited = Number.NEGATIVE_INFINITY;
+
+  function move(): void {
+    const now = clock.now();
+    if (rate !== undefined) {
+      come += ((now - at) / 1000) * rate;
+      // A pause is not saved up to be spent in a burst; but who waits, or did a moment ago, was woken late.
+      if (waiting > 0) lastWaited = now;
+      const madeUp = now - lastWaited <= slackMs ? makeUpMs : 0;
+      come = Math.min(come, end + (madeUp / 1000) * rate);
+    }
+    at = now;
+  }
+
+  async function wait(place: number, signal: AbortSignal): Promise<void> {
+    waiting++;
+    try {
+      while (rate !== undefined) {
+        move();
+        const ahead = ((place - come) / rate) * 1000 - slackMs;
+        if (ahead <= 0) return;
+        await clock.sleep(Math.ceil(Math.min(ahead, lookMs)), signal);
+      }
+    } finally {
+      waiting--;
+    }
+  }
+
+  return {
+    take(bytes: number, signal: AbortSignal): Promise<void> | undefined {
+      if (rate === undefined) return undefined;
+      move();
+      end += bytes;
+      return end - come > (slackMs / 1000) * rate ? wait(end, signal) : undefined;
+    },
+    /** For whoever waits now, too. */
+    setLimit(bytesPerSecond: number | undefined): void {
+      if (bytesPerSecond === rate) return;
+      move();
+      // What went through without a limit was on no line.
+      if (rate === undefined) come = end;
+      rate = bytesPerSecond;
+    },
+    get limit(): number | undefined {
+      return rate;
+    },
   };
 }
 
@@ -41,10 +100,15 @@ export function createTraffic(limit: number | undefined) {
   const take: Throttle = (bytes, signal) => {
     const now = running();
     seconds[now] = seconds[now]! + bytes;
-    return throttle(bytes, signal);
+    return throttle.take(bytes, signal);
   };
   return {
     take,
+    setLimit: throttle.setLimit,
+    /** Bytes per second; undefined: none. */
+    get limit(): number | undefined {
+      return throttle.limit;
+    },
     /** The mean of the last few seconds. */
     bytesPerSecond(): number {
       const now = running();

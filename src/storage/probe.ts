@@ -263,7 +263,7 @@ export async function* probeS3(options: S3Options, knownId?: string): AsyncGener
     }
     if (old === 0) return [ok('open uploads', open === 0 ? 'none' : `${open}, none older than a day`)];
     return [
-      not('note', 'open uploads', `${open}, of which ${old} are older than a day`, 'a running service removes them'),
+      not('note', 'open uploads', `${open}, of which ${old} are older than a day`, 'a running service removes its own'),
     ];
   }
 

@@ -29,6 +29,8 @@ export async function* listUploads(
 
 /** So many at a time are asked about. */
 const batch = 1000;
+/** So many at a time are ended. */
+const atOnce = 8;
 
 /** See `Storage.sweep`. Without a prefix the whole bucket is in sight, which others may use as well. */
 export async function sweepUploads(
@@ -49,12 +51,15 @@ export async function sweepUploads(
   for (let from = 0; from < old.length; from += batch) {
     const some = old.slice(from, from + batch);
     const strays = await what.strays(some, { shared });
-    for (const { id, key } of some) {
-      if (!strays.has(id) && !(shared && key.startsWith(ours))) continue;
-      what.signal?.throwIfAborted();
-      await abort({ id, key });
-      swept++;
-    }
+    const given = some.filter(({ id, key }) => strays.has(id) || (shared && key.startsWith(ours))).values();
+    const lane = async () => {
+      for (const { id, key } of given) {
+        what.signal?.throwIfAborted();
+        await abort({ id, key });
+        swept++;
+      }
+    };
+    await Promise.all(Array.from({ length: atOnce }, lane));
   }
   return swept;
 }

@@ -12,7 +12,8 @@ export function uploadRecords(db: Database) {
     async intend({ assetId, turn }: Turn, key: string): Promise<boolean> {
       const { numAffectedRows } = await sql`
         INSERT INTO upload_keys (key, asset_id)
-        SELECT ${key}, id FROM assets WHERE id = ${assetId} AND turn = ${turn} FOR SHARE
+        SELECT ${key}, id FROM assets
+        WHERE id = ${assetId} AND turn = ${turn} AND turn_until IS NOT NULL FOR SHARE
         ON CONFLICT (key) DO UPDATE SET asset_id = excluded.asset_id, begun_at = now()`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
     },

@@ -295,3 +295,26 @@ describe('readiness', () => {
     expect((await ask('GET', '/api/connections')).status).toBe(200);
   });
 });
+
+describe('settings', () => {
+  const patch = (body: object) => ask('PATCH', '/api/settings', { body: JSON.stringify(body) });
+
+  test('the bandwidth is that of the environment until it is set, and again after', async () => {
+    const own = { bandwidth: null, from: 'BANDWIDTH_LIMIT' };
+    expect((await ask('GET', '/api/settings')).body).toEqual(own);
+    for (const bandwidth of ['20MiB/s', 20 * 2 ** 20]) {
+      expect((await patch({ bandwidth })).body).toEqual({ bandwidth: 20 * 2 ** 20, from: 'settings' });
+      expect((await ask('GET', '/api/settings')).body).toEqual({ bandwidth: 20 * 2 ** 20, from: 'settings' });
+      expect((await patch({ bandwidth: null })).body).toEqual(own);
+    }
+  });
+
+  test.each([['20MiB'], ['fast'], [0], [-5], [1.5], ['0B/s'], [true]])(
+    'a bandwidth of %j is refused',
+    async (bandwidth) => {
+      expect(await patch({ bandwidth })).toMatchObject(
+        problem(400, 'invalid_request', expect.stringMatching(/bandwidth/)),
+      );
+    },
+  );
+});

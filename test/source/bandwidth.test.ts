@@ -1,37 +1,145 @@
 import { expect, test } from 'vitest';
-import { createThrottle } from '../../src/source/bandwidth.ts';
+import { type Clock, createThrottle } from '../../src/source/bandwidth.ts';
 
+const MiB = 2 ** 20;
 const { signal } = new AbortController();
 
-test('several bodies together keep the limit, however they share it', async () => {
+/** A clock that stands still until everybody waits, then goes on to whoever is due first, late by as much as `lateness` says. */
+function virtualClock(lateness: () => number = () => 0) {
+  let now = 0;
+  const sleepers: { at: number; wake: () => void }[] = [];
+  const clock: Clock = {
+    now: () => now,
+    sleep: (ms) =>
+      new Promise((wake) => {
+        sleepers.push({ at: now + ms + lateness(), wake: () => wake(undefined) });
+      }),
+  };
+  return {
+    clock,
+    get now() {
+      return now;
+    },
+    async runUntil(end: number) {
+      for (;;) {
+        // Whoever has just been woken comes to rest again first.
+        await new Promise((resolve) => setImmediate(resolve));
+        sleepers.sort((a, b) => a.at - b.at);
+        if (!sleepers[0] || sleepers[0].at > end) break;
+        now = Math.max(now, sleepers[0].at);
+        sleepers.shift()!.wake();
+      }
+      now = end;
+    },
+  };
+}
+
+/** So many bodies from a source that is faster than any limit, with chunks of their own sizes. */
+function bodies(throttle: ReturnType<typeof createThrottle>, chunks: number[]) {
+  const state = { bytes: 0, stop: false };
+  for (const chunk of chunks) {
+    void (async () => {
+      while (!state.stop) {
+        state.bytes += chunk;
+        await throttle.take(chunk, signal);
+      }
+    })();
+  }
+  return state;
+}
+
+const many = Array.from({ length: 32 }, (_, i) => 1000 + 2000 * i);
+
+test.each([
+  ['one body', [65_536], 2],
+  ['one body', [65_536], 20],
+  ['small files and the parts of large ones', many, 2],
+  ['small files and the parts of large ones', many, 20],
+])('%s (%#) keep the limit within 5 %, at any speed', async (_, chunks, mib) => {
+  for (const [name, lateness] of [
+    ['on time', () => 0],
+    ['on a busy machine', seeded((random) => random * 60)],
+    ['on one that stands still now and then', seeded((random) => (random > 0.98 ? 300 : 2))],
+  ] as const) {
+    const time = virtualClock(lateness);
+    const throttle = createThrottle(mib * MiB, time.clock);
+    const moved = bodies(throttle, chunks);
+    // What each has in hand at first is of no account in the long run.
+    await time.runUntil(1000);
+    const before = moved.bytes;
+    await time.runUntil(11_000);
+    moved.stop = true;
+    const perSecond = (moved.bytes - before) / 10;
+    expect(Math.abs(perSecond / (mib * MiB) - 1), `${name}: ${perSecond / MiB} MiB/s`).toBeLessThan(0.05);
+  }
+});
+
+test('the limit may be changed, taken away and set again while bodies wait', async () => {
+  const time = virtualClock();
+  const throttle = createThrottle(1000, time.clock);
+  const moved = bodies(throttle, [64_000, 32_000, 5000]);
+  await time.runUntil(10_000);
+  for (const mib of [2, 20, 1]) {
+    throttle.setLimit(mib * MiB);
+    // Whoever waits finds out soon.
+    await time.runUntil(time.now + 2000);
+    const before = moved.bytes;
+    await time.runUntil(time.now + 10_000);
+    expect(Math.abs((moved.bytes - before) / 10 / (mib * MiB) - 1)).toBeLessThan(0.05);
+  }
+  moved.stop = true;
+  throttle.setLimit(undefined);
+  await time.runUntil(time.now + 1000);
+  expect(throttle.take(1e12, signal)).toBeUndefined();
+  throttle.setLimit(MiB);
+  expect(throttle.take(1000, signal)).toBeUndefined();
+  expect(throttle.take(MiB, signal)).toBeInstanceOf(Promise);
+});
+
+test('a pause is not saved up to be spent in a burst', async () => {
+  const time = virtualClock();
+  const throttle = createThrottle(1_000_000, time.clock);
+  void throttle.take(200_000, signal);
+  await time.runUntil(60_000);
+  let gone = false;
+  void throttle.take(300_000, signal)?.then(() => {
+    gone = true;
+  });
+  await time.runUntil(60_190);
+  expect(gone).toBe(false);
+  await time.runUntil(60_210);
+  expect(gone).toBe(true);
+});
+
+test('by the real clock it is no faster than the limit', async () => {
   const throttle = createThrottle(1_000_000);
   const started = performance.now();
   await Promise.all(
     [10_000, 40_000, 5_000].map(async (chunk) => {
-      for (let sent = 0; sent < 200_000; sent += chunk) await throttle(chunk, signal);
+      for (let sent = 0; sent < 200_000; sent += chunk) await throttle.take(chunk, signal);
     }),
   );
-  // 600,000 bytes at this rate take 600 ms, less the slack; no clock lets them through sooner.
+  // 600,000 bytes at this rate take 600 ms, less the slack.
   expect(performance.now() - started).toBeGreaterThanOrEqual(490);
-});
-
-test('a pause is not saved up to be spent in a burst', async () => {
-  const throttle = createThrottle(1_000_000);
-  await throttle(200_000, signal);
-  await new Promise((resolve) => setTimeout(resolve, 300));
-  const started = performance.now();
-  await throttle(300_000, signal);
-  expect(performance.now() - started).toBeGreaterThanOrEqual(190);
 });
 
 test('who waits can be told to stop', async () => {
   const throttle = createThrottle(1000);
   const stop = new AbortController();
-  const waiting = throttle(1_000_000, stop.signal);
+  const waiting = throttle.take(1_000_000, stop.signal);
   stop.abort(new Error('shutting down'));
   await expect(waiting).rejects.toThrow();
 });
 
 test('without a limit nothing waits', () => {
-  expect(createThrottle(undefined)(1e12, signal)).toBeUndefined();
+  expect(createThrottle(undefined).take(1e12, signal)).toBeUndefined();
 });
+
+/** The same numbers in every run. */
+function seeded(of: (random: number) => number): () => number {
+  let state = 1;
+  return () => {
+    state = (state * 48_271) % 2_147_483_647;
+    return of(state / 2_147_483_647);
+  };
+}

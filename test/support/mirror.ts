@@ -154,9 +154,13 @@ export async function spawnMirror(ground: Ground, library: Library, role: 'all' 
     output += chunk;
   });
   const ended = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
-  await until(`the mirror (${role}) to start:\n${output}`, () => {
+  const started = () => {
     if (child.exitCode !== null) throw new Error(`the mirror ended with ${child.exitCode}:\n${output}`);
     return output.includes('"started"');
+  };
+  await until(`the mirror (${role}) to start`, started, 90_000).catch((error) => {
+    child.kill('SIGKILL');
+    throw new Error(`${error.message}\n${output}`);
   });
   return {
     ...operatorOf(ground),

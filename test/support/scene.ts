@@ -12,19 +12,23 @@ export async function newScene(
     library?: Partial<LibraryOptions>;
     redis?: string | undefined;
     s3?: S3Server | undefined;
+    /** What of the environment is reached in another way, such as over a line in which things go wrong. */
+    through?: (environment: Record<string, string>) => Promise<Record<string, string>>;
+    role?: 'all' | 'web';
   } = {},
 ) {
   const port = await freePort();
   const ground: Ground = await newGround({ port, ...options });
+  Object.assign(ground.environment, await options.through?.(ground.environment));
   const started: { library: Library; admin: Admin } = await startTestLibrary({
     redirectUris: [`${ground.publicUrl}/oauth/callback`],
     ...options.library,
   });
   const { library, admin } = started;
   await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
-  let mirror = await startMirror(ground, library);
+  let mirror = await startMirror(ground, library, options.role);
   const connectionId = await mirror.connect();
-  await mirror.quiet();
+  if (options.role !== 'web') await mirror.quiet();
 
   return {
     ground,
