@@ -229,14 +229,19 @@ export async function openDirectory(options: { path: string; touchMs?: number })
       () => false,
     );
 
-  /** Removes abandoned drafts. Other processes may be at work here: what is under way is touched, by each of them. */
-  async function sweep(): Promise<void> {
+  /**
+   * Removes abandoned drafts. Other processes may be at work here: what is under way is touched, by each of them. `given`:
+   * a draft that is no upload in parts and older than this is abandoned as well.
+   */
+  async function sweep(given = new Date(0)): Promise<void> {
     const mine = new Set([...underWay].map(({ draft }) => draft));
     for (const name of await readdir(temporary)) {
       const draft = join(temporary, name);
       const touched = await stat(draft).catch(() => undefined);
-      const patience = /\.(upload|parts)$/.test(name) ? abandonedUploadMs : abandonedMs;
-      if (!touched || mine.has(draft) || Date.now() - touched.mtimeMs < patience) continue;
+      if (!touched || mine.has(draft)) continue;
+      const inParts = /\.(upload|parts)$/.test(name);
+      const patience = inParts ? abandonedUploadMs : abandonedMs;
+      if (Date.now() - touched.mtimeMs < patience && (inParts || touched.mtime >= given)) continue;
       await rm(draft, { force: true });
     }
   }
@@ -298,7 +303,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     },
     async sweep({ olderThan, strays, signal }) {
       await onDisk(prepare());
-      await onDisk(sweep());
+      await onDisk(sweep(olderThan));
       const mine = new Set([...underWay].map(({ draft }) => draft));
       const old = (await onDisk(openUploads())).filter(
         ({ id, begun }) => begun < olderThan && !mine.has(join(temporary, `${id}.upload`)),
@@ -339,7 +344,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
   };
   // What is wrong with the directory now, `check` says, and every `put`.
   await prepare()
-    .then(sweep)
+    .then(() => sweep())
     .catch(() => {});
   // What disk it is to be, the first use says: this may be the empty place of one that is still to be mounted.
   device = undefined;

@@ -67,10 +67,11 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     for (const database of databases.splice(0)) await database.drop();
   });
 
-  /** What the records say of the assets, but for whose they are and how they came to be known. */
+  /** What the records say of the assets, but for whose they are, how they came to be known and what was read of them. */
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
-    const ofTheMoment = ['connectionId', 'turn', 'revision', 'firstSeenAt', 'mirroredAt', 'nextAt', 'thumbnailState'];
+    const ofTheMoment =
+      'connectionId turn revision firstSeenAt mirroredAt verifiedAt nextAt thumbnailState beside'.split(' ');
     return rows.map((row) =>
       JSON.parse(JSON.stringify(row, (key, value) => (ofTheMoment.includes(key) || key === 'expiresAt' ? 0 : value))),
     );

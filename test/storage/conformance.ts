@@ -645,22 +645,26 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
     test.each([
       ['known', 300_000],
       ['unknown', undefined],
-    ])('a body of %s length whose fence refuses, asked once it has ended, leaves nothing behind', async (_, bytes) => {
-      let ended = false;
-      const body = streaming(bytesOf(300_000), () => {
-        ended = true;
-      });
-      const fence = async () => {
-        expect(ended).toBe(true);
-        throw new Broken();
-      };
-      await expect(storage.put('fenced', body, { bytes, fence })).rejects.toThrow(Broken);
-      expect(await storage.head('fenced')).toBeUndefined();
-      expect(await ground.leftovers()).toEqual([]);
-      await expect(storage.put('fenced', 'text', { fence })).rejects.toThrow();
-      await storage.put('fenced', 'text', { fence: async () => {} });
-      expect((await read('fenced'))!.toString()).toBe('text');
-    });
+    ])(
+      'a body of %s length whose fence refuses, asked once it has ended, leaves nothing behind',
+      async (length, bytes) => {
+        const key = `fenced ${length}`;
+        let ended = false;
+        const body = streaming(bytesOf(300_000), () => {
+          ended = true;
+        });
+        const fence = async () => {
+          expect(ended).toBe(true);
+          throw new Broken();
+        };
+        await expect(storage.put(key, body, { bytes, fence })).rejects.toThrow(Broken);
+        expect(await storage.head(key)).toBeUndefined();
+        expect(await ground.leftovers()).toEqual([]);
+        await expect(storage.put(key, 'text', { fence })).rejects.toThrow();
+        await storage.put(key, 'text', { fence: async () => {} });
+        expect((await read(key))!.toString()).toBe('text');
+      },
+    );
 
     test('check says that objects can be written, and leaves none', async () => {
       const before = await keys('');

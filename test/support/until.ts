@@ -1,4 +1,4 @@
-/** Waits for a condition, and says what it waited for when it never comes. */
+/** Waits for a condition (nothing, false, 0 and '' are none), and says what it waited for when it never comes. */
 export async function until<T>(
   what: string,
   condition: () => T | null | undefined | false | Promise<T | null | undefined | false>,
@@ -7,7 +7,7 @@ export async function until<T>(
   const deadline = Date.now() + timeoutMs;
   for (;;) {
     const value = await condition();
-    if (value !== null && value !== undefined && value !== false) return value;
+    if (value) return value;
     if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
