@@ -1,0 +1,115 @@
+import { spawnSync } from 'node:child_process';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { faultKinds } from './faults.ts';
+import { makePlan, type Options } from './plan.ts';
+import { lineOf, type Report, runPlan } from './run.ts';
+import { openWorld } from './world.ts';
+
+type Arguments = Options & { plan?: boolean; keep?: boolean; json?: boolean };
+
+const command = new Command('npm run chaos --')
+  .description(
+    `Runs the mirror as real processes (web, two workers, PostgreSQL, Redis, a store, a library), breaks one after the
+other while files are uploaded, and looks afterwards whether anything is missing, wrong, or done twice without a cause.
+docs/faults.md says what each fault is.
+
+Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something is not installed.`,
+  )
+  .option('--seed <number>', 'the plan is made of it: the same seed, the same plan', whole(0), new Date().getUTCDate())
+  .option('--assets <number>', 'how many are uploaded', whole(20), 500)
+  .option('--faults <number>', 'how many are met', whole(1), 40)
+  .addOption(new Option('--store <kind>', 'where the mirror copies to').choices(['directory', 's3']).default('s3'))
+  .option('--plan', 'prints the plan and runs nothing')
+  .option('--keep', 'leaves logs and databases where they are')
+  .exitOverride();
+
+const print = (text = '') => process.stdout.write(`${text}\n`);
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  let options: Arguments;
+  try {
+    options = command.parse().opts<Arguments>();
+  } catch (error) {
+    return error instanceof CommanderError && error.exitCode === 0 ? 0 : 2;
+  }
+  const { seed, assets, faults, store } = options;
+  const plan = makePlan(options);
+  if (options.plan) {
+    print(`seed ${seed}: ${assets} assets, ${faults} of ${faultKinds.length} kinds of faults, store: ${store}\n`);
+    for (const fault of plan.faults) print(lineOf(fault, fault.holds));
+    return 0;
+  }
+  for (const program of ['redis-server', ...(store === 's3' ? ['versitygw'] : [])]) {
+    if (spawnSync('which', [program]).status !== 0) {
+      process.stderr.write(`${program} is not installed; CONTRIBUTING.md says where to get it\n`);
+      return 2;
+    }
+  }
+  // A disk of our own that can be full, and that is gone with us: in a mount namespace, which only root can make.
+  const root = process.getuid?.() === 0;
+  if (store === 'directory' && root && !process.env.CHAOS_NAMESPACE) {
+    const again = ['-m', '--propagation', 'private', process.execPath, ...process.execArgv, ...process.argv.slice(1)];
+    const { status } = spawnSync('unshare', again, { stdio: 'inherit', env: { ...process.env, CHAOS_NAMESPACE: '1' } });
+    return status ?? 1;
+  }
+  if (store === 'directory' && !root) {
+    plan.faults = plan.faults.filter(({ kind }) => kind.name !== 'disk-full');
+    print('Only root can make a disk to fill: disk-full is left out.\n');
+  }
+
+  const directory = await mkdtemp(join(tmpdir(), `asset-mirror-chaos-${seed}-`));
+  await chmod(directory, 0o755);
+  const stopped = new Promise<never>((_, reject) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const)
+      process.once(signal, () => reject(new Error(`stopped by ${signal}`)));
+  });
+  stopped.catch(() => {});
+  print(`seed ${seed}: ${assets} assets, ${plan.faults.length} faults, store: ${store}\n`);
+  let good = false;
+  try {
+    const started = Date.now();
+    const world = await openWorld({ ...options, directory, hasDisk: store === 'directory' && root });
+    try {
+      const report = await Promise.race([runPlan(world, plan, print), stopped]);
+      report.took.all = Date.now() - started;
+      good = told(report);
+    } finally {
+      await world.close();
+    }
+  } catch (error) {
+    print(`\n${error instanceof Error ? error.message : error}`);
+    for (let cause = (error as Error).cause; cause; cause = (cause as Error).cause)
+      print(`  because: ${(cause as Error).message}`);
+  }
+  const kept = options.keep || !good;
+  if (!kept) await rm(directory, { recursive: true, force: true });
+  else print(`\nLogs and databases: ${directory}`);
+  if (!good) print(`Once more: npm run chaos -- --seed ${seed} --assets ${assets} --faults ${faults} --store ${store}`);
+  return good ? 0 : 1;
+}
+
+/** What was found, for people. True: nothing. */
+function told({ findings, took }: Report): boolean {
+  print();
+  for (const { what, seen, problems } of findings) {
+    print(`${problems.length === 0 ? 'ok' : 'NO'}  ${what}\n      ${seen}`);
+    for (const problem of problems.slice(0, 10)) print(`      - ${problem}`);
+    if (problems.length > 10) print(`      and ${problems.length - 10} more`);
+  }
+  const times = Object.entries(took).map(([name, ms]) => `${name} ${Math.round(ms / 1000)} s`);
+  print(`\n${times.join(', ')}`);
+  return findings.every(({ problems }) => problems.length === 0);
+}
+
+function whole(least: number) {
+  return (text: string): number => {
+    const value = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+    if (!(value >= least)) throw new InvalidArgumentError(`Expected a whole number of at least ${least}.`);
+    return value;
+  };
+}
