@@ -113,6 +113,8 @@ export function createTokens(options: {
         // Only while this pair is the current one: after a reconnect the answer is about a grant of the past.
         if (!(await connections.end(connectionId, reason, version))) return undefined;
         log.warn({ connectionId, reason }, 'connection disconnected');
+        // The service may still hold a grant for the pair that was lost, and would for ever: nobody has its tokens.
+        if (at.lostAnswer) await revoke(connectionId, at.refreshToken);
         throw new Disconnected(reason);
       }
       await connections

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { readdir, readFile, stat, utimes } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import {
@@ -182,12 +182,19 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const known = new Set(
     rows.flatMap((row) => [row.media?.key, row.record_key, row.thumbnail?.key, ...(row.transcript_keys ?? [])]),
   );
-  const strange = [...there.keys()].filter((key) => !known.has(key) && !key.startsWith('_mirror/'));
+  // Stored, and removed at the service before that was written down: nothing vouches for it.
+  const abandoned = rows
+    .filter((row) => !row.media && world.content.held.get(row.id)?.removed)
+    .map((row) => `/${row.id}/`);
+  const unvouched = (key: string) => abandoned.some((place) => key.includes(place)) && !key.endsWith('.asset.json');
+  const unknownKeys = [...there.keys()].filter((key) => !known.has(key) && !key.startsWith('_mirror/'));
+  const strange = unknownKeys.filter((key) => !unvouched(key));
+  const left = unknownKeys.length - strange.length;
   const ids = new Set(world.content.held.keys());
   const unknown = rows.filter((row) => !ids.has(row.id));
   return {
     what: 'nothing in the bucket that no record knows',
-    seen: `${there.size} objects`,
+    seen: `${there.size} objects${left > 0 ? `; ${left} of files that were removed at the service meanwhile` : ''}`,
     problems: [
       ...strange.map((key) => `nobody knows ${key}`),
       ...unknown.map((row) => `the library never had ${row.id}`),
@@ -425,6 +432,23 @@ function inDirectory(root: string) {
       );
     },
   };
+}
+
+/** Spoils the copy in every way that the judge looks for. */
+export async function sabotage(world: World): Promise<void> {
+  const { rows } = {
+    rows: await world.query<Row>("SELECT * FROM assets WHERE state = 'mirrored' AND bytes > 0 ORDER BY id"),
+  };
+  const [changed, lost, renamed, forgotten] = rows as [Row, Row, Row, Row];
+  const file = (key: string) => join(world.disk, key);
+  const bytes = await readFile(file(changed.media!.key));
+  bytes[bytes.length - 1]! ^= 1;
+  await writeFile(file(changed.media!.key), bytes);
+  await rm(file(lost.media!.key));
+  await writeFile(file(`${changed.company_id}/stray`), 'stray');
+  const record = await readFile(file(renamed.record_key!), 'utf8');
+  await writeFile(file(renamed.record_key!), record.replace(/"name": "/, '"name": "not '));
+  await world.query('DELETE FROM assets WHERE id = $1', [forgotten.id]);
 }
 
 /** Drafts of processes that died, as they look when their time is up. */

@@ -8,7 +8,7 @@ import { makePlan, type Options } from './plan.ts';
 import { lineOf, type Report, runPlan } from './run.ts';
 import { openWorld } from './world.ts';
 
-type Arguments = Options & { plan?: boolean; keep?: boolean; json?: boolean };
+type Arguments = Options & { plan?: boolean; keep?: boolean; sabotage?: boolean };
 
 const command = new Command('npm run chaos --')
   .description(
@@ -23,6 +23,7 @@ Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something i
   .option('--faults <number>', 'how many are met', whole(1), 40)
   .addOption(new Option('--store <kind>', 'where the mirror copies to').choices(['directory', 's3']).default('s3'))
   .option('--plan', 'prints the plan and runs nothing')
+  .option('--sabotage', 'spoils the copy before the judge looks (directory only)')
   .option('--keep', 'leaves logs and databases where they are')
   .exitOverride();
 
@@ -75,7 +76,7 @@ async function main(): Promise<number> {
     const started = Date.now();
     const world = await openWorld({ ...options, directory, hasDisk: store === 'directory' && root });
     try {
-      const report = await Promise.race([runPlan(world, plan, print), stopped]);
+      const report = await Promise.race([runPlan(world, plan, print, options), stopped]);
       report.took.all = Date.now() - started;
       good = told(report);
     } finally {
@@ -86,7 +87,7 @@ async function main(): Promise<number> {
     for (let cause = (error as Error).cause; cause; cause = (cause as Error).cause)
       print(`  because: ${(cause as Error).message}`);
   }
-  const kept = options.keep || !good;
+  const kept = options.keep || !(good || options.sabotage);
   if (!kept) await rm(directory, { recursive: true, force: true });
   else print(`\nLogs and databases: ${directory}`);
   if (!good) print(`Once more: npm run chaos -- --seed ${seed} --assets ${assets} --faults ${faults} --store ${store}`);

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ageDrafts, check, type Finding, type Happened, marks, readMarks } from './check.ts';
+import { ageDrafts, check, type Finding, type Happened, marks, readMarks, sabotage } from './check.ts';
 import type { Plan, PlannedFault } from './plan.ts';
 import { users } from './plan.ts';
 import type { World } from './world.ts';
@@ -17,7 +17,12 @@ const restMs = 8 * 60_000;
 const latestMs = 3000;
 
 /** One run: uploads and faults side by side, everything healed, rest, a full sync, and the judge. */
-export async function runPlan(world: World, plan: Plan, tell: (line: string) => void): Promise<Report> {
+export async function runPlan(
+  world: World,
+  plan: Plan,
+  tell: (line: string) => void,
+  options: { sabotage?: boolean } = {},
+): Promise<Report> {
   const took: Record<string, number> = {};
   let since = Date.now();
   const lap = (name: string) => {
@@ -62,6 +67,7 @@ export async function runPlan(world: World, plan: Plan, tell: (line: string) => 
   await everythingAgain(world);
   lap('full sync');
   const seen = await watch.stop();
+  if (options.sabotage) await sabotage(world);
   findings.push(...(await check(world, history)), seen);
   // The tokens that are there work.
   await world.library.admin((admin) => admin.expireTokens());

@@ -593,7 +593,10 @@ describe('invalid_grant', () => {
 });
 
 describe('an answer that got lost', () => {
+  const grants = async () => (await admin.connections()).reduce((sum, { refreshTokens }) => sum + refreshTokens, 0);
+
   it('after the service had rotated is written down, and ends the connection with that reason', async () => {
+    const before = await grants();
     const connection = await newConnection();
     await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
     const tokens = tokensOf({ apiUrl: library.apiUrl });
@@ -610,6 +613,8 @@ describe('an answer that got lost', () => {
     expect(second).toBeInstanceOf(Disconnected);
     expect(reasonOf(second)).toMatch(lost);
     await expectDisconnected(connection.id, lost);
+    // The pair that nobody has is not left to live at the service.
+    expect(await grants()).toBe(before);
   });
 
   it('on the line only, and never reached the service, costs nothing: the old token is tried once more', async () => {
