@@ -218,6 +218,22 @@ async function uploads(rows: Row[], objects: Objects, history: Happened[]): Prom
   };
 }
 
+/** A file that is replaced while it is asked for may be fetched as it was. */
+const replacing = 3000;
+/** Faults that make a whole answer of the library worth nothing. */
+const flawed = ['media-of-another-size', 'pages-for-files'];
+
+/** What made a fetch be for nothing: what cut it, or what became of what it brought. */
+function causeOf({ whole, at, ended }: Passed, history: Happened[]): Happened | undefined {
+  const parts = whole ? ['worker', 's3', 'postgres'] : ['worker', 's3', 'postgres', 'library', 'tokens'];
+  return history.find(
+    (fault) =>
+      (parts.includes(fault.of) || (whole && flawed.includes(fault.name))) &&
+      fault.from <= ended + 5000 &&
+      fault.to >= at - 1000,
+  );
+}
+
 /** Each fetch of a file beyond the first is explained by a fault that hit the one before, or what became of it. */
 function downloads(world: World, rows: Row[], history: Happened[]): Finding {
   const problems: string[] = [];
@@ -259,7 +275,7 @@ function downloads(world: World, rows: Row[], history: Happened[]): Finding {
         const done = row?.mirrored_at?.getTime();
         if (versions.length === 1 && done && entry.at > done + 1000) {
           problems.push(`${when}, ${((entry.at - done) / 1000).toFixed(1)} s after it was mirrored`);
-        } else if (!overlaps(history, before.at - aftermath, Math.min(entry.at, before.ended + aftermath))) {
+        } else if (!causeOf(before, history) && !(v > 0 && n === 1 && before.at < since + replacing)) {
           problems.push(
             `${when}, and no fault explains it (before: ${before.status}, ${before.whole ? 'whole' : 'cut'})`,
           );
