@@ -29,7 +29,8 @@ Exit code 0: nothing was found. 1: something was. 2: wrong usage, or something i
 
 const print = (text = '') => process.stdout.write(`${text}\n`);
 
-process.exitCode = await main();
+// Whatever a run that was stopped still waits for is not waited for.
+process.exit(await main());
 
 async function main(): Promise<number> {
   let options: Arguments;
