@@ -126,7 +126,7 @@ export const faultKinds: FaultKind[] = [
     holds: [1000, 3000],
     async begin(world) {
       world.s3Proxy!.cut();
-      const end = world.s3Trouble({ share: 0.3, resetAfter: -1 });
+      const end = world.s3Trouble({ share: 0.3, resetAfter: 20_000 });
       return async () => end();
     },
   },

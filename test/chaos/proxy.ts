@@ -27,7 +27,7 @@ export interface Trouble {
   latency?: number;
   /** Holds the request back until the trouble is over. */
   stall?: boolean;
-  /** The line is reset when so many bytes of the answer have passed. */
+  /** The line is reset when so many bytes have passed, of a request or of its answer. */
   resetAfter?: number;
   /** The request is carried out, and its answer lost. */
   loseAnswer?: boolean;
@@ -114,6 +114,11 @@ export async function startProxy(options: { port: number; target: number; random
       // An answer that breaks off must not look like one that is done.
       answer.once('close', () => answer.complete || cut());
       answer.pipe(outgoing);
+    });
+    let sent = 0;
+    incoming.on('data', (chunk: Buffer) => {
+      sent += chunk.length;
+      if (trouble.resetAfter !== undefined && sent > trouble.resetAfter) cut();
     });
     incoming.pipe(upstream);
   }
