@@ -182,11 +182,11 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const known = new Set(
     rows.flatMap((row) => [row.media?.key, row.record_key, row.thumbnail?.key, ...(row.transcript_keys ?? [])]),
   );
-  // Stored, and removed at the service before that was written down: nothing vouches for it.
+  // Stored, and removed at the service before all of that was written down.
   const abandoned = rows
-    .filter((row) => !row.media && world.content.held.get(row.id)?.removed)
+    .filter((row) => !row.record_key && row.state !== 'mirrored' && world.content.held.get(row.id)?.removed)
     .map((row) => `/${row.id}/`);
-  const unvouched = (key: string) => abandoned.some((place) => key.includes(place)) && !key.endsWith('.asset.json');
+  const unvouched = (key: string) => abandoned.some((place) => key.includes(place));
   const unknownKeys = [...there.keys()].filter((key) => !known.has(key) && !key.startsWith('_mirror/'));
   const strange = unknownKeys.filter((key) => !unvouched(key));
   const left = unknownKeys.length - strange.length;
