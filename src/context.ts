@@ -138,6 +138,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
         log,
         concurrency: config.transfer.concurrency,
         perConnection: config.transfer.perConnection,
+        reconcileInterval: config.sync.reconcileInterval,
       });
     },
 

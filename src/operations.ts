@@ -106,6 +106,11 @@ export const settingsRequest = z
   .meta({ id: 'SettingsRequest' });
 export type SettingsRequest = z.input<typeof settingsRequest>;
 
+/** Over everything that a connection has: then the bucket is looked at, too. */
+export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
+  return mode === 'full' && Object.values(part).every((it) => it === undefined);
+}
+
 function refuseRate(value: string, ctx: z.RefinementCtx): never {
   ctx.addIssue({ code: 'custom', message: `expected such as 20MiB/s, found ${value}` });
   return z.NEVER;
@@ -213,11 +218,12 @@ export function createOperations(options: {
       // Before the assets are counted: what a run has found by its end is among them, and nobody takes the moment
       // between the two for rest.
       const syncs = await store.syncs.open();
-      const [connections, counts, outstanding, recent, queued, trouble] = await Promise.all([
+      const [connections, counts, outstanding, recent, verifications, queued, trouble] = await Promise.all([
         store.connections.list(),
         store.assets.counts(),
         store.assets.outstanding(),
         store.assets.recent(60_000),
+        store.verifications.open(),
         within(5000, queues.counts()),
         within(5000, bucketTrouble()),
       ]);
@@ -246,6 +252,7 @@ export function createOperations(options: {
         timeLeft:
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
         syncs,
+        verifications,
         queues: queued ?? null,
         /** `reason`: why it takes nothing at present, so that everything waits. */
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
@@ -278,7 +285,7 @@ export function createOperations(options: {
         throw new Refused(409, `connection_${connection.status}`, stoppedText(connection));
       }
       const { mode, ...scope } = resyncRequest.parse(request);
-      const syncId = await store.syncs.request(connectionId, mode, scope);
+      const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
       if (syncId === undefined)
         throw new Refused(409, 'connection_disconnected', stoppedText(await existing(connectionId)));
       // When the queue is away, the dispatcher finds the run in the records.

@@ -23,22 +23,30 @@ export interface AuditDeps {
 const leaseMs = 45_000;
 const requestsEveryMs = 1000;
 const dayEveryMs = 60_000;
+const routineEveryMs = 10_000;
 /** The bucket, or another process that writes the same inventory, is waited for. */
 const laterMs = 10_000;
 const mostFailures = 5;
 
 /**
- * What is done seldom and takes long: the verifications that were asked for, and the inventory of each day. One process at a
- * time does each, under a lease in the records; when it dies, another goes on.
+ * What is done seldom and takes long: the verifications that were asked for, by people or by the interval, and the inventory
+ * of each day. One process at a time does each, under a lease in the records; when it dies, another goes on.
  */
-export function startAudits(deps: AuditDeps) {
+export function startAudits(
+  deps: AuditDeps & {
+    /** How often the whole bucket is compared with the records. */
+    reconcileInterval: number;
+  },
+) {
   const stopping = new AbortController();
   const verifying = every(requestsEveryMs, deps, stopping.signal, () => runVerification(deps, stopping.signal));
   const counting = every(dayEveryMs, deps, stopping.signal, () => runInventory(deps, stopping.signal));
+  const { store, reconcileInterval } = deps;
+  const asking = every(routineEveryMs, deps, stopping.signal, () => store.verifications.routine(reconcileInterval));
   return {
     async stop(): Promise<void> {
       stopping.abort(new Error('shutting down'));
-      await Promise.all([verifying, counting]);
+      await Promise.all([verifying, counting, asking]);
     },
   };
 }
@@ -76,11 +84,14 @@ export async function runVerification(deps: AuditDeps, stop: AbortSignal): Promi
       return;
     }
     const reason = reasonOf(error);
-    log.warn({ verificationId: run.id, err: error }, 'verification put off; it goes on where it was');
     const failures = await store.verifications.putOff(run.id, owner, reason, laterMs);
+    if (failures === 1) {
+      log.warn({ verificationId: run.id, err: error }, 'verification put off; it goes on where it was');
+    }
     // A bucket that is away comes back; anything else may, too, but not for ever.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
+      log.error({ verificationId: run.id, err: error }, 'verification failed');
     }
   } finally {
     lease.end();

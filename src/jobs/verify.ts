@@ -67,7 +67,7 @@ const syncPatienceMs = 30 * 60_000;
  * has died: what was found is saved together with how far it came.
  *
  * The library comes first: a full sync brings into the records whatever it lists. So what is left to compare is the records
- * and the bucket, and what of the library never came that far.
+ * and the bucket, and what of the library never came that far. A routine one follows a listing, and compares only the former.
  */
 export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
   const { store } = deps;
@@ -86,7 +86,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
         continue;
       }
       counts[countOf(line)]++;
-      if (line.mark !== '=' || options.all) lines.push(line);
+      if (line.mark === '=' ? options.all : line.mark !== '+' || !options.routine) lines.push(line);
     }
     counts.lines += lines.length;
     position = next;
@@ -103,12 +103,15 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
         onAsked: (syncs) => save([], { phase: 'library', syncs }),
         signal,
       });
-      counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
       await save(problems, { phase: 'objects' });
     },
 
     objects: async () => {
       const after = position.key ?? '';
+      if (after === '') {
+        counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
+        await save([], { phase: 'objects' });
+      }
       const expected = expectedObjects(store, { after, connectionId: connectionId ?? undefined, pageSize });
       const pairs = sideBySide(expected, objectsBehind(deps.storage, after, signal));
       // What is read takes long: then saved more often.
@@ -118,8 +121,8 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
         if (batch.length === 0) return;
         const seen: { id: string; turn: number }[] = [];
         const findings = await inspect(deps, batch, { ...options, one: connectionId !== null, counts, seen, signal });
-        // Where a disk is not mounted any more, everything seems to be missing.
-        if (findings.some((finding) => finding?.mark === '-')) await deps.storage.check();
+        // Where a disk is not mounted any more, everything seems to be missing; where another is, to differ.
+        if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await deps.storage.check();
         for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
         await store.contents.verified(seen);
         await save(findings, { phase: 'objects', key: batch.at(-1)!.key });
@@ -147,6 +150,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
     },
 
     repair: async () => {
+      if (options.repair && counts.missing + counts.different > 0) await deps.storage.check();
       for (let after = position.assetId ?? ''; options.repair; ) {
         const page = await store.verifications.remedies(run.id, { after, limit: 500 });
         for (const { assetId, what } of page) if (await store.contents.mend(assetId, what)) counts.repaired++;
@@ -163,17 +167,25 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
     end: async () => {},
   };
 
-  const first = verificationPhases.indexOf(position.phase ?? 'library');
-  for (const phase of verificationPhases.slice(first)) {
+  const all: readonly VerificationPhase[] = options.routine ? routinePhases : verificationPhases;
+  for (const phase of all.slice(position.phase ? all.indexOf(position.phase) : 0)) {
     if (position.phase !== phase) await save([], { phase });
     await phases[phase]();
   }
-  await store.verifications.done(run.id, owner);
-  deps.log.info(
-    { verificationId: run.id, ...counts },
-    differencesIn(counts) > 0 ? 'verified: differences' : 'verified',
+  const { missing, different, errors, foreign, repaired } = counts;
+  const differs = options.routine && missing + different + errors > 0;
+  await store.verifications.done(
+    run.id,
+    owner,
+    differs ? { missing, different, errors, foreign, repaired } : undefined,
   );
+  const found = { verificationId: run.id, ...(connectionId && { connectionId }), ...counts };
+  if (differs) deps.log.warn(found, 'the bucket differs from the records; what can be had again was asked for');
+  else if (options.routine) deps.log.info(found, 'the bucket has what the records say');
+  else deps.log.info(found, differencesIn(counts) > 0 ? 'verified: differences' : 'verified');
 }
+
+const routinePhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
 
 export const nothingFound: VerificationCounts = {
   lines: 0,

@@ -40,6 +40,7 @@ export async function startWorkers(options: {
   log: Log;
   concurrency: number;
   perConnection: number;
+  reconcileInterval: number;
 }) {
   const { queues, log } = options;
   const { store, storage } = options.mirror;
@@ -106,7 +107,14 @@ export async function startWorkers(options: {
     },
     { concurrency: syncConcurrency },
   );
-  const audits = startAudits({ store, storage, queues, log, instance: options.sync.instance });
+  const audits = startAudits({
+    store,
+    storage,
+    queues,
+    log,
+    instance: options.sync.instance,
+    reconcileInterval: options.reconcileInterval,
+  });
   const pruning = startPruning({ store, log });
   await gate.look();
   const janitor = startJanitor({ store, storage, gate, log });

@@ -284,6 +284,15 @@ const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE connections ADD COLUMN pace jsonb`.execute(db);
     },
   },
+  '0008_bucket': {
+    async up(db: Kysely<unknown>) {
+      // Whether the bucket is compared behind the run.
+      await sql`ALTER TABLE syncs ADD COLUMN with_bucket boolean NOT NULL DEFAULT false`.execute(db);
+      // Of those that nobody asked for by themselves, one waits per connection, and one for all.
+      await sql`CREATE UNIQUE INDEX verifications_routine ON verifications (coalesce(connection_id, ''))
+        WHERE status = 'waiting' AND options->'routine' = 'true'`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

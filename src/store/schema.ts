@@ -194,6 +194,8 @@ interface SyncTable {
   new: Generated<number>;
   changed: Generated<number>;
   gone: Generated<number>;
+  /** The bucket is compared behind it, and what is missing there made again. */
+  withBucket: Generated<boolean>;
   error: string | null;
   requestedAt: Generated<Date>;
   startedAt: Date | null;
@@ -210,6 +212,8 @@ export interface VerificationOptions {
   all?: boolean | undefined;
   /** Writes the day's inventory at the end. */
   inventory?: boolean | undefined;
+  /** Asked for by the mirror itself, behind a listing: records and bucket only, and of strangers only the number is kept. */
+  routine?: true | undefined;
 }
 
 export const verificationPhases = ['library', 'objects', 'assets', 'repair', 'inventory', 'end'] as const;

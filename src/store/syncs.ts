@@ -3,6 +3,7 @@ import { sql } from 'kysely';
 import { addEvent } from './events.ts';
 import { type Decide, type ListedAsset, recordListed } from './listing.ts';
 import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
+import { requestRoutine } from './verifications.ts';
 
 export type SyncRecords = ReturnType<typeof syncRecords>;
 
@@ -24,16 +25,23 @@ export function syncRecords(db: Database) {
   return {
     /**
      * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
-     * does less becomes it. Undefined when the connection has ended.
+     * does less becomes it. Undefined when the connection has ended. With `bucket`, a comparison of the records and the
+     * bucket follows when the run has ended.
      */
-    async request(connectionId: string, mode: SyncMode, scope: SyncScope = {}): Promise<string | undefined> {
+    async request(
+      connectionId: string,
+      mode: SyncMode,
+      scope: SyncScope = {},
+      options: { bucket?: boolean } = {},
+    ): Promise<string | undefined> {
       const id = randomUUID();
       const { rows } = await sql<{ id: string }>`
-        INSERT INTO syncs (id, connection_id, mode, scope, status)
-        SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, 'waiting' FROM connections
+        INSERT INTO syncs (id, connection_id, mode, scope, with_bucket, status)
+        SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, ${options.bucket ?? false}, 'waiting' FROM connections
         WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
         ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
-        DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END
+        DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
+          with_bucket = syncs.with_bucket OR excluded.with_bucket
         RETURNING id`.execute(db);
       return rows[0]?.id;
     },
@@ -192,6 +200,7 @@ export function syncRecords(db: Database) {
           .where('status', '=', 'running')
           .execute();
         await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
+        if (sync.withBucket) await requestRoutine(tx, connectionId);
         const last = before?.lastSyncAt;
         if (!before || !last || last >= before.connectedAt || !whole || outcome.status !== 'done') return undefined;
         const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`

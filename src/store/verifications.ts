@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import { addEvent } from './events.ts';
 import type {
   Database,
   ObjectKind,
@@ -13,8 +14,31 @@ import type {
 
 export type VerificationRecords = ReturnType<typeof verificationRecords>;
 
-/** How many are kept, with their lines, after they have ended. */
+/** How many are kept, with their lines, after they have ended: of those that operators asked for, and of the others. */
 const kept = 20;
+
+/**
+ * The mirror's own comparison of the records and the bucket, of one connection or all: what is missing or differs is made
+ * again. One that waits already is the one that is meant.
+ */
+export async function requestRoutine(db: Database, connectionId: string | null): Promise<void> {
+  await sql`
+    INSERT INTO verifications (id, connection_id, options, status)
+    VALUES (${randomUUID()}, ${connectionId}, '{"routine": true, "repair": true}', 'waiting')
+    ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'routine' = 'true' DO NOTHING`.execute(
+    db,
+  );
+  await forget(db);
+}
+
+async function forget(db: Database): Promise<void> {
+  await sql`
+    DELETE FROM verifications WHERE id IN (
+      SELECT id FROM (
+        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS place
+        FROM verifications WHERE finished_at IS NOT NULL) AS finished
+      WHERE place > ${kept})`.execute(db);
+}
 
 /** Verifications that were asked for: one runs at a time, the others wait. */
 export function verificationRecords(db: Database) {
@@ -30,12 +54,40 @@ export function verificationRecords(db: Database) {
           status: 'waiting',
         })
         .execute();
-      await sql`
-        DELETE FROM verifications WHERE id IN (
-          SELECT id FROM verifications WHERE finished_at IS NOT NULL ORDER BY finished_at DESC OFFSET ${kept})`.execute(
-        db,
-      );
+      await forget(db);
       return id;
+    },
+
+    /**
+     * Asks for the routine one of the whole mirror when it is due: every interval, for the first time when one has passed
+     * since there is a connection. Whichever process comes first does.
+     */
+    async routine(intervalMs: number): Promise<boolean> {
+      const interval = sql`${intervalMs} * interval '1 ms'`;
+      return db.transaction().execute(async (tx) => {
+        await sql`
+          INSERT INTO chores (name, due_at)
+          SELECT 'bucket', min(connected_at) + ${interval} FROM connections HAVING count(*) > 0
+          ON CONFLICT (name) DO NOTHING`.execute(tx);
+        const { numAffectedRows: due } = await sql`
+          UPDATE chores SET due_at = now() + ${interval} WHERE name = 'bucket' AND due_at <= now()`.execute(tx);
+        if (due) await requestRoutine(tx, null);
+        // Of an interval that was longer before.
+        else {
+          await sql`
+            UPDATE chores SET due_at = now() + ${interval}
+            WHERE name = 'bucket' AND due_at > now() + ${interval}`.execute(tx);
+        }
+        return Boolean(due);
+      });
+    },
+
+    /** How many wait or are running. */
+    async open(): Promise<{ waiting: number; running: number }> {
+      const { rows } = await sql<{ waiting: number; running: number }>`
+        SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
+        FROM verifications WHERE status IN ('waiting', 'running')`.execute(db);
+      return rows[0]!;
     },
 
     /** The one that was interrupted, or the oldest that waits, for `owner`; undefined while another process is at one. */
@@ -112,13 +164,21 @@ export function verificationRecords(db: Database) {
       });
     },
 
-    async done(id: string, owner: string): Promise<void> {
-      await db
-        .updateTable('verifications')
-        .set({ status: 'done', error: null, owner: null, until: null, finishedAt: sql`now()` })
-        .where('id', '=', id)
-        .where('owner', '=', owner)
-        .execute();
+    /** It has ended; with `differs`, people are told of what it found. */
+    async done(id: string, owner: string, differs?: Record<string, unknown>): Promise<void> {
+      await db.transaction().execute(async (tx) => {
+        const ended = await tx
+          .updateTable('verifications')
+          .set({ status: 'done', error: null, owner: null, until: null, finishedAt: sql`now()` })
+          .where('id', '=', id)
+          .where('owner', '=', owner)
+          .returning('connectionId')
+          .executeTakeFirst();
+        if (!ended || !differs) return;
+        const { connectionId } = ended;
+        const data = { verificationId: id, ...differs };
+        await addEvent(tx, { kind: 'bucket.differs', ...(connectionId && { connectionId }), data });
+      });
     },
 
     /** One that nobody has, and that cannot go on. */

@@ -36,6 +36,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0005_reconcile' },
       { name: '0006_rebuild' },
       { name: '0007_pace' },
+      { name: '0008_bucket' },
     ]);
   } finally {
     await database.drop();

@@ -2,6 +2,7 @@ import { type Admin, type Library, type LibraryOptions, startTestLibrary, type U
 import { contentOf, type Ground, keysOf, newGround, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
 import type { S3Server } from './services.ts';
+import { until } from './until.ts';
 
 export type Scene = Awaited<ReturnType<typeof newScene>>;
 
@@ -58,6 +59,19 @@ export async function newScene(
     /** Asks for a run over everything. */
     async resync(request: object = { mode: 'full' }): Promise<string> {
       return (await mirror.api('POST', `/connections/${connectionId}/resync`, request)).syncId;
+    },
+
+    /** Waits until nobody compares the bucket any more, as is done behind each full run that was asked for. */
+    async checked(): Promise<void> {
+      const none = ({ waiting, running }: { waiting: number; running: number }) => waiting + running === 0;
+      await until(
+        'the bucket to be compared',
+        async () => {
+          const { syncs, verifications } = await mirror.api('GET', '/status');
+          return none(syncs) && none(verifications);
+        },
+        60_000,
+      );
     },
 
     /** The media file as it lies in storage; undefined when there is none. */

@@ -1,0 +1,289 @@
+import { rename } from 'node:fs/promises';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { contentOf, grounds, keysOf } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+const patience = 120_000;
+const day = 24 * 3_600_000;
+const spoken = { language: 'de', durationSec: 3, text: 'Servus', vtt: 'WEBVTT\n', words: null };
+
+describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 300_000 }, (kind) => {
+  let scene: Scene;
+  let database: pg.Client;
+  /** Everything that an asset can have; and a document. */
+  let film: { id: string; keys: Record<'media' | 'record' | 'transcript' | 'thumbnail', string> };
+  let plain: { id: string; key: string };
+  let whole: string[];
+  beforeAll(async () => {
+    scene = await newScene({ redis: kind.redis, s3: kind.s3 });
+    database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL! });
+    await database.connect();
+    const document = await scene.upload();
+    const id = await scene.upload({
+      name: 'clip.mp4',
+      mimeType: 'video/mp4',
+      assetType: 'videos',
+      hasTranscript: true,
+      transcript: spoken,
+      thumbnail: true,
+    });
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+    plain = { id: document, key: (await scene.mirror.asset(document)).key };
+    const media = (await scene.mirror.asset(id)).key;
+    const thumbnail = (await scene.keys(id)).find((key) => key.includes('.thumbnail.'))!;
+    film = { id, keys: { media, record: `${media}.asset.json`, transcript: `${media}.vtt`, thumbnail } };
+    whole = (await keysOf(scene.storage)).sort();
+  });
+  afterAll(async () => {
+    await database?.end();
+    await scene?.close();
+  });
+
+  const downloads = async () =>
+    (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media').map(({ assetId }) => assetId);
+  async function query<T>(text: string): Promise<T[]> {
+    return (await database.query(text)).rows;
+  }
+  const last = async () =>
+    (
+      await query<{ id: string; status: string; error: string | null; connection_id: string | null }>(
+        'SELECT * FROM verifications ORDER BY requested_at DESC LIMIT 1',
+      )
+    )[0]!;
+  const events = () =>
+    query<{ connection_id: string | null; data: Record<string, unknown> }>(
+      `SELECT connection_id, data FROM events WHERE kind = 'bucket.differs' ORDER BY id`,
+    );
+
+  /** The two ways in which the bucket is compared. */
+  const ways = [
+    ['after a full run that an operator asked for', async () => void (await scene.resync())],
+    [
+      'when the interval is over',
+      async () => {
+        const { id } = await last();
+        await until(
+          'the first one to be planned',
+          async () => (await query(`SELECT FROM chores WHERE name = 'bucket'`)).length === 1,
+          patience,
+        );
+        await database.query(`UPDATE chores SET due_at = now() WHERE name = 'bucket'`);
+        await until('it to be asked for', async () => (await last()).id !== id, patience);
+      },
+    ],
+  ] as const;
+  async function settled(): Promise<void> {
+    await scene.checked();
+    await scene.mirror.quiet();
+  }
+
+  describe.each(ways)('has it again %s', (_, compare) => {
+    test.each(['media', 'record', 'transcript', 'thumbnail'] as const)('the %s', async (what) => {
+      const before = (await events()).length;
+      await scene.admin.clearRequests();
+      await scene.storage.remove(film.keys[what]);
+      await compare();
+      await settled();
+      expect((await keysOf(scene.storage)).sort()).toEqual(whole);
+      expect(await downloads()).toEqual(what === 'media' ? [film.id] : []);
+      const { id, connection_id } = await last();
+      const told = (await events()).slice(before);
+      expect(told).toEqual([
+        { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
+      ]);
+      expect(scene.mirror.lines).toContainEqual(
+        expect.objectContaining({ level: 40, verificationId: id, msg: expect.stringMatching(/^the bucket differs/) }),
+      );
+    });
+
+    test('all of it, when only the id of the bucket was left', async () => {
+      for (const key of whole) await scene.storage.remove(key);
+      await compare();
+      await settled();
+      expect((await keysOf(scene.storage)).sort()).toEqual(whole);
+      expect((await scene.media(plain.id))?.toString()).toBe('hello');
+    });
+
+    test('and nothing is asked for or told where nothing is missing; of strangers only the number is kept', async () => {
+      const before = await events();
+      await scene.admin.clearRequests();
+      for (let n = 0; n < 30; n++) await scene.storage.put(`stranger ${n}`, 'hello');
+      await compare();
+      await settled();
+      const { id, connection_id } = await last();
+      expect(await scene.mirror.api('GET', `/verify/${id}`)).toMatchObject({
+        status: 'done',
+        routine: true,
+        lines: [],
+        counts: { same: whole.length, foreign: connection_id === null ? 30 : 0, missing: 0 },
+      });
+      expect(await events()).toEqual(before);
+      expect(await downloads()).toEqual([]);
+      const lines = scene.mirror.lines.filter((line) => line.verificationId === id);
+      expect(lines).toMatchObject([{ level: 30, msg: 'the bucket has what the records say' }]);
+      for (let n = 0; n < 30; n++) await scene.storage.remove(`stranger ${n}`);
+    });
+
+    test.each([
+      ['has no id', undefined],
+      ['has the id of another', 'another mirror\n'],
+    ])('but not in one that %s: that is waited for', async (_, other) => {
+      const own = (await contentOf(scene.storage, '_mirror/id'))!;
+      const content = (await contentOf(scene.storage, film.keys.media))!;
+      const told = await events();
+      await scene.admin.clearRequests();
+      if (other === undefined) await scene.storage.remove('_mirror/id');
+      else await scene.storage.put('_mirror/id', other);
+      await scene.storage.remove(film.keys.media);
+      await scene.storage.put(plain.key, 'what the other one has here');
+      await compare();
+      await until(
+        'it to wait',
+        async () => /not the bucket that the records/.test((await last()).error ?? ''),
+        patience,
+      );
+      expect(await scene.mirror.asset(film.id)).toMatchObject({ state: 'mirrored' });
+      expect(await scene.mirror.asset(plain.id)).toMatchObject({ state: 'mirrored' });
+      await scene.storage.put(film.keys.media, content);
+      await scene.storage.put(plain.key, 'hello');
+      await scene.storage.put('_mirror/id', own);
+      await settled();
+      expect(await last()).toMatchObject({ status: 'done', error: null });
+      expect(await downloads()).toEqual([]);
+      // A store's ETag is of its own content: the same bytes are the same.
+      expect(await events()).toEqual(told);
+    });
+
+    test.runIf(!kind.s3)('but not while it is away', async () => {
+      const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+      const told = await events();
+      await scene.admin.clearRequests();
+      await rename(directory, `${directory}.aside`);
+      try {
+        await compare();
+        await until('it to wait', async () => (await last()).error !== null, patience);
+      } finally {
+        await rename(`${directory}.aside`, directory);
+      }
+      await settled();
+      expect(await last()).toMatchObject({ status: 'done', error: null });
+      expect(await downloads()).toEqual([]);
+      expect(await events()).toEqual(told);
+    });
+  });
+});
+
+describe('the bucket is compared', { timeout: 120_000 }, () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await newStage();
+  });
+  afterEach(async () => {
+    await stage.query('DELETE FROM verifications');
+    await stage.query('DELETE FROM chores');
+    await stage.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await stage?.close();
+  });
+  const asked = async () =>
+    stage.query<{ connection_id: string | null; status: string; options: unknown }>(
+      'SELECT connection_id, status, options FROM verifications ORDER BY requested_at',
+    );
+  const resync = (connectionId: string, request: object) =>
+    stage.mirror.api('POST', `/connections/${connectionId}/resync`, request);
+  const routine = { status: 'waiting', options: { routine: true, repair: true } };
+
+  test('once, first when an interval has passed since somebody is connected', async () => {
+    const { routine: ask } = stage.store.verifications;
+    expect(await ask(day)).toBe(false);
+    expect(await stage.query('SELECT FROM chores')).toHaveLength(0);
+    await stage.company();
+    expect(await ask(day)).toBe(false);
+    expect(await asked()).toEqual([]);
+    await stage.query(`UPDATE chores SET due_at = due_at - interval '23 hours 50 minutes'`);
+    expect(await ask(day)).toBe(false);
+    await stage.query(`UPDATE chores SET due_at = due_at - interval '10 minutes'`);
+    const all = await Promise.all(Array.from({ length: 8 }, () => ask(day)));
+    expect(all.filter(Boolean)).toHaveLength(1);
+    expect(await ask(day)).toBe(false);
+    expect(await asked()).toEqual([{ connection_id: null, ...routine }]);
+    // One that still waits is the next one, too.
+    await stage.query('UPDATE chores SET due_at = now()');
+    expect(await ask(day)).toBe(true);
+    expect(await asked()).toHaveLength(1);
+    // An interval that is shorter now is not kept waiting by the one before.
+    expect(await ask(day / 24)).toBe(false);
+    const [due] = await stage.query<{ soon: boolean }>(
+      `SELECT due_at <= now() + interval '1 hour' AS soon FROM chores WHERE name = 'bucket'`,
+    );
+    expect(due).toEqual({ soon: true });
+  });
+
+  test('at the next look where somebody has been connected for longer, and nothing was planned yet', async () => {
+    await stage.company();
+    await stage.query(`UPDATE connections SET connected_at = connected_at - interval '2 days'`);
+    expect(await stage.store.verifications.routine(day)).toBe(true);
+    expect(await stage.store.verifications.routine(day)).toBe(false);
+  });
+
+  test('behind a full run that was asked for over everything, and no other', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.run(connectionId);
+    for (const request of [
+      { mode: 'incremental' },
+      { mode: 'full', companyId },
+      { mode: 'full', assetType: 'videos' },
+      { mode: 'full', since: 5 },
+      { mode: 'full', companyId, acceptGone: true },
+    ]) {
+      await resync(connectionId, request);
+      await stage.run(connectionId);
+    }
+    // As the schedule does, and a verification.
+    await stage.sync(connectionId, 'full');
+    expect(await asked()).toEqual([]);
+    for (const request of [{ mode: 'full' }, { mode: 'full', acceptGone: true }]) {
+      await resync(connectionId, request);
+      expect(await asked()).toEqual([]);
+      await stage.run(connectionId);
+      expect(await asked()).toEqual([{ connection_id: connectionId, ...routine }]);
+      await stage.query('DELETE FROM verifications');
+    }
+  });
+
+  test('also when the one that waited was none, when it is asked for twice, and when the run fails', async () => {
+    const [one, two] = [await stage.company(), await stage.company()];
+    for (const { connectionId } of [one, two]) await stage.run(connectionId);
+    await stage.store.syncs.request(one.connectionId, 'full');
+    await resync(one.connectionId, { mode: 'full' });
+    await stage.store.syncs.request(one.connectionId, 'incremental');
+    expect(await stage.run(one.connectionId)).toBe('1 done');
+    await resync(one.connectionId, { mode: 'full' });
+    await stage.admin.addFault({ endpoint: 'me', status: 500 });
+    await stage.run(one.connectionId);
+    expect(await asked()).toMatchObject([{ connection_id: one.connectionId }]);
+    await resync(two.connectionId, { mode: 'full' });
+    await stage.run(two.connectionId);
+    expect((await asked()).map((it) => it.connection_id)).toEqual([one.connectionId, two.connectionId]);
+  });
+
+  test('and of what was asked for, the last 20 are kept whatever else ran', async () => {
+    const { store } = stage;
+    const id = await store.verifications.request({});
+    await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() - interval '9 days'`);
+    for (let n = 0; n < 25; n++) {
+      await stage.query('UPDATE chores SET due_at = now()');
+      await stage.query(`INSERT INTO chores VALUES ('bucket', now()) ON CONFLICT DO NOTHING`);
+      await store.verifications.routine(day);
+      await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() WHERE status = 'waiting'`);
+    }
+    expect(await store.verifications.get(id)).toBeDefined();
+    expect((await asked()).length).toBeLessThanOrEqual(22);
+  });
+});
