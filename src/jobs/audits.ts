@@ -23,7 +23,7 @@ export interface AuditDeps {
 const leaseMs = 45_000;
 const requestsEveryMs = 1000;
 const dayEveryMs = 60_000;
-const routineEveryMs = 10_000;
+const routineEveryMs = 5000;
 /** The bucket, or another process that writes the same inventory, is waited for. */
 const laterMs = 10_000;
 const mostFailures = 5;

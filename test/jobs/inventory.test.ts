@@ -30,6 +30,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     unavailable = await scene.upload({ status: 'unavailable' });
     await scene.resync();
     await scene.mirror.quiet();
+    await scene.checked();
   });
   afterAll(async () => {
     await scene?.close();

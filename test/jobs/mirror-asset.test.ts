@@ -148,6 +148,7 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     const id = await scene.upload({ content: { text: 'the right bytes' } });
     await scene.resync();
     const { key, mirroredAt } = await scene.mirror.assetIn(id, 'mirrored');
+    await scene.checked();
     const path = `${scene.ground.environment.STORAGE_URL!.slice('file://'.length)}/${key}`;
     const look = async () => {
       await scene.admin.clearRequests();

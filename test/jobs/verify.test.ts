@@ -42,6 +42,7 @@ describe.each(grounds())('verify ($name)', { timeout: 240_000 }, (kind) => {
     });
     await scene.resync();
     await scene.mirror.quiet();
+    await scene.checked();
     plain = { id: document, key: (await scene.mirror.asset(document)).key };
     film = { id: video, key: (await scene.mirror.asset(video)).key };
     thumbnail = (await scene.keys(video)).find((key) => key.includes('.thumbnail.'))!;
@@ -290,6 +291,7 @@ describe('a verification that is interrupted', { timeout: 240_000 }, () => {
     const ids = await Promise.all(Array.from({ length: 5 }, (_, n) => scene.upload({ name: `${n}.bin` })));
     await scene.resync();
     await scene.mirror.quiet();
+    await scene.checked();
     const keys = await Promise.all(ids.map(async (id) => (await scene.mirror.asset(id)).key));
     for (const key of keys) await scene.storage.remove(key);
     // The listing hangs, so the run is in its first phase when the process ends.
