@@ -75,7 +75,10 @@ export function program(verbs: Verbs, version: string): Command {
 
   verb('resync', 'sync a connection now')
     .argument('<connection>')
-    .option('--full', 'list everything, and look again at what failed or was unavailable')
+    .option(
+      '--full',
+      'list everything, look again at what failed or was unavailable; alone: make again what the bucket lacks',
+    )
     .option('--since <time>', 'uploads after this date')
     .option('--company <id>', 'one company only')
     .option('--project <id>', 'one project only')

@@ -119,12 +119,15 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
       let batch: Pair[] = [];
       const look = async () => {
         if (batch.length === 0) return;
-        const seen: { id: string; turn: number }[] = [];
-        const findings = await inspect(deps, batch, { ...options, one: connectionId !== null, counts, seen, signal });
+        const seen: Inspection['seen'] = [];
+        const copied: Inspection['copied'] = [];
+        const one = connectionId !== null;
+        const findings = await inspect(deps, batch, { ...options, one, counts, seen, copied, signal });
         // Where a disk is not mounted any more, everything seems to be missing; where another is, to differ.
         if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await deps.storage.check();
         for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
         await store.contents.verified(seen);
+        await store.contents.copied(copied);
         await save(findings, { phase: 'objects', key: batch.at(-1)!.key });
         batch = [];
       };
@@ -279,6 +282,8 @@ interface Inspection {
   counts: VerificationCounts;
   /** Assets whose media was read and is right. */
   seen: { id: string; turn: number }[];
+  /** Objects of which the store gives another ETag for the same content. */
+  copied: { id: string; turn: number; key: string; etag: string }[];
   signal: AbortSignal;
 }
 
@@ -340,7 +345,7 @@ async function compare(
   { storage }: VerifyDeps,
   expected: Expected,
   object: StoredObject | undefined,
-  { deep, counts, signal }: Inspection,
+  { deep, counts, copied, signal }: Inspection,
 ): Promise<VerificationLine> {
   const { key, asset, kind, bytes, etag, crc32 } = expected;
   const line = (
@@ -369,7 +374,10 @@ async function compare(
     if (!body) return line('-', `missing in the bucket: ${names[kind]}`, lost);
     const found = await measure(body, signal);
     counts.bytesRead += object.bytes;
-    if (crc32 === undefined || found.crc32 === crc32) return line('=', null);
+    if (crc32 === undefined || found.crc32 === crc32) {
+      if (touched) copied.push({ id: asset.id, turn: asset.turn, key, etag: object.etag! });
+      return line('=', null);
+    }
     return line(
       '*',
       `CRC-32 ${found.crc32}, ${crc32} was stored: ${names[kind]}`,

@@ -103,6 +103,18 @@ export function contentsRecords(db: Database) {
         WHERE assets.id = seen.id AND assets.turn = seen.turn`.execute(db);
     },
 
+    /** The store calls these objects otherwise than it did, as after a copy, and their content is right: it is read once. */
+    async copied(objects: { id: string; turn: number; key: string; etag: string }[]): Promise<void> {
+      for (const { id, turn, key, etag } of objects) {
+        await sql`
+          UPDATE assets SET
+            media = CASE WHEN media->>'key' = ${key} THEN jsonb_set(media, '{etag}', to_jsonb(${etag}::text)) ELSE media END,
+            beside = CASE WHEN beside ? ${key}
+              THEN jsonb_set(beside, ARRAY[${key}::text, 'etag'], to_jsonb(${etag}::text)) ELSE beside END
+          WHERE id = ${id} AND turn = ${turn}`.execute(db);
+      }
+    },
+
     /**
      * Has what is missing or wrong in the bucket made again. Of what is on its way nothing is changed: false. Only `check` and
      * `fetch` may lead to another download; the rest is written beside the media as it is.

@@ -167,6 +167,25 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       expect(await events()).toEqual(told);
     });
 
+    test.runIf(kind.s3)('and reads what was copied once, to know it from then on', async () => {
+      const told = await events();
+      const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
+      await compare();
+      await settled();
+      expect(await bytesRead()).toBe(0);
+      await database.query(`UPDATE assets SET media = media || '{"etag": "as it was elsewhere"}',
+        beside = (SELECT coalesce(jsonb_object_agg(key, value || '{"etag": "elsewhere"}'), '{}') FROM jsonb_each(beside))`);
+      await scene.admin.clearRequests();
+      await compare();
+      await settled();
+      expect(await bytesRead()).toBeGreaterThan(0);
+      await compare();
+      await settled();
+      expect(await bytesRead()).toBe(0);
+      expect(await events()).toEqual(told);
+      expect(await downloads()).toEqual([]);
+    });
+
     test.runIf(!kind.s3)('but not while it is away', async () => {
       const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
       const told = await events();
