@@ -153,7 +153,7 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-describe.each(backends)('with queues in $name', { timeout: 90_000 }, ({ redis }) => {
+describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }) => {
   test('what a second connection uploads does not wait behind the hundreds of the first', async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();

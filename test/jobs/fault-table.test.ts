@@ -84,7 +84,7 @@ const serverFaults: Record<string, Row> = {
   'the database goes away': {
     source: (size) => [slow(size)],
     async around({ scene, database }) {
-      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0, 60_000);
       takeAway(database);
       await until(
         'it to be missed',
@@ -101,7 +101,7 @@ const redisFaults: Record<string, Row> = {
   'Redis goes away': {
     source: (size) => [slow(size)],
     async around({ scene, redis }) {
-      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0, 60_000);
       const refused = takeAway(redis!);
       await until('it to be missed', () => refused() >= 5, 60_000);
       return async () => redis!.set({});

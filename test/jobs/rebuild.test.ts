@@ -148,7 +148,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
     expect(await downloads()).toEqual([]);
     expect(await keysOf(scene.storage)).toEqual(keys);
-    expect((await mirror.api('GET', '/status')).bucket.ok).toBe(true);
+    await until('the service to notice', async () => (await mirror.api('GET', '/status')).bucket.ok, 60_000);
   });
 });
 

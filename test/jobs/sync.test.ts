@@ -533,7 +533,7 @@ const backends = [
 
 describe.each(backends)('with queues in $name', ({ redis }) => {
   test('a connection has one running and at most one waiting run, in however many processes', {
-    timeout: 60_000,
+    timeout: 120_000,
   }, async () => {
     const own = await newStage({ redis });
     const workers = [
@@ -543,7 +543,7 @@ describe.each(backends)('with queues in $name', ({ redis }) => {
     try {
       const { companyId, connectionId } = await own.company();
       await until('the first run', async () => (await own.store.connections.get(connectionId))?.lastSyncAt);
-      await own.admin.addFault({ endpoint: 'assets', companyId, times: 2, latency: 1500 });
+      await own.admin.addFault({ endpoint: 'assets', companyId, times: 2, latency: 6000 });
       const before = await own.listings(companyId);
       const path = `/connections/${connectionId}/resync`;
       const { syncId } = await own.mirror.api('POST', path, { mode: 'full' });
@@ -554,11 +554,15 @@ describe.each(backends)('with queues in $name', ({ redis }) => {
       const ids = new Set(asked.map((answer) => answer.syncId));
       expect(ids.size).toBe(1);
       expect(ids).not.toContain(syncId);
-      await until('both to end', async () => {
-        const { running, waiting } = await own.store.syncs.open();
-        expect(running).toBeLessThanOrEqual(1);
-        return running + waiting === 0;
-      });
+      await until(
+        'both to end',
+        async () => {
+          const { running, waiting } = await own.store.syncs.open();
+          expect(running).toBeLessThanOrEqual(1);
+          return running + waiting === 0;
+        },
+        60_000,
+      );
       for (const id of [syncId, ...ids])
         expect(await own.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 1 });
       expect(await own.listings(companyId)).toBe(before + 2);
