@@ -8,6 +8,16 @@ import { openS3 } from './storage/s3.ts';
 import { findEmbeddedPostgres, startEmbeddedPostgres } from './store/embedded.ts';
 import { openStore } from './store/store.ts';
 
+export type { Rebuilding };
+
+/** What is said meanwhile. */
+export interface RebuildReport {
+  start: (storage: string) => void;
+  /** Something that a person should know: one sentence. */
+  tell: (line: string) => void;
+  progress: (so: Rebuilding) => void;
+}
+
 /**
  * Makes the records again from the bucket, in a process of its own, with the service's configuration: it needs nothing but
  * the two, when a service may not even start, and beside one that runs it is in nobody's way.
@@ -17,7 +27,7 @@ export async function rebuildFrom(
   options: {
     log: Log;
     stop: AbortSignal;
-    report: { start: (storage: string) => void; tell: (line: string) => void; progress: (so: Rebuilding) => void };
+    report: RebuildReport;
   },
 ): Promise<Rebuilding> {
   const { log, stop, report } = options;

@@ -1,23 +1,7 @@
 import { Presets, SingleBar } from 'cli-progress';
+import type { Rebuilding, RebuildReport } from '../rebuild.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 import { paint, print, printJson } from './output.ts';
-
-/** How far it is (see jobs/rebuild.ts). */
-export interface Rebuilding {
-  objects: number;
-  of: number | undefined;
-  restored: number;
-  bytes: number;
-  known: number;
-  pending: number;
-  skipped: number;
-}
-
-export interface RebuildReport {
-  start: (storage: string) => void;
-  tell: (line: string) => void;
-  progress: (so: Rebuilding) => void;
-}
 
 /** So many sentences are kept for JSON. */
 const mostTold = 1000;

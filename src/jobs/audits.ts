@@ -4,6 +4,7 @@ import { reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
+import { every } from './every.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
 import type { Queues } from './queues.ts';
 import { VerificationLost, verify } from './verify.ts';
@@ -39,32 +40,21 @@ export function startAudits(
   },
 ) {
   const stopping = new AbortController();
-  const verifying = every(requestsEveryMs, deps, stopping.signal, () => runVerification(deps, stopping.signal));
-  const counting = every(dayEveryMs, deps, stopping.signal, () => runInventory(deps, stopping.signal));
-  const { store, reconcileInterval } = deps;
-  const asking = every(routineEveryMs, deps, stopping.signal, () => store.verifications.routine(reconcileInterval));
+  const { store, log, reconcileInterval } = deps;
+  const { signal } = stopping;
+  // After a pause at first: a process that has just started has other things to do.
+  const often = { signal, log, failed: 'audit put off; trying on', later: true };
+  const audits = [
+    every(requestsEveryMs, () => runVerification(deps, signal), often),
+    every(dayEveryMs, () => runInventory(deps, signal), often),
+    every(routineEveryMs, () => store.verifications.routine(reconcileInterval), often),
+  ];
   return {
     async stop(): Promise<void> {
       stopping.abort(new Error('shutting down'));
-      await Promise.all([verifying, counting, asking]);
+      await Promise.all(audits);
     },
   };
-}
-
-/** After a pause at first: a process that has just started has other things to do. */
-async function every(ms: number, { log }: AuditDeps, stop: AbortSignal, work: () => Promise<unknown>): Promise<void> {
-  let failing = false;
-  while (!stop.aborted) {
-    await sleep(ms, undefined, { signal: stop, ref: false }).catch(() => {});
-    if (stop.aborted) return;
-    try {
-      await work();
-      failing = false;
-    } catch (err) {
-      if (!failing && !stop.aborted) log.warn({ err }, 'audit put off; trying on');
-      failing = true;
-    }
-  }
 }
 
 /** Takes up the verification that waits, or was interrupted. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
+import { every } from './every.ts';
 import type { Gate } from './gate.ts';
 
 const day = 24 * 3_600_000;
@@ -25,14 +26,8 @@ export function startJanitor(options: { store: Store; storage: Storage; gate: Ga
     if (ended > 0) log.info({ uploads: ended }, 'uploads that were given up are cleared away');
   }
 
-  const running = (async () => {
-    while (!signal.aborted) {
-      await look().catch((err) => {
-        if (!signal.aborted) log.warn({ err }, 'uploads that were given up are not cleared away; it is tried again');
-      });
-      await sleep(lookMs, undefined, { signal }).catch(() => {});
-    }
-  })();
+  const failed = 'uploads that were given up are not cleared away; it is tried again';
+  const running = every(lookMs, look, { signal, log, failed });
 
   return {
     async stop(): Promise<void> {
