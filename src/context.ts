@@ -15,9 +15,8 @@ import { createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
-import { openDirectory } from './storage/directory.ts';
 import { identified } from './storage/identity.ts';
-import { openS3 } from './storage/s3.ts';
+import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
 import { openStore } from './store/store.ts';
 
@@ -45,11 +44,8 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, log });
   opening.defer(() => queues.close());
 
-  const { target, s3 } = config.storage;
-  const objects =
-    target.kind === 'directory'
-      ? await openDirectory(target)
-      : await openS3({ ...target, ...s3, connections: config.transfer.concurrency * 5 + 8, memory: store.bucket });
+  const connections = config.transfer.concurrency * 5 + 8;
+  const objects = await openStorage(config.storage, { connections, memory: store.bucket });
   const storage = identified(objects, store.bucket.id);
   opening.defer(() => storage.close());
 

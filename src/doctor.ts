@@ -12,7 +12,7 @@ import { createLibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe.ts';
 import { probeDirectory, probeS3 } from './storage/probe.ts';
-import { embeddedPostgresIsThere, findEmbeddedPostgres, startEmbeddedPostgres } from './store/embedded.ts';
+import { embeddedPostgresIsThere, joinEmbeddedPostgres } from './store/embedded.ts';
 import { probeDatabase } from './store/probe.ts';
 import { openStore, type Store } from './store/store.ts';
 
@@ -93,9 +93,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
     const directory = config.dataDir;
     try {
       if (!(await embeddedPostgresIsThere(directory))) return undefined;
-      const running = await findEmbeddedPostgres(directory);
-      if (running) return running;
-      const embedded = await startEmbeddedPostgres({ directory, log });
+      const embedded = await joinEmbeddedPostgres({ directory, log });
       open.defer(() => embedded.stop());
       return embedded.url;
     } catch (error) {

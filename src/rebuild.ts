@@ -2,10 +2,9 @@ import type { Config } from './config.ts';
 import { makeDataDir } from './ground.ts';
 import { type Rebuilding, rebuild } from './jobs/rebuild.ts';
 import type { Log } from './log.ts';
-import { openDirectory } from './storage/directory.ts';
 import { identified } from './storage/identity.ts';
-import { openS3 } from './storage/s3.ts';
-import { findEmbeddedPostgres, startEmbeddedPostgres } from './store/embedded.ts';
+import { openStorage } from './storage/open.ts';
+import { joinEmbeddedPostgres } from './store/embedded.ts';
 import { openStore } from './store/store.ts';
 
 export type { Rebuilding };
@@ -36,11 +35,7 @@ export async function rebuildFrom(
   open.defer(() => store.close());
   stop.throwIfAborted();
 
-  const { target, s3 } = config.storage;
-  const objects =
-    target.kind === 'directory'
-      ? await openDirectory(target)
-      : await openS3({ ...target, ...s3, connections: 32, memory: store.bucket });
+  const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket });
   const storage = identified(objects, store.bucket.id, { adopt: true });
   open.defer(() => storage.close());
   await storage.check();
@@ -55,9 +50,7 @@ export async function rebuildFrom(
     if (config.databaseUrl !== undefined) return config.databaseUrl;
     const directory = config.dataDir;
     await makeDataDir(directory);
-    const running = await findEmbeddedPostgres(directory);
-    if (running) return running;
-    const embedded = await startEmbeddedPostgres({ directory, log });
+    const embedded = await joinEmbeddedPostgres({ directory, log });
     open.defer(() => embedded.stop());
     return embedded.url;
   }

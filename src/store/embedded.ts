@@ -114,6 +114,12 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   };
 }
 
+/** The server of a process that runs on the same directory, or else one that is started, and ends with `stop`. */
+export async function joinEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
+  const running = await findEmbeddedPostgres(options.directory);
+  return running ? { url: running, stop: async () => {} } : startEmbeddedPostgres(options);
+}
+
 /** The address of the server that runs on `directory` now, whoever owns it; undefined when none does, or none was ever made. */
 export async function findEmbeddedPostgres(directory: string): Promise<string | undefined> {
   const password = await readFile(join(directory, 'postgres-password'), 'utf8').catch(() => undefined);
