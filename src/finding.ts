@@ -12,6 +12,24 @@ export interface Finding {
   level: 'ok' | 'note' | 'wrong';
 }
 
+/** Findings of one area: what is as it should be, and what is not. */
+export const findingsOn = (area: Finding['area']) => ({
+  ok: (what: string, found: string, chosen?: string): Finding => ({
+    area,
+    what,
+    found,
+    ...(chosen && { chosen }),
+    level: 'ok',
+  }),
+  not: (level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding => ({
+    area,
+    what,
+    found,
+    ...(remedy && { remedy }),
+    level,
+  }),
+});
+
 /** `what is wrong; what to do about it`, as errors of this project say it, taken apart. */
 export function told(reason: string): { found: string; remedy?: string } {
   const at = reason.indexOf('; ');

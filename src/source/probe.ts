@@ -1,25 +1,12 @@
 import { type Dispatcher, request } from 'undici';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
-import { clockFinding, type Finding } from '../finding.ts';
+import { clockFinding, type Finding, findingsOn } from '../finding.ts';
 import type { ApiAsset } from './answers.ts';
 import type { LibraryClient } from './client.ts';
 import { HttpError } from './http.ts';
 
 const area = 'library' as const;
-const ok = (what: string, found: string, chosen?: string): Finding => ({
-  area,
-  what,
-  found,
-  ...(chosen && { chosen }),
-  level: 'ok',
-});
-const not = (level: 'note' | 'wrong', what: string, found: string, remedy: string): Finding => ({
-  area,
-  what,
-  found,
-  remedy,
-  level,
-});
+const { ok, not } = findingsOn(area);
 
 /** Calls the API with the token of a connection, refreshed if need be. */
 export type WithToken = <T>(call: (token: string) => Promise<T>) => Promise<T>;

@@ -19,7 +19,7 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { reasonOf } from '../errors.ts';
-import { clockFinding, type Finding, told } from '../finding.ts';
+import { clockFinding, type Finding, findingsOn, told } from '../finding.ts';
 import { formatBytes } from '../units.ts';
 import { openDirectory } from './directory.ts';
 import { bucketIdKey, ours } from './keys.ts';
@@ -28,20 +28,7 @@ import { codeOf, connect, placeOf, type S3Options, sorted, statusOf } from './s3
 import { listUploads } from './sweep.ts';
 
 const area = 'bucket' as const;
-const ok = (what: string, found: string, chosen?: string): Finding => ({
-  area,
-  what,
-  found,
-  ...(chosen && { chosen }),
-  level: 'ok',
-});
-const not = (level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding => ({
-  area,
-  what,
-  found,
-  ...(remedy && { remedy }),
-  level,
-});
+const { ok, not } = findingsOn(area);
 
 /** What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, whatever happens. */
 export async function* probeS3(options: S3Options, knownId?: string): AsyncGenerator<Finding> {

@@ -121,7 +121,7 @@ export async function joinEmbeddedPostgres(options: { directory: string; log: Lo
 }
 
 /** The address of the server that runs on `directory` now, whoever owns it; undefined when none does, or none was ever made. */
-export async function findEmbeddedPostgres(directory: string): Promise<string | undefined> {
+async function findEmbeddedPostgres(directory: string): Promise<string | undefined> {
   const password = await readFile(join(directory, 'postgres-password'), 'utf8').catch(() => undefined);
   if (password === undefined) return undefined;
   const { bin, data, account } = await settle(directory);

@@ -1,16 +1,10 @@
 import { sql } from 'kysely';
+import type { ListedAsset } from './listing.ts';
 import type { AssetState, Database, Media, ThumbnailState, TranscriptState } from './schema.ts';
 
 /** An asset as its record in the bucket describes it. */
-export interface RestoredAsset {
-  id: string;
+export interface RestoredAsset extends Omit<ListedAsset, 'problem'> {
   companyId: string;
-  projectId: string | null;
-  assetType: string | null;
-  name: string | null;
-  size: number | null;
-  uploadDate: number | null;
-  listed: Record<string, unknown>;
   detail: Record<string, unknown>;
   state: Extract<AssetState, 'mirrored' | 'pending'>;
   reason: string | null;

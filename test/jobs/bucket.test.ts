@@ -8,8 +8,6 @@ import { until } from '../support/until.ts';
 
 const patience = 120_000;
 const day = 24 * 3_600_000;
-const spoken = { language: 'de', durationSec: 3, text: 'Servus', vtt: 'WEBVTT\n', words: null };
-
 describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 300_000 }, (kind) => {
   let scene: Scene;
   let database: pg.Client;
@@ -22,14 +20,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
     database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL! });
     await database.connect();
     const document = await scene.upload();
-    const id = await scene.upload({
-      name: 'clip.mp4',
-      mimeType: 'video/mp4',
-      assetType: 'videos',
-      hasTranscript: true,
-      transcript: spoken,
-      thumbnail: true,
-    });
+    const id = await scene.film();
     await scene.resync();
     await scene.mirror.quiet();
     await scene.checked();

@@ -13,7 +13,6 @@ import { newScene, type Scene } from '../support/scene.ts';
 import { connectAs } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
-const spoken = { language: 'en', durationSec: 3, text: 'Hello', vtt: 'WEBVTT', words: null };
 const run = promisify(execFile);
 const minutes = (n: number) => n * 60_000;
 
@@ -49,14 +48,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
         content: { text: JSON.stringify(inner) },
       }),
       await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 40 * 2 ** 20 } }),
-      await scene.upload({
-        name: 'clip.mp4',
-        mimeType: 'video/mp4',
-        assetType: 'videos',
-        thumbnail: true,
-        hasTranscript: true,
-        transcript: spoken,
-      }),
+      await scene.film(),
       await scene.upload({ name: 'picture.png', mimeType: 'image/png', assetType: 'photography', thumbnail: true }),
     );
     await scene.resync();

@@ -3,14 +3,6 @@ import { contentOf, grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-const spoken = {
-  language: 'de',
-  durationSec: 3,
-  text: 'Grüß Gott',
-  vtt: 'WEBVTT\n\n00:00.000 --> 00:03.000\nGrüß Gott\n',
-  words: null,
-};
-
 /** A run lists the library first, on a machine that may be busy. */
 const patience = 120_000;
 
@@ -32,14 +24,7 @@ describe.each(grounds())('verify ($name)', { timeout: 240_000 }, (kind) => {
   beforeAll(async () => {
     scene = await newScene({ redis: kind.redis, s3: kind.s3 });
     const document = await scene.upload({ content: { text: 'the content of it' } });
-    const video = await scene.upload({
-      name: 'clip.mp4',
-      mimeType: 'video/mp4',
-      assetType: 'videos',
-      hasTranscript: true,
-      transcript: spoken,
-      thumbnail: true,
-    });
+    const video = await scene.film();
     await scene.resync();
     await scene.mirror.quiet();
     await scene.checked();

@@ -56,6 +56,19 @@ export async function newScene(
       return added.id;
     },
 
+    /** A film with everything that an asset can have. */
+    film(asset: Partial<Upload> = {}): Promise<string> {
+      return this.upload({
+        name: 'clip.mp4',
+        mimeType: 'video/mp4',
+        assetType: 'videos',
+        hasTranscript: true,
+        transcript: { language: 'de', durationSec: 3, text: 'Grüß Gott', vtt: 'WEBVTT\n\n', words: null },
+        thumbnail: true,
+        ...asset,
+      });
+    },
+
     /** Asks for a run over everything. */
     async resync(request: object = { mode: 'full' }): Promise<string> {
       return (await mirror.api('POST', `/connections/${connectionId}/resync`, request)).syncId;
