@@ -215,18 +215,20 @@ export function createOperations(options: {
 
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
-      // Before the assets are counted: what a run has found by its end is among them, and nobody takes the moment
-      // between the two for rest.
-      const syncs = await store.syncs.open();
-      const [connections, counts, outstanding, recent, verifications, queued, trouble] = await Promise.all([
-        store.connections.list(),
-        store.assets.counts(),
-        store.assets.outstanding(),
-        store.assets.recent(60_000),
-        store.verifications.open(),
+      const [records, queued, trouble] = await Promise.all([
+        // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
+        store.snapshot(async (at) => ({
+          connections: await at.connections.list(),
+          counts: await at.assets.counts(),
+          outstanding: await at.assets.outstanding(),
+          recent: await at.assets.recent(60_000),
+          syncs: await at.syncs.open(),
+          verifications: await at.verifications.open(),
+        })),
         within(5000, queues.counts()),
         within(5000, bucketTrouble()),
       ]);
+      const { connections, counts, outstanding, recent, syncs, verifications } = records;
       const total = counts.reduce((sum, row) => sum + row.count, 0);
       const statuses = { active: 0, paused: 0, disconnected: 0 };
       for (const { status } of connections) statuses[status]++;

@@ -9,6 +9,7 @@ import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
 import { restoreRecords } from './restore.ts';
+import type { Database } from './schema.ts';
 import { settings } from './settings.ts';
 import { syncRecords } from './syncs.ts';
 import { uploadRecords } from './uploads.ts';
@@ -28,20 +29,23 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   });
   return {
-    connections: connectionRecords(db),
-    assets: assetRecords(db),
-    syncs: syncRecords(db),
+    ...readable(db),
     missing: missingRecords(db),
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
     bucket: bucketRecord(db),
     contents: contentsRecords(db),
-    verifications: verificationRecords(db),
     inventories: inventoryRecords(db),
     restore: restoreRecords(db),
     uploads: uploadRecords(db),
     chores: chores(db),
     settings: settings(db),
+
+    /** Reads that belong together: each sees the records as they are at one and the same moment. */
+    async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {
+      const transaction = db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only');
+      return transaction.execute((tx) => read(readable(tx)));
+    },
 
     /** Calls `heard` when a connection or a setting has changed, in whichever process. Returns how to stop that. */
     onNotice(heard: (notice: Notice) => void): () => void {
@@ -60,3 +64,10 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   };
 }
+
+const readable = (db: Database) => ({
+  connections: connectionRecords(db),
+  assets: assetRecords(db),
+  syncs: syncRecords(db),
+  verifications: verificationRecords(db),
+});

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets.ts';
+import type { Store } from '../../src/store/store.ts';
+import { listed, newStore, running } from './records.ts';
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let store: Store;
+beforeAll(async () => {
+  opened = await newStore();
+  store = opened.store;
+});
+afterAll(async () => {
+  await opened?.close();
+});
+
+test('what passes from one figure to another between two reads is still seen where it was', async () => {
+  const run = await running(store, 'a');
+  await store.syncs.recordPage({
+    ...run,
+    leaseMs: 60_000,
+    companyId: 'a',
+    assets: [listed('film')],
+    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    position: { cursor: null },
+  });
+  await store.assets.dispatch({ perConnection: 1 });
+  const turn = turnOf((await store.assets.take('film', 60_000))!);
+  const figures = await store.snapshot(async (at) => {
+    const { artefacts } = await at.assets.outstanding();
+    expect(
+      await store.assets.mirrored(turn, {
+        detail: {},
+        recordKey: 'film.asset.json',
+        transcriptState: 'pending',
+        transcriptKeys: null,
+        transcriptDeadline: null,
+        thumbnailState: 'none',
+        thumbnail: null,
+        beside: {},
+        nextAt: new Date(),
+      }),
+    ).toBe(true);
+    return { artefacts, states: (await at.assets.counts()).map(({ state }) => state) };
+  });
+  expect(figures).toEqual({ artefacts: 0, states: ['pending'] });
+  expect(await store.assets.outstanding()).toMatchObject({ artefacts: 1 });
+});
