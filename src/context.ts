@@ -8,7 +8,7 @@ import type { Log } from './log.ts';
 import { createOAuthClient } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
-import { createOperations } from './operations.ts';
+import { createOperations } from './operations/operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
 import { assetTypes } from './source/answers.ts';
 import { createTraffic } from './source/bandwidth.ts';
@@ -83,7 +83,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     sealer,
     checkBucket: storage.check,
     traffic: traffic.bytesPerSecond,
-    rotateKeys: tokens.rotateKeys,
+    tokens,
     ownBandwidth: config.transfer.bandwidth,
     publicUrl: config.publicUrl,
     perConnection: config.transfer.perConnection,

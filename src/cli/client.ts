@@ -56,12 +56,12 @@ export function createApiClient(options: { url: string; adminToken: string | und
   };
 }
 
-type Operations = import('../operations.ts').Operations;
-export type ResyncRequest = import('../operations.ts').ResyncRequest;
-export type VerifyRequest = import('../operations.ts').VerifyRequest;
+type Operations = import('../operations/operations.ts').Operations;
+export type ResyncRequest = import('../operations/syncs.ts').ResyncRequest;
+export type VerifyRequest = import('../operations/verifications.ts').VerifyRequest;
 export type Verification = Awaited<ReturnType<Operations['verification']>>;
 export type RotatedKeys = Awaited<ReturnType<Operations['rotateKeys']>>;
-export type SettingsRequest = import('../operations.ts').SettingsRequest;
+export type SettingsRequest = import('../operations/settings.ts').SettingsRequest;
 export type Settings = Awaited<ReturnType<Operations['settings']>>;
 export type Status = Awaited<ReturnType<Operations['status']>>;
 export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

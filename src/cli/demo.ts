@@ -5,7 +5,7 @@ import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../config.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { createLog, type Log } from '../log.ts';
-import type { Operations } from '../operations.ts';
+import type { Operations } from '../operations/operations.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 import type { StartDatabase } from './library.ts';
 import { paint, print, printJson } from './output.ts';

@@ -1,16 +1,13 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import {
-  assetQuery,
-  connectLinkRequest,
-  idParams,
-  linesQuery,
-  type Operations,
-  resyncRequest,
-  settingsRequest,
-  verifyRequest,
-} from '../operations.ts';
+import { assetQuery } from '../operations/assets.ts';
+import { connectLinkRequest } from '../operations/connections.ts';
+import type { Operations } from '../operations/operations.ts';
+import { settingsRequest } from '../operations/settings.ts';
+import { resyncRequest } from '../operations/syncs.ts';
+import { idParams } from '../operations/text.ts';
+import { linesQuery, verifyRequest } from '../operations/verifications.ts';
 import { Problem } from './problems.ts';
 
 /** Lets in who holds the operators' token (RFC 6750). Compared in constant time. */

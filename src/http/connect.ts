@@ -7,7 +7,7 @@ import { beginAttempt, openAttempt, readConnectLink, sealAttempt, signConnectLin
 import { type OAuthClient, OAuthError } from '../oauth/client.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
-import { within } from '../operations.ts';
+import { within } from '../operations/within.ts';
 import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';

@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import type { Log } from '../log.ts';
-import { Refused } from '../operations.ts';
+import { Refused } from '../operations/refused.ts';
 
 /** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
 export class Problem extends Refused {}

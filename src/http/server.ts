@@ -2,7 +2,7 @@ import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import { reasonOf } from '../errors.ts';
-import type { Operations } from '../operations.ts';
+import type { Operations } from '../operations/operations.ts';
 import { apiRoutes, operatorOnly } from './api.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
 import { page, pageHeaders } from './pages.ts';

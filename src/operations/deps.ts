@@ -1,0 +1,23 @@
+import type { Queues } from '../jobs/queues.ts';
+import type { Schedule } from '../jobs/schedule.ts';
+import type { Sealer } from '../oauth/seal.ts';
+import type { Tokens } from '../oauth/tokens.ts';
+import type { Store } from '../store/store.ts';
+
+/** What the verbs stand on. Each takes of it what it uses. */
+export interface OperationsDeps {
+  store: Store;
+  queues: Queues;
+  schedule: Schedule;
+  sealer: Sealer;
+  tokens: Tokens;
+  /** Whether the bucket takes objects now. @throws why not */
+  checkBucket: () => Promise<void>;
+  /** Bytes per second that this process downloads now. */
+  traffic: () => number;
+  /** BANDWIDTH_LIMIT of this process. */
+  ownBandwidth: number | undefined;
+  publicUrl: string;
+  /** The most of a connection at once. */
+  perConnection: number;
+}

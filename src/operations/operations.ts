@@ -1,0 +1,23 @@
+import { assetOperations } from './assets.ts';
+import { connectionOperations } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { keyOperations } from './keys.ts';
+import { settingsOperations } from './settings.ts';
+import { statusOperations } from './status.ts';
+import { syncOperations } from './syncs.ts';
+import { verificationOperations } from './verifications.ts';
+
+export type Operations = ReturnType<typeof createOperations>;
+
+/** The operator's verbs, once: each family in a file of its own. HTTP, CLI and demo are thin shells over them. */
+export function createOperations(deps: OperationsDeps) {
+  return {
+    ...connectionOperations(deps),
+    ...statusOperations(deps),
+    ...assetOperations(deps),
+    ...syncOperations(deps),
+    ...verificationOperations(deps),
+    ...keyOperations(deps),
+    ...settingsOperations(deps),
+  };
+}

@@ -1,0 +1,40 @@
+import { z } from 'zod';
+import { parseRate } from '../units.ts';
+import type { OperationsDeps } from './deps.ts';
+import { text } from './text.ts';
+
+/** Bytes per second and process, or as people write it (`20MiB/s`); null: as each process has it in BANDWIDTH_LIMIT. */
+export const settingsRequest = z
+  .strictObject({
+    bandwidth: z
+      .union([z.int().min(1), text.transform((value, ctx) => parseRate(value) ?? refuseRate(value, ctx))])
+      .nullable(),
+  })
+  .meta({ id: 'SettingsRequest' });
+export type SettingsRequest = z.input<typeof settingsRequest>;
+
+function refuseRate(value: string, ctx: z.RefinementCtx): never {
+  ctx.addIssue({ code: 'custom', message: `expected such as 20MiB/s, found ${value}` });
+  return z.NEVER;
+}
+
+export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps, 'store' | 'ownBandwidth'>) {
+  async function settings() {
+    const set = await store.settings.bandwidth();
+    return {
+      /** Bytes per second that each process may download; null: no limit. `from`: where that is said. */
+      bandwidth: set ?? ownBandwidth ?? null,
+      from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
+    };
+  }
+
+  return {
+    settings,
+
+    /** All processes take it over at once. */
+    async changeSettings(request: SettingsRequest) {
+      await store.settings.setBandwidth(settingsRequest.parse(request).bandwidth);
+      return settings();
+    },
+  };
+}

@@ -1,0 +1,11 @@
+import { z } from 'zod';
+
+/** What a database can hold: no NUL, no half of a surrogate pair. */
+export const text = z
+  .string()
+  .min(1)
+  .max(1000)
+  .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
+
+/** The id of a thing, in the address of a request about it. */
+export const idParams = z.object({ id: text });
