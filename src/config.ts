@@ -72,14 +72,11 @@ const connectionUrl = (protocols: string[], expected: string) =>
     parsed((t) => (URL.canParse(t) && protocols.includes(new URL(t).protocol) ? t : undefined)).optional(),
     expected,
   );
-const port = (fallback: number) =>
-  variable(
-    parsed(
-      (t) => (/^\d{1,5}$/.test(t) ? Number(t) : undefined),
-      (n) => n <= 65535,
-    ).prefault(String(fallback)),
-    'a port number from 0 to 65535 (0 takes any free one)',
-  );
+const portNumber = parsed(
+  (t) => (/^\d{1,5}$/.test(t) ? Number(t) : undefined),
+  (n) => n <= 65535,
+);
+const portExpected = 'a port number from 0 to 65535 (0 takes any free one)';
 
 /** A 32-byte key in base64 or base64url. */
 function parseKey(text: string): Buffer | undefined {
@@ -137,7 +134,8 @@ const variables = {
     'http://localhost:8080',
   ),
   HOST: text('an address to listen on').prefault('127.0.0.1'),
-  PORT: port(8080),
+  PORT: variable(portNumber.prefault('8080'), portExpected),
+  METRICS_PORT: variable(portNumber.optional(), portExpected),
   DATABASE_URL: connectionUrl(
     ['postgres:', 'postgresql:'],
     'postgres://user:password@host/database, or nothing at all',
@@ -229,6 +227,7 @@ export function readConfig(environment: Environment) {
     publicUrl: trimmed(env.PUBLIC_URL),
     host: env.HOST,
     port: env.PORT,
+    metricsPort: env.METRICS_PORT,
     databaseUrl: env.DATABASE_URL,
     redisUrl: env.REDIS_URL,
     storage: {

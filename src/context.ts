@@ -5,6 +5,7 @@ import { openQueues } from './jobs/queues.ts';
 import { createSchedule } from './jobs/schedule.ts';
 import { startWorkers, type Workers } from './jobs/worker.ts';
 import type { Log } from './log.ts';
+import { createMetrics } from './metrics/metrics.ts';
 import { createOAuthClient } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
@@ -15,6 +16,7 @@ import { createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
+import { watchRequests } from './source/requests.ts';
 import { identified } from './storage/identity.ts';
 import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
@@ -53,17 +55,37 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const agent = createAgent({ connections: config.transfer.concurrency * 6 + 20 });
   opening.defer(() => agent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
-  const client = createLibraryClient({ apiUrl, dispatcher: agent });
+  const metrics = createMetrics();
+  const dispatcher = agent.compose(
+    watchRequests(
+      apiUrl,
+      () =>
+        ({ endpoint, status }) =>
+          metrics.libraryRequests.inc({ endpoint, status }),
+    ),
+  );
+  const client = createLibraryClient({ apiUrl, dispatcher });
   const traffic = createTraffic(config.transfer.bandwidth);
   opening.defer(followBandwidth({ store, traffic, own: config.transfer.bandwidth, log }));
   const downloader = createDownloader({
     referer: appUrl,
-    dispatcher: agent,
+    dispatcher,
     stallMs: config.transfer.stallTimeout,
-    throttle: traffic.take,
+    throttle(bytes, signal) {
+      metrics.bytes.inc(bytes);
+      return traffic.take(bytes, signal);
+    },
+    onResumed: (bytes) => metrics.resumedBytes.inc(bytes),
   });
-  const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher: agent });
-  const tokens = createTokens({ store, client: oauth, sealer, log, instance: config.instance });
+  const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
+  const tokens = createTokens({
+    store,
+    client: oauth,
+    sealer,
+    log,
+    instance: config.instance,
+    onRefresh: (result) => metrics.tokenRefreshes.inc({ result }),
+  });
   opening.defer(() => tokens.settled());
 
   for (const type of [...config.sync.includeTypes, ...config.sync.excludeTypes]) {
@@ -93,6 +115,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   return {
     config,
     log,
+    metrics,
     store,
     queues,
     storage,
@@ -115,6 +138,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
           client,
           downloader,
           log,
+          metrics,
           keyTemplate: config.storage.keyTemplate,
           processing: config.processing,
           transcripts: config.transcripts,

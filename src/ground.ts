@@ -31,8 +31,8 @@ async function make(path: string): Promise<void> {
   }
 }
 
-/** @throws ConfigurationError when HOST and PORT are not to be had */
-export async function probePort(host: string, port: number): Promise<void> {
+/** @throws ConfigurationError when HOST and the port that the variable `name` says are not to be had */
+export async function probePort(name: string, host: string, port: number): Promise<void> {
   const server = createServer();
   const code = await new Promise<string | undefined>((resolve) => {
     server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code));
@@ -40,11 +40,11 @@ export async function probePort(host: string, port: number): Promise<void> {
   });
   if (code === 'EADDRINUSE') {
     throw new ConfigurationError([
-      `PORT is ${port}, where another program listens already on ${host}; expected a free port`,
+      `${name} is ${port}, where another program listens already on ${host}; expected a free port`,
     ]);
   }
   if (code === 'EACCES') {
-    throw new ConfigurationError([`PORT is ${port}, which this account may not use; expected one above 1023`]);
+    throw new ConfigurationError([`${name} is ${port}, which this account may not use; expected one above 1023`]);
   }
   if (code !== undefined) {
     throw new ConfigurationError([

@@ -2,8 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Config } from './config.ts';
 import { openContext } from './context.ts';
 import { makeDataDir, probePort } from './ground.ts';
+import { createHealth, startHealthServer } from './http/health.ts';
 import { startServer } from './http/server.ts';
 import type { Log } from './log.ts';
+import { createExposition } from './metrics/exposition.ts';
+import { recordGauges } from './metrics/records.ts';
+import { createReadiness } from './readiness.ts';
 
 export type Role = 'all' | 'web' | 'worker';
 
@@ -15,20 +19,38 @@ export type Service = Awaited<ReturnType<typeof startService>>;
  */
 export async function startService(config: Config, log: Log, role: Role = 'all', signal?: AbortSignal) {
   await using starting = new AsyncDisposableStack();
-  if (role !== 'worker') await probePort(config.host, config.port);
+  const { host, port, metricsPort } = config;
+  if (role !== 'worker') await probePort('PORT', host, port);
+  if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
   await makeDataDir(config.dataDir);
   const context = await openContext(config, log, signal);
   starting.defer(() => context.close());
-  const { store, queues, storage, operations, adminToken } = context;
+  const { store, queues, storage, operations, adminToken, metrics } = context;
 
   let stopBy = Number.POSITIVE_INFINITY;
-  let drain = () => {};
-  if (role !== 'worker') {
-    const checks = { database: store.check, queue: queues.check, bucket: storage.check };
-    const { appUrl, clientId } = config.library;
-    const server = await startServer({ ...context, publicUrl: config.publicUrl, appUrl, clientId, checks }, config);
+  const readiness = createReadiness({ database: store.check, queue: queues.check, bucket: storage.check });
+  // The records are the same for all: workers, of which there may be many, show what they do themselves.
+  const records = role === 'worker' ? undefined : recordGauges(metrics.registry, { store, queues });
+  const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
+  if (metricsPort !== undefined) {
+    const server = await startHealthServer(health, { host, port: metricsPort });
     starting.defer(() => server.close());
-    drain = server.drain;
+    log.info({ port: server.port }, 'metrics are on a port of their own');
+  }
+  if (role !== 'worker') {
+    const { appUrl, clientId } = config.library;
+    const server = await startServer(
+      {
+        ...context,
+        publicUrl: config.publicUrl,
+        appUrl,
+        clientId,
+        health,
+        metricsElsewhere: metricsPort !== undefined,
+      },
+      { host, port },
+    );
+    starting.defer(() => server.close());
     signal?.throwIfAborted();
   }
   if (role !== 'web') {
@@ -36,7 +58,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     starting.defer(() => workers.stop(Math.max(0, stopBy - Date.now())));
   }
   signal?.throwIfAborted();
-  log.info({ role, port: config.port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
+  log.info({ role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
 
   const running = starting.move();
   return {
@@ -48,7 +70,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     async stop(): Promise<void> {
       const started = Date.now();
       stopBy = started + config.shutdownGrace;
-      drain();
+      health.drain();
       const ended = new AbortController();
       const orderly = running.disposeAsync().finally(() => ended.abort());
       // A queue that does not answer cannot be told goodbye: what is on it is made again from the records.

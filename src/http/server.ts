@@ -1,23 +1,20 @@
 import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
-import { reasonOf } from '../errors.ts';
 import type { Operations } from '../operations/operations.ts';
 import { apiRoutes, operatorOnly } from './api.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
+import type { Health } from './health.ts';
 import { page, pageHeaders } from './pages.ts';
 import { notFound, Problem, problemHandler } from './problems.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
   adminToken: string;
-  /** What readiness depends on: name → throws when it does not answer. */
-  checks: Record<string, () => Promise<void>>;
+  health: Health;
+  /** They are shown on a port of their own. */
+  metricsElsewhere: boolean;
 }
-
-const checkTimeoutMs = 5000;
-/** Probes write to the bucket; not each of many load balancers' questions needs a new answer. */
-const checkFreshMs = 5000;
 
 /** The web role: connect flow, operator API, health. Listens on `host:port`; returns where. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
@@ -66,49 +63,15 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
       }),
     ),
   );
-  app.get('/healthz', async () => ({ status: 'ok' }));
-
-  let draining = false;
-  let last: { at: number; answer: Promise<{ ready: boolean; checks: Record<string, string> }> } | undefined;
-  app.get('/readyz', async (_request, reply) => {
-    if (draining) return reply.code(503).send({ status: 'stopping', checks: {} });
-    if (!last || last.at < Date.now() - checkFreshMs) last = { at: Date.now(), answer: ready(deps.checks) };
-    const answer = await last.answer;
-    return reply
-      .code(answer.ready ? 200 : 503)
-      .send({ status: answer.ready ? 'ready' : 'not ready', checks: answer.checks });
-  });
+  deps.health.probes(app);
+  if (!deps.metricsElsewhere) deps.health.metrics(app);
 
   await app.listen(listen);
   const { port } = app.server.address() as { port: number };
   return {
     port,
-    /** From now on not ready, so that a load balancer looks elsewhere; everything else still answers. */
-    drain() {
-      draining = true;
-    },
     async close() {
       await app.close();
     },
   };
-}
-
-async function ready(checks: ServerDeps['checks']) {
-  const results = await Promise.all(
-    Object.entries(checks).map(async ([name, check]) => {
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => reject(new Error(`no answer within ${checkTimeoutMs / 1000} s`)), checkTimeoutMs);
-      });
-      try {
-        await Promise.race([check(), late]);
-        return [name, 'ok'] as const;
-      } catch (error) {
-        return [name, reasonOf(error)] as const;
-      } finally {
-        clearTimeout(timer);
-      }
-    }),
-  );
-  return { ready: results.every(([, result]) => result === 'ok'), checks: Object.fromEntries(results) };
 }

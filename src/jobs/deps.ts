@@ -1,4 +1,5 @@
 import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -23,6 +24,7 @@ export interface MirrorDeps {
   pacer: Pacer;
   budget: Budget;
   log: Log;
+  metrics: Metrics;
   keyTemplate: string;
   processing: { poll: number; giveUp: number };
   transcripts: { mirror: boolean; delay: number; giveUp: number };

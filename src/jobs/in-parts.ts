@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import { type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { type Part, partLength, type Storage, type Stored, UploadLost } from '../storage/storage.ts';
@@ -24,6 +25,7 @@ export interface PartsDeps {
   downloader: Downloader;
   budget: Budget;
   log: Log;
+  metrics: Metrics;
 }
 
 /**
@@ -49,6 +51,7 @@ export async function moveInParts(
     if (done.size > 0) {
       const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
       log.info({ assetId: turn.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
+      deps.metrics.resumedBytes.inc(bytes);
     }
     const count = Math.max(1, Math.ceil(upload.bytes / upload.partBytes));
     const missing = Array.from({ length: count }, (_, i) => i + 1).filter((number) => !done.has(number));

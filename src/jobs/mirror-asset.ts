@@ -75,6 +75,11 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
         nextAt: nextLook(deps, artefacts, detail, 0),
       }),
     );
+    const ms = Date.now() - started;
+    if (!stored) deps.metrics.transferSeconds.observe(ms / 1000);
+    if (asset.mirroredAt === null && detail.uploadDate) {
+      deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
+    }
     deps.log.info(
       {
         connectionId: asset.connectionId,
@@ -82,7 +87,7 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
         key: media.key,
         bytes: media.bytes,
         variant: media.variant,
-        ms: Date.now() - started,
+        ms,
       },
       stored ? 'asset was in the bucket already' : 'asset mirrored',
     );

@@ -1,5 +1,6 @@
 import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
+import type { AssetResult } from '../metrics/metrics.ts';
 import { passing } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
@@ -9,10 +10,32 @@ import { type HeldAsset, Interrupted } from './turns.ts';
 
 /** What a job says of itself in the queue dashboard. */
 export interface Outcome {
-  outcome: string;
+  outcome: OutcomeName;
   reason?: string;
   at?: Date;
 }
+
+/** What is counted of each; undefined: no worker's turn at the media has ended. */
+const results = {
+  mirrored: 'mirrored',
+  unavailable: 'unavailable',
+  failed: 'failed',
+  'attempt failed': 'retried',
+  processing: 'waiting',
+  later: 'waiting',
+  'the bucket has no place for it': 'waiting',
+  'the bucket takes nothing': 'waiting',
+  'the bucket does not take it': 'waiting',
+  'the service does not answer': 'waiting',
+  'handed back': 'handed_back',
+  'nothing to do': undefined,
+  complete: undefined,
+  'gave up': undefined,
+  'the media is looked at again': undefined,
+} as const satisfies Record<string, AssetResult | undefined>;
+export type OutcomeName = keyof typeof results;
+
+export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
 /** A fault of the service or the network may pass; one of the file itself rarely does. */
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
@@ -38,12 +61,12 @@ export async function settle(
   const { store, log } = deps;
   const { asset, turn, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
-  const wait = async (outcome: string, at: Date, reason: string | null = null): Promise<Outcome> => {
+  const wait = async (outcome: OutcomeName, at: Date, reason: string | null = null): Promise<Outcome> => {
     await store.assets.again(turn, at, { reason });
     return { outcome, at, ...(reason && { reason }) };
   };
   /** Longer each time, with its reason, and no attempt spent. */
-  const putOff = async (outcome: string, reason: string, first: number, last: number): Promise<Outcome> => {
+  const putOff = async (outcome: OutcomeName, reason: string, first: number, last: number): Promise<Outcome> => {
     const at = new Date(Date.now() + backoff(asset.waits, first, last));
     await store.assets.again(turn, at, { putOff: true, reason });
     return { outcome, at, reason };

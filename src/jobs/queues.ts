@@ -60,6 +60,11 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
     return queue;
   };
   const queues = { syncs: open<SyncJob>('syncs'), assets: open<AssetJob>('assets') };
+  const firstWaiting = async (name: QueueName) => {
+    // Counted from the newest: the only order in which both backends slice alike.
+    const last = (await queues[name].getWaitingCount()) - 1;
+    return last < 0 ? [] : queues[name].getJobs(['waiting'], last, last, false);
+  };
 
   return {
     ...queues,
@@ -114,6 +119,18 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
         queues.syncs.getJobCounts(...states),
         queues.assets.getJobCounts(...states),
       ]);
+      return { syncs, assets };
+    },
+
+    /** Seconds since the job was due that has waited longest for a worker; 0: none waits. */
+    async oldest(): Promise<Record<QueueName, number>> {
+      const age = async (name: QueueName) => {
+        // What has fallen due stays among the delayed ones until a worker comes.
+        const first = await Promise.all([firstWaiting(name), queues[name].getJobs(['delayed'], 0, 0, true)]);
+        const due = first.flat().map((job) => job.timestamp + (job.opts.delay ?? 0));
+        return Math.max(0, Date.now() - Math.min(Date.now(), ...due)) / 1000;
+      };
+      const [syncs, assets] = await Promise.all([age('syncs'), age('assets')]);
       return { syncs, assets };
     },
 

@@ -11,6 +11,7 @@ import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
+import { resultOf } from './outcome.ts';
 import { createPacer } from './pacer.ts';
 import { startPruning } from './prune.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
@@ -43,7 +44,7 @@ export async function startWorkers(options: {
   reconcileInterval: number;
 }) {
   const { queues, log } = options;
-  const { store, storage } = options.mirror;
+  const { store, storage, metrics } = options.mirror;
   const stopping = new AbortController();
   const turns = createTurns({ store, log });
   const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
@@ -81,8 +82,10 @@ export async function startWorkers(options: {
     'assets',
     async (job) => {
       try {
-        const work = job.name === 'artefacts' ? completeArtefacts : mirrorAsset;
-        const result = await work(mirror, job.data.assetId);
+        const media = job.name !== 'artefacts';
+        const result = await (media ? mirrorAsset : completeArtefacts)(mirror, job.data.assetId);
+        const counted = media && resultOf(result);
+        if (counted) metrics.assets.inc({ result: counted });
         // For the queue dashboard: the records know already.
         if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
         return result;

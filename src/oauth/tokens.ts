@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
+import type { RefreshResult } from '../metrics/metrics.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import type { Sealer } from './seal.ts';
@@ -32,6 +33,8 @@ export function createTokens(options: {
   log: Log;
   instance: string;
   leaseMs?: number;
+  /** Called with what came of each refresh. */
+  onRefresh?: (result: RefreshResult) => void;
 }) {
   const { client, sealer, log, leaseMs = defaultLeaseMs } = options;
   const { connections } = options.store;
@@ -104,9 +107,12 @@ export function createTokens(options: {
     let grant: Grant;
     try {
       grant = await client.refresh(at.refreshToken);
+      options.onRefresh?.('refreshed');
     } catch (error) {
       if (error instanceof OAuthError && error.invalidGrant) {
+        // Another pair has taken its place: nothing is wrong.
         if (await replaced(at)) return undefined;
+        options.onRefresh?.('refused');
         const reason = at.lostAnswer
           ? 'the answer to an earlier token refresh was lost, and the service no longer takes the old token; connect again'
           : 'the user disconnected the app or lost access at the service; connect again';
@@ -117,6 +123,7 @@ export function createTokens(options: {
         if (at.lostAnswer) await revoke(connectionId, at.refreshToken);
         throw new Disconnected(reason);
       }
+      options.onRefresh?.(error instanceof Unanswered ? 'unanswered' : 'failed');
       await connections
         .releaseRefresh(connectionId, at.owner, { unanswered: error instanceof Unanswered || at.takenOver })
         .catch((err) =>

@@ -50,6 +50,8 @@ export function createDownloader(options: {
   dispatcher: Dispatcher;
   stallMs: number;
   throttle?: Throttle;
+  /** A download goes on where it was broken off: called with the bytes that are not asked for again. */
+  onResumed?: (bytes: number) => void;
 }) {
   async function ask(
     url: string,
@@ -207,7 +209,10 @@ export function createDownloader(options: {
       for (;;) {
         let broken: unknown;
         try {
-          response ??= await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal });
+          if (!response) {
+            response = await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal });
+            if (offset > of.from) options.onResumed?.(offset - of.from);
+          }
           for await (const chunk of watched(response.body, options.stallMs)) {
             offset += chunk.length;
             starts = 0;

@@ -21,6 +21,23 @@ export function connectionRecords(db: Database) {
       return db.selectFrom('connections').selectAll().orderBy('connectedAt').orderBy('id').execute();
     },
 
+    async countByStatus(): Promise<Partial<Record<ConnectionStatus, number>>> {
+      const rows = await db
+        .selectFrom('connections')
+        .select(['status', (e) => e.fn.countAll<number>().as('count')])
+        .groupBy('status')
+        .execute();
+      return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
+    },
+
+    /** For each active connection the seconds since it was last synced to the end, or was made. */
+    async lags(): Promise<{ id: string; seconds: number }[]> {
+      const { rows } = await sql<{ id: string; seconds: number }>`
+        SELECT id, extract(epoch FROM now() - coalesce(last_sync_at, connected_at))::float8 AS seconds
+        FROM connections WHERE status = 'active'`.execute(db);
+      return rows;
+    },
+
     /** Active connections, with what their schedule depends on. */
     async scheduled(): Promise<{ id: string; status: ConnectionStatus; settings: Record<string, unknown> }[]> {
       return db.selectFrom('connections').select(['id', 'status', 'settings']).where('status', '=', 'active').execute();

@@ -1,0 +1,46 @@
+import fastify, { type FastifyInstance } from 'fastify';
+import type { Exposition } from '../metrics/exposition.ts';
+import type { Readiness } from '../readiness.ts';
+import { notFound } from './problems.ts';
+
+/** Probes write to the bucket; not each of many load balancers' questions needs a new answer. */
+const checkFreshMs = 5000;
+
+export type Health = ReturnType<typeof createHealth>;
+
+/** What machines ask of a process: whether it lives, whether it is ready, what it counts. */
+export function createHealth(readiness: Readiness, exposition: Exposition) {
+  let draining = false;
+  return {
+    probes(app: FastifyInstance): void {
+      app.get('/healthz', { schema: { hide: true } as never }, async () => ({ status: 'ok' }));
+      app.get('/readyz', { schema: { hide: true } as never }, async (_request, reply) => {
+        if (draining) return reply.code(503).send({ status: 'stopping', checks: {} });
+        const { ready, checks } = await readiness.look(checkFreshMs);
+        return reply.code(ready ? 200 : 503).send({ status: ready ? 'ready' : 'not ready', checks });
+      });
+    },
+
+    metrics(app: FastifyInstance): void {
+      app.get('/metrics', { schema: { hide: true } as never }, async (_request, reply) =>
+        reply.type(exposition.contentType).send(await exposition.text()),
+      );
+    },
+
+    /** From now on not ready, so that a load balancer looks elsewhere; everything else still answers. */
+    drain(): void {
+      draining = true;
+    },
+  };
+}
+
+/** Listens where METRICS_PORT says, for machines only: in every role, and apart from what people reach. */
+export async function startHealthServer(health: Health, listen: { host: string; port: number }) {
+  const app = fastify({ forceCloseConnections: 'idle', trustProxy: false });
+  app.setNotFoundHandler(notFound);
+  health.probes(app);
+  health.metrics(app);
+  await app.listen(listen);
+  const { port } = app.server.address() as { port: number };
+  return { port, close: () => app.close() };
+}

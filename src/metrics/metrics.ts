@@ -1,0 +1,69 @@
+import { Counter, Histogram, Registry } from 'prom-client';
+
+/** What one process has done since it started, for Prometheus. docs/monitoring.md has the meaning of each. */
+export type Metrics = ReturnType<typeof createMetrics>;
+
+/**
+ * How a worker's turn at an asset ended. `waiting`: it comes back without an attempt spent (processing, told to wait,
+ * bucket or service away); `retried`: with one spent.
+ */
+export const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
+export type AssetResult = (typeof assetResults)[number];
+
+/** `refused`: the connection has ended; `unanswered`: whether the token was rotated is unknown; `failed`: it was not. */
+export const refreshResults = ['refreshed', 'refused', 'unanswered', 'failed'] as const;
+export type RefreshResult = (typeof refreshResults)[number];
+
+const [minute, hour, day] = [60, 3600, 86_400];
+
+export function createMetrics() {
+  const registry = new Registry();
+  const registers = [registry];
+  const metrics = {
+    registry,
+    assets: new Counter({
+      name: 'asset_mirror_assets_total',
+      help: 'Turns of workers at assets, by how they ended.',
+      labelNames: ['result'],
+      registers,
+    }),
+    bytes: new Counter({
+      name: 'asset_mirror_bytes_total',
+      help: 'Bytes of media and thumbnails downloaded.',
+      registers,
+    }),
+    resumedBytes: new Counter({
+      name: 'asset_mirror_resumed_bytes_total',
+      help: 'Bytes that were not downloaded again when a transfer went on where it was broken off.',
+      registers,
+    }),
+    transferSeconds: new Histogram({
+      name: 'asset_mirror_transfer_seconds',
+      help: 'From the beginning of the transfer of a media file until it was verified and recorded.',
+      buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, minute, 5 * minute, 15 * minute, hour, 6 * hour],
+      registers,
+    }),
+    freshnessSeconds: new Histogram({
+      name: 'asset_mirror_freshness_seconds',
+      help: 'From the upload date of an asset until it was first in the bucket.',
+      buckets: [10, 30, minute, 2 * minute, 5 * minute, 10 * minute, 30 * minute, hour, 6 * hour, day, 7 * day],
+      registers,
+    }),
+    libraryRequests: new Counter({
+      name: 'asset_mirror_library_requests_total',
+      help: 'Requests to the library, by endpoint and by the status of the answer.',
+      labelNames: ['endpoint', 'status'],
+      registers,
+    }),
+    tokenRefreshes: new Counter({
+      name: 'asset_mirror_token_refreshes_total',
+      help: 'Refreshes of access tokens, by what came of them.',
+      labelNames: ['result'],
+      registers,
+    }),
+  };
+  // What has never happened is 0 and not absent, so that the first time is an increase.
+  for (const result of assetResults) metrics.assets.inc({ result }, 0);
+  for (const result of refreshResults) metrics.tokenRefreshes.inc({ result }, 0);
+  return metrics;
+}

@@ -1,0 +1,66 @@
+import type { Dispatcher } from 'undici';
+
+/** A request to the library as it was answered. */
+export interface Asked {
+  /** Of the spec, section 4; `link`: a signed link; `other`: none of these. */
+  endpoint: string;
+  /** Of the answer; `unanswered`: none came, `aborted`: it was not waited for. */
+  status: number | 'unanswered' | 'aborted';
+  /** Until the head of the answer, or until there was none. */
+  ms: number;
+}
+
+const endpoints: [RegExp, string][] = [
+  [/^\/api\/oauth\/token$/, 'token'],
+  [/^\/api\/oauth\/revoke$/, 'revoke'],
+  [/^\/api\/v1\/me$/, 'me'],
+  [/^\/api\/v1\/companies\/[^/]+\/projects$/, 'projects'],
+  [/^\/api\/v1\/companies\/[^/]+\/assets$/, 'assets'],
+  [/^\/api\/v1\/assets\/[^/]+$/, 'asset'],
+  [/^\/api\/v1\/assets\/[^/]+\/transcript$/, 'transcript'],
+];
+
+/** Which endpoint of the API at `apiUrl` an address is. */
+export function endpointOf(apiUrl: string, url: string): string {
+  if (!url.startsWith(`${apiUrl}/api/`)) return 'link';
+  const path = url.slice(apiUrl.length).split('?', 1)[0]!;
+  return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';
+}
+
+/** Tells of each request when its answer begins, or fails to. `onSend` is called where the request is made. */
+export function watchRequests(
+  apiUrl: string,
+  onSend: (endpoint: string) => (asked: Asked) => void,
+): Dispatcher.DispatcherComposeInterceptor {
+  const api = new URL(apiUrl).href.replace(/\/+$/, '');
+  return (dispatch) => (options, handler) => {
+    const endpoint = endpointOf(api, new URL(options.path, options.origin).href);
+    const onAnswer = onSend(endpoint);
+    const began = performance.now();
+    let told = false;
+    const tell = (status: Asked['status']) => {
+      if (!told) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
+      told = true;
+    };
+    return dispatch(options, {
+      onRequestStart: (...args) => handler.onRequestStart?.(...args),
+      onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
+      onResponseStart(...args) {
+        if (args[1] >= 200) tell(args[1]);
+        handler.onResponseStart?.(...args);
+      },
+      onResponseData: (...args) => handler.onResponseData?.(...args),
+      onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
+      onResponseError(...args) {
+        tell(isAborted(options) ? 'aborted' : 'unanswered');
+        handler.onResponseError?.(...args);
+      },
+    });
+  };
+}
+
+/** By whoever asked, other than because it took too long. */
+function isAborted(options: object): boolean {
+  const { signal } = options as { signal?: AbortSignal };
+  return signal?.aborted === true && (signal.reason as { name?: string } | undefined)?.name !== 'TimeoutError';
+}

@@ -1,0 +1,46 @@
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { openQueues, type Queues } from '../../src/jobs/queues.ts';
+import { silent } from '../store/records.ts';
+import { newDatabase } from '../support/database.ts';
+import { newRedis } from '../support/mirror.ts';
+import { until } from '../support/until.ts';
+
+const backends = [
+  { name: 'PostgreSQL', redis: undefined },
+  ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
+];
+
+describe.each(backends)('the oldest job on $name', ({ redis }) => {
+  let database: Awaited<ReturnType<typeof newDatabase>>;
+  let queues: Queues;
+  beforeAll(async () => {
+    database = await newDatabase();
+    queues = openQueues({ databaseUrl: database.url, redisUrl: redis && (await newRedis(redis)), log: silent });
+  });
+  afterAll(async () => {
+    await queues?.close();
+    await database?.drop();
+  });
+  const add = (ageMs: number, more: object = {}) =>
+    queues.assets.add('mirror-asset', { assetId: 'a' }, { timestamp: Date.now() - ageMs, ...more });
+
+  test('is the one that has been due for longest, whether a worker has seen it or not', async () => {
+    expect(await queues.oldest()).toEqual({ syncs: 0, assets: 0 });
+    // Put there long ago, and not due yet.
+    await add(600_000, { delay: 3_600_000 });
+    expect((await queues.oldest()).assets).toBe(0);
+    await add(30_000);
+    await add(60_000);
+    await add(10_000);
+    // The queue is in the order in which jobs came, as they are added by the clock.
+    expect((await queues.oldest()).assets).toBeGreaterThanOrEqual(30);
+    await queues.syncs.upsertJobScheduler('sync-c', { every: 1000 }, { name: 'sync', data: { connectionId: 'c' } });
+    await until('the scheduled job to be overdue', async () => (await queues.oldest()).syncs > 0.5);
+    expect((await queues.oldest()).syncs).toBeLessThan(10);
+
+    const worker = queues.worker('assets', async () => 'done', { concurrency: 1 });
+    void worker.run();
+    await until('all that was due to be done', async () => (await queues.oldest()).assets === 0);
+    await worker.close();
+  });
+});
