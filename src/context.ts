@@ -12,7 +12,7 @@ import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
 import { assetTypes } from './source/answers.ts';
-import { createTraffic } from './source/bandwidth.ts';
+import { createLines, createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
@@ -66,7 +66,8 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   );
   const client = createLibraryClient({ apiUrl, dispatcher });
   const traffic = createTraffic(config.transfer.bandwidth);
-  opening.defer(followBandwidth({ store, traffic, own: config.transfer.bandwidth, log }));
+  const lines = createLines();
+  opening.defer(followBandwidth({ store, traffic, lines, own: config.transfer.bandwidth, log }));
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher,
@@ -109,6 +110,9 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     ownBandwidth: config.transfer.bandwidth,
     publicUrl: config.publicUrl,
     perConnection: config.transfer.perConnection,
+    syncInterval: config.sync.interval,
+    selection: config.sync,
+    log,
   });
 
   const stack = opening.move();
@@ -140,6 +144,8 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
           log,
           metrics,
           keyTemplate: config.storage.keyTemplate,
+          selection: config.sync,
+          lines,
           processing: config.processing,
           transcripts: config.transcripts,
           thumbnails: config.thumbnails,

@@ -46,6 +46,9 @@ export function createApiClient(options: { url: string; adminToken: string | und
       call<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
     changeSettings: (request: SettingsRequest) => call<Settings>('PATCH', '/settings', request),
     status: () => call<Status>('GET', '/status'),
+    connection: (id: string) => call<ConnectionSummary>('GET', `/connections/${encodeURIComponent(id)}`),
+    changeConnection: (id: string, request: ConnectionSettingsRequest) =>
+      call<ChangedConnection>('PATCH', `/connections/${encodeURIComponent(id)}`, request),
     connections: () => call<{ connections: ConnectionSummary[] }>('GET', '/connections'),
     resync: (connectionId: string, request: ResyncRequest) =>
       call<{ syncId: string }>('POST', `/connections/${encodeURIComponent(connectionId)}/resync`, request),
@@ -62,6 +65,8 @@ export type VerifyRequest = import('../operations/verifications.ts').VerifyReque
 export type Verification = Awaited<ReturnType<Operations['verification']>>;
 export type RotatedKeys = Awaited<ReturnType<Operations['rotateKeys']>>;
 export type SettingsRequest = import('../operations/settings.ts').SettingsRequest;
+export type ConnectionSettingsRequest = import('../operations/connection-settings.ts').ConnectionSettingsRequest;
+export type ChangedConnection = Awaited<ReturnType<Operations['changeConnection']>>;
 export type Settings = Awaited<ReturnType<Operations['settings']>>;
 export type Status = Awaited<ReturnType<Operations['status']>>;
 export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];

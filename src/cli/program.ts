@@ -96,9 +96,22 @@ export function program(verbs: Verbs, version: string): Command {
     .action(async (options: VerifyOptions) => {
       if ((await verify(await verbs.api(), options)) > 0) process.exitCode = 1;
     });
-  verb('set', 'change settings of the running service')
-    .requiredOption('--bandwidth <rate>', 'what each process may download, such as 20MiB/s; default: BANDWIDTH_LIMIT')
-    .action(async (options: SetOptions) => set(await verbs.api(), options));
+  verb('set', 'settings of a connection; without one, of the running service; a change takes effect at once')
+    .argument('[connection]')
+    .option('--interval <duration>', 'between its syncs, such as 15m')
+    .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
+    .option('--exclude <what>', 'leave this out, in the same words, whatever is included; may be repeated', collect)
+    .option('--concurrency <n>', 'its assets that are on their way at once')
+    .option('--bandwidth <rate>', 'what each process may download, for it or for all, such as 20MiB/s')
+    .addHelpText(
+      'after',
+      `
+Each option may be "default": as in the environment. --include and --exclude replace what was set of the same kind, and
+"none" alone takes all of them away. Of several of a kind any counts, of several kinds each must: --include type=videos
+--include type=audio --include company=acme is the videos and sounds of acme. What becomes left out stays in the bucket,
+what is let in is mirrored at once. Without any option it says how things are.`,
+    )
+    .action(async (connection: string | undefined, options: SetOptions) => set(await verbs.api(), connection, options));
 
   verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
     verbs.doctor(options),

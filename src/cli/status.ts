@@ -39,6 +39,7 @@ function describe(totals: Status, connections: ConnectionSummary[]): string {
               : 'nothing moves at present'
         }`
       : '',
+    totals.assets.leftOut > 0 ? `${totals.assets.leftOut} left out by the settings` : '',
     totals.outstanding.later > 0 ? paint('yellow', `${totals.outstanding.later} put off after an error`) : '',
     totals.bucket.ok ? '' : paint('red', `the bucket takes nothing, so everything waits: ${totals.bucket.reason}`),
     totals.queues === null ? paint('red', 'the queue does not answer') : '',

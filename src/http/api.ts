@@ -2,6 +2,7 @@ import { timingSafeEqual } from 'node:crypto';
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { assetQuery } from '../operations/assets.ts';
+import { connectionSettingsRequest } from '../operations/connection-settings.ts';
 import { connectLinkRequest } from '../operations/connections.ts';
 import type { Operations } from '../operations/operations.ts';
 import { settingsRequest } from '../operations/settings.ts';
@@ -32,6 +33,9 @@ export function apiRoutes(plain: FastifyInstance, operations: Operations): void 
   app.get('/connections', async () => operations.connections());
   app.get('/connections/:id', { schema: { params: idParams } }, async (request) =>
     operations.connection(request.params.id),
+  );
+  app.patch('/connections/:id', { schema: { params: idParams, body: connectionSettingsRequest } }, async (request) =>
+    operations.changeConnection(request.params.id, request.body),
   );
   app.post('/connections/:id/resync', { schema: { params: idParams, body: resyncRequest } }, async (request, reply) =>
     reply.code(202).send(await operations.resync(request.params.id, request.body)),

@@ -78,7 +78,12 @@ export async function completeArtefacts(all: MirrorDeps, assetId: string): Promi
     }
     if (artefacts.thumbnailState === 'pending') {
       const last = asset.attempts + 1 >= thumbnailTries;
-      const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(keepGoing(signal, reasons));
+      const thumbnail = await mirrorThumbnail(deps, {
+        detail,
+        connectionId: asset.connectionId,
+        key: media.key,
+        signal,
+      }).catch(keepGoing(signal, reasons));
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
       else if (last || !detail.thumbnailUrl) artefacts.thumbnailState = detail.thumbnailUrl ? 'gave_up' : 'none';
     }

@@ -1,5 +1,6 @@
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
+import type { Lines } from '../source/bandwidth.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
@@ -9,6 +10,7 @@ import type { Budget } from './budget.ts';
 import type { Gate } from './gate.ts';
 import type { Pacer } from './pacer.ts';
 import type { Reach } from './reach.ts';
+import type { SelectionDefaults } from './reselect.ts';
 import type { Turns } from './turns.ts';
 
 /** What the jobs of assets work with. */
@@ -26,6 +28,9 @@ export interface MirrorDeps {
   log: Log;
   metrics: Metrics;
   keyTemplate: string;
+  selection: SelectionDefaults;
+  /** The bandwidth of each connection. */
+  lines: Lines;
   processing: { poll: number; giveUp: number };
   transcripts: { mirror: boolean; delay: number; giveUp: number };
   thumbnails: { mirror: boolean };

@@ -3,6 +3,7 @@ import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
 import type { Queues } from './queues.ts';
+import { reselect, type SelectionDefaults } from './reselect.ts';
 import type { Schedule } from './schedule.ts';
 
 export type Dispatcher = ReturnType<typeof startDispatcher>;
@@ -20,7 +21,8 @@ const adoptedAtOnce = 5000;
 
 /**
  * Puts due assets on the queue: a bounded number per connection, turn by turn, newest first. And makes again, from the
- * records, what a queue may have lost: jobs of assets, runs that wait or were interrupted, schedules.
+ * records, what a queue may have lost: jobs of assets, runs that wait or were interrupted, schedules. And goes on with
+ * changed settings where the process has ended that was to apply them.
  */
 export function startDispatcher(options: {
   store: Store;
@@ -29,6 +31,7 @@ export function startDispatcher(options: {
   gate: Gate;
   log: Log;
   perConnection: number;
+  selection: SelectionDefaults;
 }) {
   const { store, queues, schedule, log } = options;
   const stopping = new AbortController();
@@ -44,6 +47,9 @@ export function startDispatcher(options: {
     for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
     let adopted = adoptedAtOnce;
     while (adopted === adoptedAtOnce && !stopping.signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
+    for (const connectionId of await store.selection.unsettled()) {
+      await reselect({ store, log, ...options.selection }, connectionId, stopping.signal);
+    }
   }
 
   async function round(): Promise<void> {

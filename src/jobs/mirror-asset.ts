@@ -9,6 +9,8 @@ import { fenced } from './fenced.ts';
 import { forget } from './in-parts.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { leftOutNow } from './reselect.ts';
+import { leftOutReason } from './selection.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
@@ -22,6 +24,8 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
   const { asset, turn, signal } = held;
   try {
     if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
+    const leftOut = await leftOutNow(deps, asset);
+    if (leftOut) return await leaveOut(deps, held, leftOut);
     const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
     const detail = await read();
 
@@ -49,6 +53,7 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
         turn,
         detail,
         renew: read,
+        throttle: deps.lines.of(asset.connectionId),
         async onStart(key) {
           for (const old of await giveWay(deps, held, key, versionOf(detail))) outdated.add(old);
         },
@@ -59,7 +64,12 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
     const artefacts = artefactsAtFirst(deps, asset, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
     if (artefacts.thumbnailState === 'pending') {
-      const thumbnail = await mirrorThumbnail(deps, detail, media.key, signal).catch(passOn(deps, held));
+      const thumbnail = await mirrorThumbnail(deps, {
+        detail,
+        connectionId: asset.connectionId,
+        key: media.key,
+        signal,
+      }).catch(passOn(deps, held));
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
     }
     const api = withoutLinks(detail);
@@ -101,6 +111,23 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
   } finally {
     held.end();
   }
+}
+
+/** The settings leave it out: another connection mirrors it that wants it, or nobody does. */
+async function leaveOut(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  { rule, heir }: { rule: string; heir: string | undefined },
+): Promise<Outcome> {
+  const { store } = deps;
+  if (heir !== undefined) {
+    await store.assets.handOver(held.turn, heir);
+    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${leftOutReason(rule)}` };
+  }
+  await dropUpload(deps, held);
+  const reason = leftOutReason(rule);
+  await store.assets.leaveOut(held.turn, rule, reason);
+  return { outcome: 'left out', reason };
 }
 
 /** What was begun of a file that is given up leaves nothing in the store. */

@@ -28,6 +28,8 @@ const results = {
   'the bucket does not take it': 'waiting',
   'the service does not answer': 'waiting',
   'handed back': 'handed_back',
+  'handed over': 'handed_back',
+  'left out': undefined,
   'nothing to do': undefined,
   complete: undefined,
   'gave up': undefined,

@@ -5,13 +5,21 @@ import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import type { ListedAsset } from '../store/listing.ts';
-import type { Asset, Connection, Sync, SyncPosition } from '../store/schema.ts';
+import type { Connection, Sync, SyncPosition } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import { TurnLost } from '../store/syncs.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
 import { brokenOf, listedOf, unreadable } from './listed.ts';
 import { judgeMissing } from './missing.ts';
+import {
+  leavesOutCompany,
+  leftOutBy,
+  leftOutReason,
+  type Selectable,
+  type Selection,
+  selectionOf,
+} from './selection.ts';
 
 export interface SyncDeps {
   store: Store;
@@ -180,6 +188,11 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const searching = sync.scope.projectId !== undefined && companyId === undefined;
   let strangers = 0;
   for (const company of companies) {
+    if (leavesOutCompany(await selectionNow(deps, connection.id), company.id)) {
+      if (companyId !== undefined) problems.add(`company ${companyId} is left out by the settings`, { fatal: true });
+      position = { done: [...(position.done ?? []), company.id] };
+      continue;
+    }
     try {
       position = await listCompany(deps, run, company, position);
     } catch (error) {
@@ -255,7 +268,12 @@ async function listCompany(
     const listed = [...page.assets.map(listedOf), ...page.broken.map(({ item, problem }) => brokenOf(item, problem))];
     if (listed.length === 0 || seen.before(`page ${listed.map((asset) => asset.id).join(' ')}`)) idle++;
     if (idle > idlePages) throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
-    const assets = listed.filter((asset) => wanted(deps, asset, scope.assetType));
+    // As the settings are now: a change of them takes effect with the next page.
+    const selection = await selectionNow(deps, connection.id);
+    const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
+    const assets = listed.filter(
+      (asset) => inScope(asset, scope.assetType) && (asset.problem === undefined || leftOut(asset) === null),
+    );
     for (const { id, name, problem } of assets) {
       if (problem === undefined) continue;
       const known = !id.startsWith(unreadable);
@@ -283,7 +301,13 @@ async function listCompany(
         leaseMs,
         companyId: company.id,
         assets,
-        decide: (before, listed) => decide(before, listed, { full, transcripts: deps.transcripts }),
+        decide: (before, listed) =>
+          decide(before, listed, {
+            full,
+            transcripts: deps.transcripts,
+            leftOut: leftOut(listed),
+            connectionId: connection.id,
+          }),
         position,
         ...(reconciles && { sighted: listed.map((asset) => asset.id) }),
         ...(last && everything && { mark: newest }),
@@ -347,13 +371,19 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
     try {
       const detail = await withToken(connection.id, (token) => client.getAsset({ token, assetId, signal }));
       const { download: _, ...asset } = detail;
+      const selection = await selectionNow(deps, connection.id);
+      const rule = known.media === null ? leftOutBy(selection, selectable(known.companyId, listedOf(asset))) : null;
+      if (rule !== null) {
+        problems.add(`asset ${assetId}: ${leftOutReason(rule)}`, { fatal: true });
+        continue;
+      }
       await store.syncs.recordPage({
         sync,
         owner,
         leaseMs,
         companyId: known.companyId,
         assets: [listedOf(asset)],
-        decide: (before: Asset | undefined, listed) => decide(before, listed, { full: true, asked: true }),
+        decide: (before, listed) => decide(before, listed, { full: true, asked: true }),
         position: sync.position,
       });
       deps.onWork();
@@ -364,11 +394,18 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
   }
 }
 
-function wanted(deps: SyncDeps, asset: ListedAsset, scopeType: string | undefined): boolean {
-  // What cannot be read may be of a type that is wanted.
+function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
+  // What cannot be read may be of the type that was asked for.
   if (asset.problem !== undefined && asset.assetType === null) return true;
-  const type = asset.assetType ?? '';
-  if (scopeType !== undefined && type !== scopeType) return false;
-  if (deps.includeTypes.length > 0 && !deps.includeTypes.includes(type)) return false;
-  return !deps.excludeTypes.includes(type);
+  return scopeType === undefined || asset.assetType === scopeType;
+}
+
+/** What cannot be read may be of a project and a type that are wanted. */
+function selectable(companyId: string, { projectId, assetType, problem }: ListedAsset): Selectable {
+  if (problem === undefined) return { companyId, projectId, assetType };
+  return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };
+}
+
+async function selectionNow(deps: SyncDeps, connectionId: string): Promise<Selection> {
+  return selectionOf((await deps.store.connections.get(connectionId))?.settings ?? {}, deps);
 }

@@ -12,12 +12,12 @@ const largestThumbnail = 32 * 2 ** 20;
 /** Fetches the thumbnail. Undefined: the asset has none. */
 export async function mirrorThumbnail(
   deps: MirrorDeps,
-  detail: AssetDetail,
-  key: string,
-  signal: AbortSignal,
+  of: { detail: AssetDetail; connectionId: string; key: string; signal: AbortSignal },
 ): Promise<Stored | undefined> {
+  const { detail, key, signal } = of;
   if (!detail.thumbnailUrl) return undefined;
-  const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl! };
+  const throttle = deps.lines.of(of.connectionId);
+  const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl!, throttle };
   const download = await deps.downloader.open(link, signal);
   try {
     const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';

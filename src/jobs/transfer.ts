@@ -1,6 +1,7 @@
 import { create as contentDisposition } from 'content-disposition';
 import mime from 'mime';
 import type { AssetDetail } from '../source/answers.ts';
+import type { Throttle } from '../source/bandwidth.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/contents.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
@@ -28,6 +29,8 @@ interface Transfer {
   detail: AssetDetail;
   /** Asks for the asset again, for a link that expired on the way. */
   renew: () => Promise<AssetDetail>;
+  /** The bandwidth of its connection. */
+  throttle: Throttle;
   /** Called with the key when the file is there to be had, before anything of it can be seen there. */
   onStart: (key: string) => Promise<void>;
   signal: AbortSignal;
@@ -130,12 +133,13 @@ export function placeOf(template: string, companyId: string, detail: AssetDetail
 }
 
 /** The link to the original or the rendition, and how to renew it; undefined: there is none. */
-function linkTo({ detail, renew }: Transfer, variant: Media['variant']): Link | undefined {
+function linkTo({ detail, renew, throttle }: Transfer, variant: Media['variant']): Link | undefined {
   const which = variant === 'mp4' ? 'mp4Url' : 'url';
   const url = detail.download?.[which];
   if (!url) return undefined;
   return {
     url,
+    throttle,
     async renew() {
       const next = await renew();
       if (versionOf(next) !== versionOf(detail)) {

@@ -55,6 +55,7 @@ export async function startWorkers(options: {
     gate,
     log,
     perConnection: options.perConnection,
+    selection: options.mirror.selection,
   });
   const reach = createReach();
   const pacer = createPacer({ store, log, perConnection: options.perConnection });

@@ -11,6 +11,8 @@ export const assetQuery = z.strictObject({
   projectId: text.optional(),
   state: z.enum(assetStates).optional(),
   type: text.optional(),
+  /** Those that the settings leave out; without it, what is `pending` in the sense of waiting has none of these. */
+  leftOut: z.union([z.boolean(), z.stringbool()]).optional(),
   q: text.max(200).optional(),
   cursor: text.optional(),
   limit: z.coerce.number().int().min(1).max(500).default(50),
@@ -30,7 +32,8 @@ export function assetOperations({ store }: Pick<OperationsDeps, 'store'>) {
           'The cursor is not one of ours. Pass nextCursor as it was given, or none.',
         );
       }
-      const rows = await store.assets.search({ ...filter, after, limit: limit + 1 });
+      const waiting = filter.state === 'pending' ? { leftOut: false } : {};
+      const rows = await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 });
       const last = rows.length > limit ? rows[limit - 1] : undefined;
       return {
         assets: rows.slice(0, limit).map(describeAsset),
@@ -53,6 +56,8 @@ function describeAsset(asset: Asset & { readable: boolean }) {
     uploadDate: asset.uploadDate,
     state: asset.state,
     reason: left ?? asset.reason,
+    /** The setting that leaves it out. */
+    leftOut: asset.leftOut,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
     key: asset.media?.key ?? null,

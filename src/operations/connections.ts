@@ -4,9 +4,10 @@ import { ceilingOf } from '../jobs/pacer.ts';
 import { signConnectLink } from '../oauth/authorize.ts';
 import type { Connection } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
+import { settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
-import { byState } from './states.ts';
+import { byState, leftOut } from './states.ts';
 import { text } from './text.ts';
 
 const linkLifetimeMs = 7 * 86_400_000;
@@ -27,7 +28,10 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
 }
 
 export function connectionOperations(
-  options: Pick<OperationsDeps, 'store' | 'schedule' | 'sealer' | 'publicUrl' | 'perConnection'>,
+  options: Pick<
+    OperationsDeps,
+    'store' | 'schedule' | 'sealer' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'selection'
+  >,
 ) {
   const { store, schedule } = options;
 
@@ -49,9 +53,10 @@ export function connectionOperations(
         lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
         nextSyncAt:
           connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
-        counts: { byState: byState(own) },
+        counts: { byState: byState(own), leftOut: leftOut(own) },
         bytes: own.reduce((sum, row) => sum + row.bytes, 0),
         pace: paceOf(connection, options.perConnection),
+        settings: settingsOf(connection, options),
         lastError: connection.lastError,
       };
     });

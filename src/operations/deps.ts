@@ -1,5 +1,7 @@
 import type { Queues } from '../jobs/queues.ts';
+import type { SelectionDefaults } from '../jobs/reselect.ts';
 import type { Schedule } from '../jobs/schedule.ts';
+import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Store } from '../store/store.ts';
@@ -20,4 +22,9 @@ export interface OperationsDeps {
   publicUrl: string;
   /** The most of a connection at once. */
   perConnection: number;
+  /** Milliseconds between incremental syncs of a connection. */
+  syncInterval: number;
+  /** What connections mirror that say nothing themselves. */
+  selection: SelectionDefaults;
+  log: Log;
 }

@@ -1,4 +1,5 @@
 import { assetOperations } from './assets.ts';
+import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { keyOperations } from './keys.ts';
@@ -11,8 +12,10 @@ export type Operations = ReturnType<typeof createOperations>;
 
 /** The operator's verbs, once: each family in a file of its own. HTTP, CLI and demo are thin shells over them. */
 export function createOperations(deps: OperationsDeps) {
+  const connections = connectionOperations(deps);
   return {
-    ...connectionOperations(deps),
+    ...connections,
+    ...connectionSettingsOperations(deps, connections.connection),
     ...statusOperations(deps),
     ...assetOperations(deps),
     ...syncOperations(deps),

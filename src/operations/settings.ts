@@ -3,14 +3,14 @@ import { parseRate } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './text.ts';
 
-/** Bytes per second and process, or as people write it (`20MiB/s`); null: as each process has it in BANDWIDTH_LIMIT. */
-export const settingsRequest = z
-  .strictObject({
-    bandwidth: z
-      .union([z.int().min(1), text.transform((value, ctx) => parseRate(value) ?? refuseRate(value, ctx))])
-      .nullable(),
-  })
-  .meta({ id: 'SettingsRequest' });
+/** Bytes per second, or as people write it (`20MiB/s`). */
+export const rate = z.union([
+  z.int().min(1),
+  text.transform((value, ctx) => parseRate(value) ?? refuseRate(value, ctx)),
+]);
+
+/** Of each process; null: as each has it in BANDWIDTH_LIMIT. */
+export const settingsRequest = z.strictObject({ bandwidth: rate.nullable() }).meta({ id: 'SettingsRequest' });
 export type SettingsRequest = z.input<typeof settingsRequest>;
 
 function refuseRate(value: string, ctx: z.RefinementCtx): never {

@@ -10,9 +10,18 @@ export const assetStates = [
   'gone',
 ] as const;
 
-/** How many are in each state; those in which none is are 0. */
-export function byState(rows: { state: AssetState; count: number }[]): Record<AssetState, number> {
+interface Counted {
+  state: AssetState;
+  leftOut: boolean;
+  count: number;
+}
+
+/** How many are in each state; those in which none is are 0. What the settings leave out is in none. */
+export function byState(rows: Counted[]): Record<AssetState, number> {
   const counts = Object.fromEntries(assetStates.map((state) => [state, 0])) as Record<AssetState, number>;
-  for (const { state, count } of rows) counts[state] += count;
+  for (const { state, leftOut, count } of rows) if (!leftOut) counts[state] += count;
   return counts;
 }
+
+/** How many the settings leave out. */
+export const leftOut = (rows: Counted[]): number => rows.reduce((sum, row) => (row.leftOut ? sum + row.count : sum), 0);

@@ -1,6 +1,6 @@
 import { reasonOf } from '../errors.ts';
 import type { OperationsDeps } from './deps.ts';
-import { byState } from './states.ts';
+import { byState, leftOut } from './states.ts';
 import { within } from './within.ts';
 
 /** Seconds of transfers, before anything is said about the rest. */
@@ -36,7 +36,7 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
         within(5000, bucketTrouble()),
       ]);
       const { connections, counts, outstanding, recent, syncs, verifications } = records;
-      const total = counts.reduce((sum, row) => sum + row.count, 0);
+      const total = counts.reduce((sum, row) => (row.leftOut ? sum : sum + row.count), 0);
       const statuses = { active: 0, paused: 0, disconnected: 0 };
       for (const { status } of connections) statuses[status]++;
       // A large file counts while it flows, as far as it flows here, and in any case when it is done.
@@ -47,7 +47,8 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
       return {
         connections: statuses,
-        assets: { total, byState: byState(counts) },
+        /** `leftOut`: by the settings; in `total` and `byState` these are not. */
+        assets: { total, byState: byState(counts), leftOut: leftOut(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
         /** `later`: those of them that were put off after an error; `artefacts` may still come for what is mirrored. */
         outstanding: {

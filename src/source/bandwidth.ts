@@ -116,3 +116,31 @@ export function createTraffic(limit: number | undefined) {
     },
   };
 }
+
+export type Lines = ReturnType<typeof createLines>;
+
+/** The downloads of each connection for itself, where that has a limit; below that of the process, which is another's. */
+export function createLines(clock: Clock = realClock) {
+  const lines = new Map<string, ReturnType<typeof createThrottle>>();
+  return {
+    /** What downloads of a connection keep to, now and when that changes. */
+    of(connectionId: string): Throttle {
+      return (bytes, signal) => lines.get(connectionId)?.take(bytes, signal);
+    },
+    /** Bytes per second by connection; those that are not named have no limit. */
+    setLimits(limits: ReadonlyMap<string, number>): void {
+      for (const [connectionId, line] of lines) {
+        if (limits.has(connectionId)) continue;
+        // Whoever waits goes on.
+        line.setLimit(undefined);
+        lines.delete(connectionId);
+      }
+      for (const [connectionId, limit] of limits) {
+        const line = lines.get(connectionId);
+        if (line) line.setLimit(limit);
+        else lines.set(connectionId, createThrottle(limit, clock));
+      }
+    },
+    limitOf: (connectionId: string): number | undefined => lines.get(connectionId)?.limit,
+  };
+}

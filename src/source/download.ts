@@ -14,6 +14,8 @@ export class Missing extends Error {
 export interface Link {
   url: string;
   renew(): Promise<string>;
+  /** What this download keeps to, below what all of them do. */
+  throttle?: Throttle;
   /** Several parts of a file may find out at the same time: one asks for all. */
   renewing?: Promise<string> | undefined;
 }
@@ -217,6 +219,7 @@ export function createDownloader(options: {
             offset += chunk.length;
             starts = 0;
             yield chunk;
+            await link.throttle?.(chunk.length, signal);
             await options.throttle?.(chunk.length, signal);
           }
           if (to === undefined || offset === to) return;

@@ -160,7 +160,7 @@ export function assetRecords(db: Database) {
       const { rows } = await sql<OwnedAsset>`
         UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
         WHERE id = ${id} AND ${free} AND ${workable}
-        RETURNING *`.execute(db);
+        RETURNING *, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
       if (!rows[0]) {
         await sql`UPDATE assets SET queued_at = NULL WHERE id = ${id} AND ${free} AND NOT ${workable}`.execute(db);
       }
@@ -327,6 +327,28 @@ export function assetRecords(db: Database) {
       });
     },
 
+    /** The settings leave it out. */
+    async leaveOut(turn: Turn, rule: string, reason: string): Promise<boolean> {
+      return give(turn, {
+        state: 'pending',
+        leftOut: rule,
+        reason,
+        nextAt: null,
+        attempts: 0,
+        waits: 0,
+        processingSince: null,
+      });
+    },
+
+    /** Another connection wants it, and this one does not. */
+    async handOver(turn: Turn, connectionId: string): Promise<boolean> {
+      return give(turn, {
+        connectionId,
+        state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
+        nextAt: sql`now()`,
+      });
+    },
+
     async failed(turn: Turn, reason: string): Promise<boolean> {
       const done = await conclude(turn, 'failed', reason);
       if (done) await addEvent(db, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
@@ -350,12 +372,19 @@ export function assetRecords(db: Database) {
       });
     },
 
-    /** Counts by connection and state, with the bytes that are in the bucket. */
+    /** Counts by connection and state, with the bytes that are in the bucket. `leftOut`: of these, nothing is to be done. */
     async counts(connectionIds?: string[]) {
-      const { rows } = await sql<{ connectionId: string | null; state: AssetState; count: number; bytes: number }>`
-        SELECT connection_id, state, count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes
+      const { rows } = await sql<{
+        connectionId: string | null;
+        state: AssetState;
+        leftOut: boolean;
+        count: number;
+        bytes: number;
+      }>`
+        SELECT connection_id, state, left_out IS NOT NULL AS left_out, count(*) AS count,
+          coalesce(sum(bytes), 0)::bigint AS bytes
         FROM assets ${connectionIds ? sql`WHERE connection_id = ANY(${connectionIds}::text[])` : sql``}
-        GROUP BY connection_id, state`.execute(db);
+        GROUP BY connection_id, state, left_out IS NOT NULL`.execute(db);
       return rows;
     },
 
@@ -390,6 +419,7 @@ export function assetRecords(db: Database) {
       projectId?: string | undefined;
       state?: AssetState | undefined;
       type?: string | undefined;
+      leftOut?: boolean | undefined;
       q?: string | undefined;
       after?: string | undefined;
       limit: number;
@@ -408,6 +438,8 @@ export function assetRecords(db: Database) {
         .$if(filter.projectId !== undefined, (query) => query.where('projectId', '=', filter.projectId!))
         .$if(filter.state !== undefined, (query) => query.where('state', '=', filter.state!))
         .$if(filter.type !== undefined, (query) => query.where('assetType', '=', filter.type!))
+        .$if(filter.leftOut === true, (query) => query.where('leftOut', 'is not', null))
+        .$if(filter.leftOut === false, (query) => query.where('leftOut', 'is', null))
         .$if(!!like, (query) => query.where((e) => e.or([e('name', 'ilike', like!), e('id', '=', filter.q!)])))
         .$if(filter.after !== undefined, (query) => query.where('id', '>', filter.after!))
         .orderBy('id')

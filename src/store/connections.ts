@@ -43,6 +43,15 @@ export function connectionRecords(db: Database) {
       return db.selectFrom('connections').select(['id', 'status', 'settings']).where('status', '=', 'active').execute();
     },
 
+    /** Bytes per second and process, of those that have a limit of their own. */
+    async bandwidths(): Promise<Map<string, number>> {
+      const { rows } = await sql<{ id: string; bandwidth: unknown }>`
+        SELECT id, settings->'bandwidth' AS bandwidth FROM connections WHERE settings ? 'bandwidth'`.execute(db);
+      return new Map(
+        rows.flatMap(({ id, bandwidth }) => (typeof bandwidth === 'number' ? [[id, bandwidth] as const] : [])),
+      );
+    },
+
     /**
      * Saves a new grant. A user who was connected before keeps the connection with its marks and records; one who was
      * disconnected is active again, one who was paused stays so.

@@ -10,6 +10,7 @@ const columns = [
   'uploadDate',
   'state',
   'reason',
+  'leftOut',
   'revision',
   'nextAt',
   'queuedAt',

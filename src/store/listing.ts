@@ -22,6 +22,8 @@ export interface Decision {
   afresh: boolean;
   /** Something is to be done for it now. */
   due: boolean;
+  /** The setting that leaves it out: then nothing is due. */
+  leftOut?: string;
   transcriptState?: TranscriptState;
 }
 export type Decide = (before: Asset | undefined, listed: ListedAsset) => Decision | undefined;
@@ -33,7 +35,7 @@ interface Row {
 
 /**
  * Takes a page of a listing into the records: one statement reads the assets that are known, one writes the new ones, one
- * the changed. A page without news costs the one read.
+ * the changed. A page without news costs the one read. What is left out is recorded, and not counted.
  */
 export async function recordListed(
   tx: Database,
@@ -72,20 +74,24 @@ const listedBefore = ({ projectId, assetType, name, size, uploadDate, listed }: 
 });
 
 async function insert(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
-  // Another connection that reads the same company may have been first.
-  const { numAffectedRows } = await sql`
-    INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason, next_at)
+  // Another connection that reads the same company may have been first; what that one leaves out is this one's.
+  const inserted = await sql<{ leftOut: string | null }>`
+    INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
+      left_out, next_at)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
-      r.state, r.reason, CASE WHEN r.due THEN now() END
+      r.state, r.reason, r.left_out, CASE WHEN r.due THEN now() END
     FROM ${recordset(rows)} ORDER BY r.id
-    ON CONFLICT (id) DO NOTHING`.execute(tx);
-  return Number(numAffectedRows);
+    ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
+      left_out = NULL, next_at = excluded.next_at
+      WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL
+    RETURNING left_out`.execute(tx);
+  return wanted(inserted.rows);
 }
 
 async function update(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
   const { connectionId, companyId } = page;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
-  const { numAffectedRows } = await sql`
+  const updated = await sql<{ leftOut: string | null }>`
     UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Listed elsewhere now, and no longer where it was: it has moved.
@@ -93,15 +99,18 @@ async function update(tx: Database, page: { connectionId: string; companyId: str
         THEN a.company_id ELSE ${companyId} END,
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
+      left_out = r.left_out,
       next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
       waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
       processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM ${recordset(rows)} WHERE a.id = r.id`.execute(tx);
-  return Number(numAffectedRows);
+    FROM ${recordset(rows)} WHERE a.id = r.id RETURNING a.left_out`.execute(tx);
+  return wanted(updated.rows);
 }
+
+const wanted = (rows: { leftOut: string | null }[]) => rows.filter((row) => row.leftOut === null).length;
 
 const recordset = (rows: Row[]) => sql`
   jsonb_to_recordset(${JSON.stringify(
@@ -117,7 +126,8 @@ const recordset = (rows: Row[]) => sql`
       reason: decision.reason,
       due: decision.due,
       afresh: decision.afresh,
+      left_out: decision.leftOut ?? null,
       transcript_state: decision.transcriptState ?? null,
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason text, due boolean, afresh boolean, transcript_state text)`;
+    state text, reason text, due boolean, afresh boolean, left_out text, transcript_state text)`;

@@ -293,6 +293,23 @@ const migrations: Record<string, Migration> = {
         WHERE status = 'waiting' AND options->'routine' = 'true'`.execute(db);
     },
   },
+  '0010_selection': {
+    async up(db: Kysely<unknown>) {
+      await sql`
+        ALTER TABLE assets
+          -- Which setting leaves it out; then nothing is due, although it is pending.
+          ADD COLUMN left_out text,
+          DROP CONSTRAINT assets_check,
+          ADD CONSTRAINT assets_due_or_left_out
+            CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR left_out IS NOT NULL)`.execute(
+        db,
+      );
+      await sql`CREATE INDEX assets_left_out ON assets (company_id, id) WHERE left_out IS NOT NULL`.execute(db);
+      // Whether its assets are still to be held against changed settings.
+      await sql`ALTER TABLE connections ADD COLUMN reselect boolean NOT NULL DEFAULT false`.execute(db);
+      await sql`CREATE INDEX connections_reselect ON connections (id) WHERE reselect`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -65,7 +65,7 @@ export function missingRecords(db: Database) {
             ORDER BY a.id FOR UPDATE
           ), changed AS (
             UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, turn = turn + 1, turn_until = NULL,
-              revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL,
+              revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, left_out = NULL,
               reason = CASE WHEN media IS NULL THEN 'no longer in the library, and never mirrored'
                 ELSE 'no longer in the library; what is in the bucket stays' END
             FROM lacking WHERE assets.id = lacking.id RETURNING assets.id

@@ -87,10 +87,11 @@ export function restoreRecords(db: Database) {
             detail = excluded.detail, media = excluded.media, bytes = excluded.bytes, record_key = excluded.record_key,
             mirrored_at = excluded.mirrored_at, transcript_state = excluded.transcript_state,
             transcript_keys = excluded.transcript_keys, thumbnail_state = excluded.thumbnail_state,
-            thumbnail = excluded.thumbnail, turn = a.turn + 1,
+            thumbnail = excluded.thumbnail, turn = a.turn + 1, left_out = NULL,
             (state, reason, next_at) = (
               SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN same THEN NULL ELSE a.reason END,
-                CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same THEN now() ELSE a.next_at END
+                CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.left_out IS NOT NULL THEN now()
+                  ELSE a.next_at END
               FROM (SELECT excluded.state = 'mirrored' AND a.state IN ('pending', 'processing', 'transferring', 'failed')
                 AND a.size IS NOT DISTINCT FROM excluded.size AND a.upload_date IS NOT DISTINCT FROM excluded.upload_date
                 AS same) AS it)

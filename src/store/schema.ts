@@ -50,6 +50,8 @@ interface ConnectionTable {
   /** How much of it the service bears at once (jobs/pace.ts); null: as much as is allowed. */
   pace: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
+  /** The settings have changed, and not all of its assets were held against them since. */
+  reselect: Generated<boolean>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   lastError: string | null;
@@ -127,6 +129,8 @@ interface AssetTable {
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: string | null;
+  /** Which setting of its connection leaves it out: it is pending, never mirrored, and nothing is done for it. */
+  leftOut: string | null;
   attempts: number;
   /** How often in a row it was put off without an attempt being spent. */
   waits: Generated<number>;
@@ -155,7 +159,11 @@ interface AssetTable {
 }
 export type Asset = Selectable<AssetTable>;
 /** One that a connection is in charge of, as those that workers get. */
-export type OwnedAsset = Asset & { connectionId: string };
+export type OwnedAsset = Asset & {
+  connectionId: string;
+  /** Those of its connection. */
+  settings: Record<string, unknown>;
+};
 
 export type SyncMode = 'incremental' | 'full';
 export interface SyncScope {

@@ -10,6 +10,7 @@ import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
 import { restoreRecords } from './restore.ts';
 import type { Database } from './schema.ts';
+import { selectionRecords } from './selection.ts';
 import { settings } from './settings.ts';
 import { syncRecords } from './syncs.ts';
 import { uploadRecords } from './uploads.ts';
@@ -40,6 +41,7 @@ export async function openStore(options: { url: string; log: Log }) {
     uploads: uploadRecords(db),
     chores: chores(db),
     settings: settings(db),
+    selection: selectionRecords(db),
 
     /** Reads that belong together: each sees the records as they are at one and the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {

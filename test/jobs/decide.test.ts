@@ -56,7 +56,18 @@ const looked = (state: AssetState, due: boolean, reason: string | null = null) =
   due,
 });
 
-type Row = [string, Asset | undefined, ListedAsset, { full: boolean; asked?: boolean }, object | undefined];
+/** A run of connection `c`, whose settings leave it out. */
+const leftOut = { full: true, leftOut: 'type videos', connectionId: 'c' };
+const mine = { connectionId: 'c', media: null };
+const aside = {
+  state: 'pending',
+  reason: 'left out by the settings: type videos',
+  leftOut: 'type videos',
+  afresh: true,
+  due: false,
+};
+
+type Row = [string, Asset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
 describe('what a listing makes of an asset', () => {
   test.each<Row>([
@@ -168,6 +179,42 @@ describe('what a listing makes of an asset', () => {
       listing(),
       incremental,
       looked('mirrored', false),
+    ],
+
+    ['left out and new: known as such', undefined, listing(), leftOut, aside],
+    ['left out and unreadable: not recorded', undefined, unreadable, leftOut, undefined],
+    ['left out and failed: no failure any more', record('failed', mine), listing(), leftOut, aside],
+    [
+      'left out and mirrored: stays as it is',
+      record('mirrored', { ...mine, media }),
+      listing({ size: 8 }),
+      leftOut,
+      undefined,
+    ],
+    ['left out and on its way: its worker decides', record('pending', mine), listing(), leftOut, undefined],
+    ['left out and gone, and back', record('gone', mine), listing(), leftOut, aside],
+    ["left out here, and another's", record('failed', { connectionId: 'd' }), listing(), leftOut, undefined],
+    [
+      'left out before and the same: nothing',
+      record('pending', { ...mine, leftOut: 'type videos' }),
+      listing(),
+      leftOut,
+      undefined,
+    ],
+    [
+      'left out before for another reason',
+      record('pending', { ...mine, leftOut: 'project p' }),
+      listing(),
+      leftOut,
+      aside,
+    ],
+    ['let in again', record('pending', { ...mine, leftOut: 'type videos' }), listing(), incremental, afresh],
+    [
+      'left out by another, and wanted here',
+      record('pending', { connectionId: 'd', leftOut: 'type videos' }),
+      listing(),
+      incremental,
+      afresh,
     ],
   ])('%s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Clock, createThrottle } from '../../src/source/bandwidth.ts';
+import { type Clock, createLines, createThrottle } from '../../src/source/bandwidth.ts';
 
 const MiB = 2 ** 20;
 const { signal } = new AbortController();
@@ -129,6 +129,52 @@ test('who waits can be told to stop', async () => {
   const waiting = throttle.take(1_000_000, stop.signal);
   stop.abort(new Error('shutting down'));
   await expect(waiting).rejects.toThrow();
+});
+
+test('connections keep their own limits below that of the process, within 5 %, and change them while bodies wait', async () => {
+  const time = virtualClock();
+  const [process, lines] = [createThrottle(10 * MiB, time.clock), createLines(time.clock)];
+  lines.setLimits(
+    new Map([
+      ['slow', MiB],
+      ['fast', 4 * MiB],
+    ]),
+  );
+  const of = (connection: string) => {
+    const line = lines.of(connection);
+    return bodies(
+      {
+        async take(bytes: number, signal: AbortSignal) {
+          await line(bytes, signal);
+          await process.take(bytes, signal);
+        },
+      } as never,
+      [16_000, 65_536, 5000],
+    );
+  };
+  const moved = { slow: of('slow'), fast: of('fast'), free: of('free') };
+  const rates = async () => {
+    await time.runUntil(time.now + 2000);
+    const before = Object.values(moved).map(({ bytes }) => bytes);
+    await time.runUntil(time.now + 10_000);
+    return Object.values(moved).map(({ bytes }, i) => (bytes - before[i]!) / 10 / MiB);
+  };
+  const near = (found: number, mib: number) =>
+    expect(Math.abs(found / mib - 1), `${found} of ${mib} MiB/s`).toBeLessThan(0.05);
+  let [slow, fast, free] = (await rates()) as [number, number, number];
+  near(slow, 1);
+  near(slow + fast + free, 10);
+  lines.setLimits(
+    new Map([
+      ['slow', 2 * MiB],
+      ['free', MiB],
+    ]),
+  );
+  [slow, fast, free] = (await rates()) as [number, number, number];
+  near(slow, 2);
+  near(free, 1);
+  near(fast, 7);
+  for (const state of Object.values(moved)) state.stop = true;
 });
 
 test('without a limit nothing waits', () => {

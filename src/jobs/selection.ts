@@ -1,0 +1,78 @@
+/** Which assets of what a connection can read are mirrored. Pure. */
+
+/** Ids and types, as the service gives them. An empty list says nothing. */
+export interface Choice {
+  companyIds: string[];
+  projectIds: string[];
+  assetTypes: string[];
+}
+export interface Selection {
+  include: Choice;
+  exclude: Choice;
+}
+
+/** What of an asset a selection goes by; undefined: it could not be read, and so nothing is said of it. */
+export interface Selectable {
+  companyId: string;
+  projectId: string | null | undefined;
+  assetType: string | null | undefined;
+}
+
+const nothing: Choice = { companyIds: [], projectIds: [], assetTypes: [] };
+
+const dimensions = [
+  { list: 'companyIds', field: 'companyId', word: 'company' },
+  { list: 'projectIds', field: 'projectId', word: 'project' },
+  { list: 'assetTypes', field: 'assetType', word: 'type' },
+] as const;
+
+/** A connection's own choices before those of the environment, list by list. */
+export function selectionOf(
+  settings: Record<string, unknown>,
+  defaults: { includeTypes: string[]; excludeTypes: string[] },
+): Selection {
+  const own = (of: unknown): Partial<Choice> => (of !== null && typeof of === 'object' ? of : {});
+  return {
+    include: { ...nothing, assetTypes: defaults.includeTypes, ...own(settings.include) },
+    exclude: { ...nothing, assetTypes: defaults.excludeTypes, ...own(settings.exclude) },
+  };
+}
+
+/**
+ * Why an asset is left out, such as `type videos`; null: it is wanted. One that any list of `exclude` names is left out,
+ * whatever `include` says; of `include` each list that is not empty must name it.
+ */
+export function leftOutBy({ include, exclude }: Selection, asset: Selectable): string | null {
+  for (const { list, field, word } of dimensions) {
+    const value = asset[field];
+    if (value != null && exclude[list].includes(value)) return `${word} ${value}`;
+  }
+  for (const { list, field, word } of dimensions) {
+    const value = asset[field];
+    if (value === undefined || include[list].length === 0) continue;
+    if (value === null) return `no ${word}, and only some are included`;
+    if (!include[list].includes(value)) return `${word} ${value} is not included`;
+  }
+  return null;
+}
+
+/** Whether nothing of a company is wanted, so that it need not be listed. */
+export function leavesOutCompany(selection: Selection, companyId: string): boolean {
+  const { include, exclude } = selection;
+  const only = (choice: Choice): Choice => ({ ...nothing, companyIds: choice.companyIds });
+  const companies = { include: only(include), exclude: only(exclude) };
+  return leftOutBy(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
+}
+
+/** Whether `after` may want what `before` left out. */
+export function isWider(before: Selection, after: Selection): boolean {
+  const within = (some: string[], all: string[]) => some.every((value) => all.includes(value));
+  return dimensions.some(({ list }) => {
+    const [included, includes] = [before.include[list], after.include[list]];
+    const narrower = included.length === 0 || (includes.length > 0 && within(includes, included));
+    return !narrower || !within(before.exclude[list], after.exclude[list]);
+  });
+}
+
+/** The reason of an asset that is left out, for people. */
+export const leftOutReason = (rule: string): string => `left out by the settings: ${rule}`;

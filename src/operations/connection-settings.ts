@@ -1,0 +1,128 @@
+import { z } from 'zod';
+import { ceilingOf } from '../jobs/pacer.ts';
+import { reselect } from '../jobs/reselect.ts';
+import { isWider, selectionOf } from '../jobs/selection.ts';
+import type { Connection } from '../store/schema.ts';
+import { parseDuration } from '../units.ts';
+import type { OperationsDeps } from './deps.ts';
+import { rate } from './settings.ts';
+import { text } from './text.ts';
+import { within } from './within.ts';
+
+/** How long an answer waits for the assets to be held against changed settings; what is left goes on behind it. */
+const patienceMs = 3000;
+
+const leastInterval = 1000;
+const mostInterval = 365 * 86_400_000;
+
+/** Milliseconds, or as people write it (`15m`). */
+const interval = z
+  .union([
+    z.int(),
+    text.transform((value, ctx) => {
+      const ms = parseDuration(value);
+      if (ms !== undefined) return ms;
+      ctx.addIssue({ code: 'custom', message: `expected such as 15m or 1h, found ${value}` });
+      return z.NEVER;
+    }),
+  ])
+  .refine((ms) => ms >= leastInterval && ms <= mostInterval, 'expected from 1s to 365d');
+
+const names = z.array(text).max(1000).nullable().optional();
+
+/** Lists that are named take the place of those of before; null: as in the environment; an empty one says nothing. */
+const choice = z.strictObject({ companyIds: names, projectIds: names, assetTypes: names }).nullable().optional();
+
+/** What is named changes, and nothing else; null returns it to its default. */
+export const connectionSettingsRequest = z
+  .strictObject({
+    syncInterval: interval.nullable().optional(),
+    /** What is mirrored: an asset that each list names which is not empty. */
+    include: choice,
+    /** What is not: an asset that any list names, whatever is included. */
+    exclude: choice,
+    /** Assets at once. */
+    concurrency: z.int().min(1).max(1000).nullable().optional(),
+    /** Bytes per second that each process downloads for it, or as people write it (`20MiB/s`); BANDWIDTH_LIMIT stays above. */
+    bandwidth: rate.nullable().optional(),
+  })
+  .meta({ id: 'ConnectionSettingsRequest' });
+export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
+type Change = z.output<typeof connectionSettingsRequest>;
+
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'selection'>;
+
+/** The settings that a connection has, and of these its own, by the names under which they are changed. */
+export function settingsOf(
+  { settings }: Pick<Connection, 'settings'>,
+  deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'selection'>,
+) {
+  return {
+    /** Milliseconds. */
+    syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncInterval,
+    ...selectionOf(settings, deps.selection),
+    concurrency: ceilingOf(settings, deps.perConnection),
+    /** Bytes per second and process; null: only that of the process. */
+    bandwidth: typeof settings.bandwidth === 'number' ? settings.bandwidth : null,
+    own: Object.entries(settings)
+      .flatMap(([name, value]) =>
+        value !== null && typeof value === 'object' ? Object.keys(value).map((list) => `${name}.${list}`) : [name],
+      )
+      .sort(),
+  };
+}
+
+/** Of objects, those of before with what is named; what is null is left out (RFC 7396). */
+function merged(before: Record<string, unknown>, change: Change): Record<string, unknown> {
+  const after: Record<string, unknown> = { ...before };
+  for (const [name, value] of Object.entries(change)) {
+    const next = value !== null && typeof value === 'object' ? withLists(before[name], value) : value;
+    if (next === null) delete after[name];
+    else if (next !== undefined) after[name] = next;
+  }
+  return after;
+}
+
+function withLists(before: unknown, change: Record<string, string[] | null | undefined>) {
+  const after = { ...(before as Record<string, string[]> | undefined) };
+  for (const [list, values] of Object.entries(change)) {
+    if (values === null) delete after[list];
+    else if (values !== undefined) after[list] = [...new Set(values)];
+  }
+  return Object.keys(after).length > 0 ? after : null;
+}
+
+/** `describe`: a connection as people are told of it. */
+export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
+  const { store, queues, log, selection: defaults } = deps;
+  return {
+    /**
+     * Changes settings of a connection; all processes take them over at once. What a narrower selection leaves out is no
+     * longer due, what a wider one lets in is due at once, and what was never listed because of it is found by a full sync.
+     */
+    async changeConnection(id: string, request: ConnectionSettingsRequest) {
+      const change = connectionSettingsRequest.parse(request);
+      await describe(id);
+      let wider = false;
+      let different = false;
+      await store.selection.change(id, change, (before) => {
+        const settings = merged(before, change);
+        const [was, is] = [selectionOf(before, defaults), selectionOf(settings, defaults)];
+        wider = isWider(was, is);
+        different = wider || isWider(is, was);
+        return { settings, reselect: different };
+      });
+      const syncId = wider ? await store.syncs.request(id, 'full') : undefined;
+      if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
+      // Whoever dispatches goes on with it, should this process end.
+      const applied = different
+        ? await within(patienceMs, reselect({ store, log, ...defaults }, id, new AbortController().signal))
+        : { leftOut: 0, letIn: 0 };
+      return {
+        ...(await describe(id)),
+        /** How many assets the change left out or let in; null: it is still at work on that. */
+        changed: { leftOut: applied?.leftOut ?? null, letIn: applied?.letIn ?? null, syncId: syncId ?? null },
+      };
+    },
+  };
+}

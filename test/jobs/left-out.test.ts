@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+let scene: Scene;
+beforeAll(async () => {
+  scene = await newScene();
+});
+afterAll(async () => {
+  await scene?.close();
+});
+
+const patch = (settings: object) => scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, settings);
+const fetched = async (assetId: string) => (await scene.admin.requests({ assetId, endpoint: 'media' })).length;
+const differences = async () => {
+  const { id } = await scene.mirror.api('POST', '/verify', {});
+  const run = await until('the verification', async () => {
+    const now = await scene.mirror.api('GET', `/verify/${id}`);
+    return now.status === 'done' && now;
+  });
+  return { differences: run.differences, counts: run.counts };
+};
+
+test('narrower settings delete nothing and fetch nothing more; wider ones fill in what was left out', {
+  timeout: 120_000,
+}, async () => {
+  const film = await scene.film();
+  const text = await scene.upload();
+  await scene.resync();
+  await scene.mirror.quiet();
+  const keys = await scene.keys(film);
+  expect(keys.length).toBeGreaterThan(4);
+
+  await patch({ exclude: { assetTypes: ['videos'] } });
+  const late = await scene.film({ name: 'late.mp4' });
+  await scene.admin.changeAsset(film, { content: { text: 'another film' }, name: 'renamed.mp4' });
+  await scene.admin.changeAsset(text, { name: 'renamed.bin' });
+  await scene.resync();
+  await scene.checked();
+  await until('the new name', async () => (await scene.record(text))?.asset.name === 'renamed.bin');
+  await scene.mirror.quiet();
+  expect(await scene.mirror.asset(late)).toMatchObject({
+    state: 'pending',
+    leftOut: 'type videos',
+    reason: 'left out by the settings: type videos',
+    nextAt: null,
+  });
+  expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', leftOut: null });
+  expect([await fetched(late), await fetched(film)]).toEqual([0, 1]);
+  expect(await scene.keys(film)).toEqual(keys);
+  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 1 } });
+
+  // What was mirrored is kept whole, although nothing new of it is taken.
+  await scene.storage.remove(keys.find((key) => key.endsWith('clip.mp4'))!);
+  await scene.admin.changeAsset(film, { content: { text: 'hello' } });
+  await scene.resync();
+  await scene.checked();
+  await scene.mirror.assetIn(film, 'mirrored');
+  await until('the film', async () => (await scene.media(film))?.toString() === 'hello');
+
+  await scene.admin.changeAsset(film, { content: { text: 'a third film' } });
+  await patch({ exclude: null });
+  await scene.mirror.assetIn(late, 'mirrored');
+  await until('the third film', async () => (await scene.media(film))?.toString() === 'a third film');
+  await scene.mirror.quiet();
+  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0 } });
+});
+
+test('what fell due before its settings changed is left out when its turn comes', { timeout: 60_000 }, async () => {
+  await scene.admin.setFaults({ endpoint: 'asset', status: 500 });
+  const id = await scene.film();
+  await scene.resync();
+  await until('an attempt', async () => (await scene.mirror.asset(id))?.attempts > 0);
+  const { connectionId, mirror } = scene;
+  await mirror.store.selection.change(connectionId, {}, () => ({
+    settings: { exclude: { assetTypes: ['videos'] } },
+    reselect: false,
+  }));
+  await until('it to be left out', async () => (await mirror.asset(id))?.leftOut === 'type videos');
+  await scene.admin.clearFaults();
+  await patch({ exclude: null });
+  expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0, reason: null });
+});
+
+test('a film that is being mirrored keeps to the bandwidth of its connection, also when that changes on the way', {
+  timeout: 60_000,
+}, async () => {
+  const MiB = 2 ** 20;
+  await patch({ bandwidth: '1MiB/s' });
+  const id = await scene.upload({ content: { seed: 'slow', size: 12 * MiB } });
+  await scene.resync();
+  const started = await until('the transfer', async () => (await fetched(id)) > 0 && performance.now());
+  const rate = () => scene.mirror.api('GET', '/status').then((status) => status.rate.bytesPerSecond);
+  await until('a slow flow', async () => performance.now() - started > 4000 && (await rate()) < 1.2 * MiB);
+  expect(await scene.mirror.asset(id)).toMatchObject({ state: 'transferring' });
+  await patch({ bandwidth: '40MiB/s' });
+  await scene.mirror.assetIn(id, 'mirrored');
+  // At the first rate it would have taken 12 s.
+  expect(performance.now() - started).toBeLessThan(10_000);
+});
