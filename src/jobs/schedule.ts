@@ -41,6 +41,11 @@ export function createSchedule(options: {
       if (connection?.status === 'active') await set(connectionId, connection.settings);
     },
 
+    /** Without them: nothing of the connection is run by itself any more. */
+    async remove(connectionId: string): Promise<void> {
+      for (const kind of ['sync', 'full']) await queues.syncs.removeJobScheduler(`${kind}-${connectionId}`);
+    },
+
     /** Makes the schedulers what the records say: also what a crash between the two left undone. */
     async align(): Promise<void> {
       const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));

@@ -164,10 +164,15 @@ export function createTokens(options: {
     if (refreshToken !== undefined && connection?.status === 'disconnected') await revoke(connectionId, refreshToken);
   }
 
-  async function revoke(connectionId: string, refreshToken: string): Promise<void> {
-    await client
-      .revoke(refreshToken)
-      .catch((err) => log.warn({ connectionId, err }, 'the grant could not be revoked at the service'));
+  /** False: the service could not be told. */
+  async function revoke(connectionId: string, refreshToken: string): Promise<boolean> {
+    try {
+      await client.revoke(refreshToken);
+      return true;
+    } catch (err) {
+      log.warn({ connectionId, err }, 'the grant could not be revoked at the service');
+      return false;
+    }
   }
 
   /**
@@ -261,14 +266,18 @@ export function createTokens(options: {
       return done;
     },
 
-    /** Ends the connection here and at the service, which is told as well as it can be reached. */
-    async disconnect(connectionId: string): Promise<boolean> {
+    /**
+     * Ends the connection here and at the service, which is told as well as it can be reached. `ended`: it had not ended
+     * before.
+     */
+    async disconnect(connectionId: string): Promise<{ ended: boolean; revoked: boolean }> {
       const held = await read(connectionId).catch(() => undefined);
       const ended = await connections.end(connectionId, 'disconnected by the operator');
       if (ended) log.warn({ connectionId, reason: 'disconnected by the operator' }, 'connection disconnected');
-      if (ended && held) await revoke(connectionId, held.refreshToken);
-      else if (ended) log.warn({ connectionId }, 'the grant was not revoked at the service: its tokens cannot be read');
-      return ended;
+      if (!ended) return { ended, revoked: false };
+      if (held) return { ended, revoked: await revoke(connectionId, held.refreshToken) };
+      log.warn({ connectionId }, 'the grant was not revoked at the service: its tokens cannot be read');
+      return { ended, revoked: false };
     },
 
     /** Resolves when no refresh is under way. */

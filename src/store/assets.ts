@@ -41,6 +41,12 @@ const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
     AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
+/** What failed or was unavailable is pending again; what waits keeps its state. */
+const afresh = sql`
+  state = CASE WHEN state IN ('failed', 'unavailable') THEN 'pending' ELSE state END,
+  processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
+  next_at = now(), attempts = 0, waits = 0, reason = NULL`;
+
 /** An asset whose job is to be on the queue. The turn it had last tells that job from an earlier one. */
 export interface QueuedAsset {
   id: string;
@@ -372,6 +378,33 @@ export function assetRecords(db: Database) {
       });
     },
 
+    /**
+     * Due now, as on the first day: what failed or was unavailable, what waits to be tried again, and transcripts and
+     * thumbnails that were given up. False: it is gone, cannot be read from its listing, is in a worker's hands, or whole.
+     */
+    async retry(id: string): Promise<boolean> {
+      const { numAffectedRows } = await sql`
+        UPDATE assets SET ${afresh},
+          transcript_deadline = CASE transcript_state WHEN 'gave_up' THEN NULL ELSE transcript_deadline END,
+          transcript_state = CASE transcript_state WHEN 'gave_up' THEN 'pending' ELSE transcript_state END,
+          thumbnail_state = CASE thumbnail_state WHEN 'gave_up' THEN 'pending' ELSE thumbnail_state END
+        WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND left_out IS NULL AND (turn_until IS NULL OR turn_until < now())
+          AND (state <> 'mirrored' OR next_at IS NOT NULL OR transcript_state = 'gave_up' OR thumbnail_state = 'gave_up')
+      `.execute(db);
+      return (numAffectedRows ?? 0n) > 0n;
+    },
+
+    /** Up to `limit` of what has failed of a connection is due now, as on the first day. Returns how many. */
+    async retryFailed(connectionId: string, limit: number): Promise<number> {
+      const { numAffectedRows } = await sql`
+        WITH work AS (
+          SELECT id FROM assets WHERE connection_id = ${connectionId} AND state = 'failed' AND listed <> '{}'
+            AND (turn_until IS NULL OR turn_until < now())
+          ORDER BY id LIMIT ${limit} FOR UPDATE)
+        UPDATE assets SET ${afresh} FROM work WHERE assets.id = work.id`.execute(db);
+      return Number(numAffectedRows ?? 0n);
+    },
+
     /** Counts by connection and state, with the bytes that are in the bucket. `leftOut`: of these, nothing is to be done. */
     async counts(connectionIds?: string[]) {
       const { rows } = await sql<{
@@ -414,6 +447,7 @@ export function assetRecords(db: Database) {
 
     /** A page of assets by id, each with whether its connection can read it at present. */
     async search(filter: {
+      id?: string | undefined;
       connectionId?: string | undefined;
       companyId?: string | undefined;
       projectId?: string | undefined;
@@ -433,6 +467,7 @@ export function assetRecords(db: Database) {
             WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
               AND c.status <> 'disconnected')`.as('readable'),
         )
+        .$if(filter.id !== undefined, (query) => query.where('id', '=', filter.id!))
         .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
         .$if(filter.companyId !== undefined, (query) => query.where('companyId', '=', filter.companyId!))
         .$if(filter.projectId !== undefined, (query) => query.where('projectId', '=', filter.projectId!))

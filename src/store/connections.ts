@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { addEvent, notify } from './events.ts';
 import type { Connection, ConnectionStatus, Database } from './schema.ts';
-import { TurnLost } from './syncs.ts';
+import { syncRecords, TurnLost } from './syncs.ts';
 
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
@@ -36,6 +36,38 @@ export function connectionRecords(db: Database) {
         SELECT id, extract(epoch FROM now() - coalesce(last_sync_at, connected_at))::float8 AS seconds
         FROM connections WHERE status = 'active'`.execute(db);
       return rows;
+    },
+
+    /** A page of them in the order in which they connected, each with that time in microseconds since the epoch. */
+    async search(filter: {
+      status?: ConnectionStatus | undefined;
+      q?: string | undefined;
+      after?: { connected: number; id: string } | undefined;
+      limit: number;
+    }): Promise<(Connection & { connectedMicros: number })[]> {
+      const { after, q } = filter;
+      const like = q && `%${q.replace(/[\\%_]/g, '\\$&')}%`;
+      return db
+        .selectFrom('connections')
+        .selectAll()
+        .select(sql<number>`(extract(epoch FROM connected_at) * 1000000)::bigint`.as('connectedMicros'))
+        .$if(filter.status !== undefined, (query) => query.where('status', '=', filter.status!))
+        .$if(q !== undefined, (query) =>
+          query.where(
+            sql<boolean>`(id = ${q} OR user_name ILIKE ${like} OR user_email ILIKE ${like} OR id IN (
+              SELECT a.connection_id FROM access a JOIN companies c ON c.id = a.company_id
+              WHERE a.lost_at IS NULL AND (c.id = ${q} OR c.name ILIKE ${like})))`,
+          ),
+        )
+        .$if(after !== undefined, (query) =>
+          query.where(
+            sql<boolean>`(connected_at, id) > ('epoch'::timestamptz + ${after!.connected} * interval '1 microsecond', ${after!.id})`,
+          ),
+        )
+        .orderBy('connectedAt')
+        .orderBy('id')
+        .limit(filter.limit)
+        .execute();
     },
 
     /** Active connections, with what their schedule depends on. */
@@ -140,6 +172,46 @@ export function connectionRecords(db: Database) {
         await sql`
           DELETE FROM sightings USING syncs WHERE syncs.id = sync_id AND syncs.connection_id = ${id}`.execute(tx);
         await addEvent(tx, { kind: 'connection.disconnected', connectionId: id, data: { reason } });
+        await notify(tx, { connectionId: id });
+        return true;
+      });
+    },
+
+    /**
+     * Nothing more is done for an active connection: its sync and its transfers stop in all processes, and assets that
+     * another connection can read go on there. False: it was not active.
+     */
+    async pause(id: string): Promise<boolean> {
+      return db.transaction().execute(async (tx) => {
+        const paused = await tx
+          .updateTable('connections')
+          .set({ status: 'paused', syncOwner: null, syncUntil: null })
+          .where('id', '=', id)
+          .where('status', '=', 'active')
+          .returning('id')
+          .executeTakeFirst();
+        if (!paused) return false;
+        await leaveWork(tx, id);
+        await addEvent(tx, { kind: 'connection.paused', connectionId: id });
+        await notify(tx, { connectionId: id });
+        return true;
+      });
+    },
+
+    /** A paused connection goes on, with a run for what has come in meanwhile. False: it was not paused. */
+    async resume(id: string): Promise<boolean> {
+      return db.transaction().execute(async (tx) => {
+        const resumed = await tx
+          .updateTable('connections')
+          .set({ status: 'active' })
+          .where('id', '=', id)
+          .where('status', '=', 'paused')
+          .returning('id')
+          .executeTakeFirst();
+        if (!resumed) return false;
+        await adoptWork(tx, id);
+        await syncRecords(tx).request(id, 'incremental');
+        await addEvent(tx, { kind: 'connection.resumed', connectionId: id });
         await notify(tx, { connectionId: id });
         return true;
       });

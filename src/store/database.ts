@@ -49,12 +49,19 @@ export interface Notice {
 }
 
 const channel = 'asset_mirror';
+const eventChannel = 'asset_mirror_events';
 
 /**
  * LISTEN on a connection of its own, which is made again when it breaks. Behind a pooler in transaction mode nothing
  * arrives; then heartbeats see the change some seconds later.
  */
-export function listen(options: { url: string; log: Log; onNotice: (notice: Notice) => void }) {
+export function listen(options: {
+  url: string;
+  log: Log;
+  onNotice: (notice: Notice) => void;
+  /** There are new events. */
+  onEvents: () => void;
+}) {
   let client: pg.Client | undefined;
   let timer: NodeJS.Timeout | undefined;
   let closed = false;
@@ -76,6 +83,7 @@ export function listen(options: { url: string; log: Log; onNotice: (notice: Noti
     c.on('error', again);
     c.on('end', again);
     c.on('notification', (message) => {
+      if (message.channel === eventChannel) return options.onEvents();
       try {
         options.onNotice(JSON.parse(message.payload ?? '{}'));
       } catch (err) {
@@ -84,7 +92,7 @@ export function listen(options: { url: string; log: Log; onNotice: (notice: Noti
     });
     try {
       await c.connect();
-      await c.query(`LISTEN ${channel}`);
+      await c.query(`LISTEN ${channel}; LISTEN ${eventChannel}`);
     } catch {
       if (client === c) again();
     }

@@ -293,6 +293,31 @@ const migrations: Record<string, Migration> = {
         WHERE status = 'waiting' AND options->'routine' = 'true'`.execute(db);
     },
   },
+  '0009_operators': {
+    async up(db: Kysely<unknown>) {
+      // Ids are given out before transactions end: who follows events in the order of ids could miss one. In the order of
+      // transactions, and behind all that are still open, nothing comes in between any more.
+      await sql`ALTER TABLE events ADD COLUMN xact xid8 NOT NULL DEFAULT '0'`.execute(db);
+      await sql`ALTER TABLE events ALTER COLUMN xact SET DEFAULT pg_current_xact_id()`.execute(db);
+      await sql`CREATE INDEX events_in_order ON events (xact, id)`.execute(db);
+      await sql`CREATE INDEX events_by_kind ON events (kind, id)`.execute(db);
+      // By whatever statement, of whichever release.
+      await sql`
+        CREATE FUNCTION tell_of_events() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+          PERFORM pg_notify('asset_mirror_events', '');
+          RETURN NULL;
+        END $$`.execute(db);
+      await sql`CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events()`.execute(db);
+      await sql`CREATE INDEX syncs_by_time ON syncs (requested_at DESC, id DESC)`.execute(db);
+      // Sessions that were ended by signing out before their time.
+      await sql`
+        CREATE TABLE ended_sessions (
+          id text PRIMARY KEY,
+          until timestamptz NOT NULL
+        )`.execute(db);
+    },
+  },
   '0010_selection': {
     async up(db: Kysely<unknown>) {
       await sql`

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from './schema.ts';
+import { pruneSessions } from './sessions.ts';
 
 /** How long what happened is remembered, in days. */
 export const remembered = {
@@ -27,6 +28,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     const { rows } = await sql<{ mine: boolean }>`SELECT pg_try_advisory_lock(7414) AS mine`.execute(own);
     if (!rows[0]!.mine) return undefined;
     try {
+      await pruneSessions(own);
       return { syncs: await pruneSyncs(own), events: await pruneEvents(own), states: await pruneStates(own) };
     } finally {
       await sql`SELECT pg_advisory_unlock(7414)`.execute(own);

@@ -19,6 +19,7 @@ export interface Schema {
   };
   sightings: { syncId: string; companyId: string; ids: string[] };
   usedStates: { state: string; until: Date };
+  endedSessions: { id: string; until: Date };
   events: EventTable;
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
@@ -304,4 +305,7 @@ interface EventTable {
   connectionId: string | null;
   assetId: string | null;
   data: Generated<Record<string, unknown>>;
+  /** The transaction that wrote it. */
+  xact: Generated<string>;
 }
+export type Event = Omit<Selectable<EventTable>, 'xact'>;

@@ -5,12 +5,14 @@ import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
+import { eventRecords } from './events.ts';
 import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
 import { restoreRecords } from './restore.ts';
 import type { Database } from './schema.ts';
 import { selectionRecords } from './selection.ts';
+import { sessions } from './sessions.ts';
 import { settings } from './settings.ts';
 import { syncRecords } from './syncs.ts';
 import { uploadRecords } from './uploads.ts';
@@ -22,11 +24,17 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for what other processes tell. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
+  const events = eventRecords(db);
+  await events.settle();
   const listeners = new Set<(notice: Notice) => void>();
+  const followers = new Set<() => void>();
   const listener = listen({
     ...options,
     onNotice: (notice) => {
       for (const heard of listeners) heard(notice);
+    },
+    onEvents: () => {
+      for (const heard of followers) heard();
     },
   });
   return {
@@ -42,6 +50,8 @@ export async function openStore(options: { url: string; log: Log }) {
     chores: chores(db),
     settings: settings(db),
     selection: selectionRecords(db),
+    sessions: sessions(db),
+    events,
 
     /** Reads that belong together: each sees the records as they are at one and the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {
@@ -53,6 +63,12 @@ export async function openStore(options: { url: string; log: Log }) {
     onNotice(heard: (notice: Notice) => void): () => void {
       listeners.add(heard);
       return () => listeners.delete(heard);
+    },
+
+    /** Calls `heard` when there are new events, of whichever process. Returns how to stop that. */
+    onEvents(heard: () => void): () => void {
+      followers.add(heard);
+      return () => followers.delete(heard);
     },
 
     /** Whether the database answers. @throws what is wrong with it */

@@ -232,6 +232,29 @@ export function syncRecords(db: Database) {
       return rows[0]!;
     },
 
+    /** A page of runs, the newest first, from behind `after`. `micros`: microseconds since the epoch at which it was asked for. */
+    async search(filter: {
+      connectionId?: string | undefined;
+      after?: { micros: number; id: string } | undefined;
+      limit: number;
+    }): Promise<(Sync & { micros: number })[]> {
+      const { after } = filter;
+      return db
+        .selectFrom('syncs')
+        .selectAll()
+        .select(sql<number>`(extract(epoch FROM requested_at) * 1000000)::bigint`.as('micros'))
+        .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
+        .$if(after !== undefined, (query) =>
+          query.where(
+            sql<boolean>`(requested_at, id) < ('epoch'::timestamptz + ${after!.micros} * interval '1 microsecond', ${after!.id})`,
+          ),
+        )
+        .orderBy('requestedAt', 'desc')
+        .orderBy('id', 'desc')
+        .limit(filter.limit)
+        .execute();
+    },
+
     async get(id: string): Promise<Sync | undefined> {
       return db.selectFrom('syncs').selectAll().where('id', '=', id).executeTakeFirst();
     },

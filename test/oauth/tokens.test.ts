@@ -861,8 +861,9 @@ describe('a disconnect by the operator', () => {
   it('ends the connection here and at the service, and is told once', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
-    expect(await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)])).toContain(true);
-    expect(await tokens.disconnect(connection.id)).toBe(false);
+    const both = await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)]);
+    expect(both.filter(({ ended }) => ended)).toEqual([{ ended: true, revoked: true }]);
+    expect(await tokens.disconnect(connection.id)).toEqual({ ended: false, revoked: false });
     await expectDisconnected(connection.id, /^disconnected by the operator$/);
     const answer = await postToken(library, {
       grant_type: 'refresh_token',
@@ -875,7 +876,7 @@ describe('a disconnect by the operator', () => {
   it('holds although the service cannot be told', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(500).end();
-    expect(await tokensOf().disconnect(connection.id)).toBe(true);
+    expect(await tokensOf().disconnect(connection.id)).toEqual({ ended: true, revoked: false });
     expect(await saved(connection.id)).toMatchObject({ status: 'disconnected', tokens: null });
     expect(lines.map(({ msg }) => msg)).toContain('the grant could not be revoked at the service');
   });

@@ -37,6 +37,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0006_rebuild' },
       { name: '0007_pace' },
       { name: '0008_bucket' },
+      { name: '0009_operators' },
       { name: '0010_selection' },
     ]);
   } finally {
