@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { CommanderError } from 'commander';
 import { createApiClient } from './cli/client.ts';
@@ -16,6 +16,7 @@ import { type RebuildReport, rebuildFrom } from './rebuild.ts';
 import { findAdminToken } from './secrets.ts';
 import { startService } from './service.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
+import { version } from './version.ts';
 
 /** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
 const sameKeystrokeMs = 250;
@@ -70,10 +71,6 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 });
 
 if (existsSync('.env')) process.loadEnvFile('.env');
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-  version: string;
-};
-
 const app = program(
   {
     async start(role) {

@@ -8,6 +8,7 @@ import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/records.ts';
 import { createReadiness } from './readiness.ts';
+import { version } from './version.ts';
 
 export type Role = 'all' | 'web' | 'worker';
 
@@ -46,6 +47,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
         appUrl,
         clientId,
         health,
+        version,
         metricsElsewhere: metricsPort !== undefined,
       },
       { host, port },

@@ -55,7 +55,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     return { href: `${deps.publicUrl}/connect?link=${link}`, label };
   };
 
-  app.get('/connect', { schema: { hide: true } as never }, async (request, reply) => {
+  app.get('/connect', { schema: { hide: true } }, async (request, reply) => {
     const { link } = request.query as { link?: unknown };
     const read = typeof link === 'string' ? readConnectLink(deps.sealer, link) : 'invalid';
     if (read === 'invalid' || read === 'expired') {
@@ -82,7 +82,7 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       .redirect(url, 302);
   });
 
-  app.get('/oauth/callback', { schema: { hide: true } as never }, async (request, reply) => {
+  app.get('/oauth/callback', { schema: { hide: true } }, async (request, reply) => {
     const query = request.query as Record<string, unknown>;
     const sealed = request.cookies[cookieName];
     const attempt =

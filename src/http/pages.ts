@@ -1,4 +1,4 @@
-/** The few pages that people who connect see: no script, nothing from elsewhere, readable on a phone. */
+/** The few pages that people who connect or sign in see: no script, nothing from elsewhere, readable on a phone. */
 
 const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
@@ -14,7 +14,11 @@ main { width: min(30rem, 100%); background: var(--card); border: 1px solid var(-
 h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .75rem }
 p { margin: 0 0 .9rem; color: var(--soft) } p strong { color: var(--ink) }
 a.button { display: inline-block; margin-top: .5rem; padding: .6rem 1.15rem; border-radius: 8px; background: var(--go); color: var(--card); text-decoration: none; font-weight: 600 }
-a.button:focus-visible { outline: 3px solid var(--go); outline-offset: 3px }
+button { margin-top: 1rem; padding: .6rem 1.15rem; border: 0; border-radius: 8px; background: var(--go); color: var(--card); font: inherit; font-weight: 600; cursor: pointer }
+label { display: block; font-weight: 600; margin-bottom: .35rem }
+input { width: 100%; padding: .55rem .7rem; border: 1px solid var(--soft); border-radius: 8px; background: var(--paper); color: var(--ink); font: inherit }
+.error { color: var(--bad); font-weight: 600 }
+a.button:focus-visible, button:focus-visible, input:focus-visible { outline: 3px solid var(--go); outline-offset: 3px }
 .mark { width: 2.5rem; height: 2.5rem; border-radius: 50%; display: grid; place-items: center; margin-bottom: 1.1rem; color: var(--card); font-weight: 700; background: var(--go) }
 .good .mark { background: var(--good) } .bad .mark { background: var(--bad) }
 footer { margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem; color: var(--soft) }`;
@@ -29,28 +33,64 @@ export const pageHeaders = {
   'cache-control': 'no-store',
 };
 
+/** The same for a page with a form, which may be sent to us, and says where it was sent from. */
+export const formPageHeaders = {
+  ...pageHeaders,
+  'content-security-policy': pageHeaders['content-security-policy'].replace("form-action 'none'", "form-action 'self'"),
+  'referrer-policy': 'same-origin',
+};
+
 /** A page with one message. `paragraphs` are plain text; `action` is where to go on. */
 export function page(content: {
   tone: 'good' | 'bad' | 'plain';
   title: string;
   paragraphs: string[];
   action?: { href: string; label: string };
+  /** A button that sends an empty form. */
+  button?: { action: string; label: string };
 }): string {
-  const mark = { good: '✓', bad: '!', plain: '↻' }[content.tone];
+  const { title, tone, paragraphs, action, button } = content;
+  return frame(title, tone, [
+    ...paragraphs.map((text) => `<p>${escapeHtml(text)}</p>`),
+    action ? `<a class="button" href="${escapeHtml(action.href)}">${escapeHtml(action.label)}</a>` : '',
+    button
+      ? `<form method="post" action="${escapeHtml(button.action)}"><button>${escapeHtml(button.label)}</button></form>`
+      : '',
+  ]);
+}
+
+/** Asks for the operators' token; `to` is where to go on. */
+export function signInPage(content: { action: string; to: string; error?: string | undefined }): string {
+  const { action, to, error } = content;
+  return frame('Sign in', error === undefined ? 'plain' : 'bad', [
+    "<p>With the operators' token: ADMIN_TOKEN, or the one that was printed at the first start.</p>",
+    `<form method="post" action="${escapeHtml(action)}">
+<input type="hidden" name="to" value="${escapeHtml(to)}">
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus${
+      error === undefined ? '' : ' aria-invalid="true" aria-describedby="error"'
+    }>
+${error === undefined ? '' : `<p class="error" id="error" role="alert">${escapeHtml(error)}</p>`}
+<button>Sign in</button>
+</form>`,
+  ]);
+}
+
+function frame(title: string, tone: 'good' | 'bad' | 'plain', parts: string[]): string {
+  const mark = { good: '✓', bad: '!', plain: '↻' }[tone];
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(content.title)} · asset-mirror</title>
+<title>${escapeHtml(title)} · asset-mirror</title>
 <style>${style}</style>
 </head>
 <body>
-<main class="${content.tone}">
+<main class="${tone}">
 <div class="mark" aria-hidden="true">${mark}</div>
-<h1>${escapeHtml(content.title)}</h1>
-${content.paragraphs.map((text) => `<p>${escapeHtml(text)}</p>`).join('\n')}
-${content.action ? `<a class="button" href="${escapeHtml(content.action.href)}">${escapeHtml(content.action.label)}</a>` : ''}
+<h1>${escapeHtml(title)}</h1>
+${parts.filter(Boolean).join('\n')}
 <footer>asset-mirror keeps a verified copy of your media library.</footer>
 </main>
 </body>

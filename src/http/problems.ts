@@ -1,7 +1,19 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
+import { z } from 'zod';
 import type { Log } from '../log.ts';
 import { Refused } from '../operations/refused.ts';
+
+/** What every error looks like. */
+export const problem = z
+  .object({
+    type: z.literal('about:blank'),
+    title: z.string(),
+    status: z.int(),
+    code: z.string().describe('Stable: what programs go by. docs/api.md lists them.'),
+    detail: z.string().describe('What happened, to what, and what to do next.'),
+  })
+  .meta({ id: 'Problem' });
 
 /** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
 export class Problem extends Refused {}
@@ -9,6 +21,7 @@ export class Problem extends Refused {}
 const titles: Record<number, string> = {
   400: 'Bad request',
   401: 'Not signed in',
+  403: 'Forbidden',
   404: 'Not found',
   409: 'Conflict',
   413: 'Too large',

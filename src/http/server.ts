@@ -2,11 +2,17 @@ import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
 import type { Operations } from '../operations/operations.ts';
-import { apiRoutes, operatorOnly } from './api.ts';
+import { operatorOnly, signedInOnly } from './access.ts';
+import { apiRoutes } from './api.ts';
+import { writeDownDeeds } from './audit.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
+import { createEventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
-import { page, pageHeaders } from './pages.ts';
+import { describeApi } from './openapi.ts';
+import { formPageHeaders, page } from './pages.ts';
 import { notFound, Problem, problemHandler } from './problems.ts';
+import { createSessions } from './session.ts';
+import { signInRoutes } from './sign-in.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
@@ -14,6 +20,7 @@ export interface ServerDeps extends ConnectDeps {
   health: Health;
   /** They are shown on a port of their own. */
   metricsElsewhere: boolean;
+  version: string;
 }
 
 /** The web role: connect flow, operator API, health. Listens on `host:port`; returns where. */
@@ -43,26 +50,37 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     }
   });
 
+  const sessions = createSessions(deps);
+  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl };
+  const streams = createEventStreams(deps);
+  app.addHook('preClose', async () => streams.close());
+
+  await describeApi(app, deps);
   connectRoutes(app, deps);
+  await app.register(async (form) => signInRoutes(form, { ...deps, ...access }));
   await app.register(
     async (api) => {
-      operatorOnly(api, deps.adminToken);
-      apiRoutes(api, deps.operations);
+      operatorOnly(api, access);
+      writeDownDeeds(api, deps);
+      apiRoutes(api, deps.operations, streams);
     },
     { prefix: '/api' },
   );
-
-  app.get('/', async (_request, reply) =>
-    reply.headers(pageHeaders).send(
-      page({
-        tone: 'plain',
-        title: 'asset-mirror is running',
-        paragraphs: [
-          'To connect an account, open the link that you were sent. Operators ask /api, or the command line.',
-        ],
-      }),
-    ),
-  );
+  await app.register(async (pages) => {
+    signedInOnly(pages, access);
+    pages.get('/', { schema: { hide: true } }, async (_request, reply) =>
+      reply.headers(formPageHeaders).send(
+        page({
+          tone: 'good',
+          title: 'asset-mirror is running',
+          paragraphs: [
+            'You are signed in. The command line (`asset-mirror --help`) and /api have everything there is.',
+          ],
+          button: { action: `${prefix}/sign-out`, label: 'Sign out' },
+        }),
+      ),
+    );
+  });
   deps.health.probes(app);
   if (!deps.metricsElsewhere) deps.health.metrics(app);
 

@@ -1,9 +1,10 @@
 import { z } from 'zod';
-import type { Asset } from '../store/schema.ts';
+import type { Asset, UploadPart } from '../store/schema.ts';
+import { nextCursor, pageOf, placeOf } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { assetStates } from './states.ts';
-import { text } from './text.ts';
+import { count, text, time } from './text.ts';
 
 export const assetQuery = z.strictObject({
   connectionId: text.optional(),
@@ -11,40 +12,146 @@ export const assetQuery = z.strictObject({
   projectId: text.optional(),
   state: z.enum(assetStates).optional(),
   type: text.optional(),
-  /** Those that the settings leave out; without it, what is `pending` in the sense of waiting has none of these. */
-  leftOut: z.union([z.boolean(), z.stringbool()]).optional(),
-  q: text.max(200).optional(),
+  leftOut: z
+    .union([z.boolean(), z.stringbool()])
+    .optional()
+    .describe('Those that the settings leave out. Without it, `pending` has none of these.'),
+  q: text.max(200).optional().describe('Part of the name, in any case; or an id.'),
   cursor: text.optional(),
   limit: z.coerce.number().int().min(1).max(500).default(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 
+const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
+const thumbnailStates = ['none', 'pending', 'mirrored', 'gave_up'] as const;
+const checksums = z.record(z.string(), z.string());
+const variant = z.enum(['original', 'mp4']);
+
+const facts = z.object({
+  id: z.string(),
+  name: z.string().nullable(),
+  connectionId: z.string().nullable().describe('The connection in charge; null: nobody who can read it is connected.'),
+  companyId: z.string(),
+  projectId: z.string().nullable(),
+  type: z.string().nullable(),
+  size: z.number().nullable().describe('As the service declares it, in bytes.'),
+  uploadDate: z.number().nullable().describe('Epoch milliseconds.'),
+  state: z.enum(assetStates),
+  reason: z.string().nullable(),
+  leftOut: z.string().nullable().describe('The setting that leaves it out.'),
+  attempts: count,
+  nextAt: time.nullable().describe('When something is to be done for it next; null: nothing.'),
+  key: z.string().nullable(),
+  bytes: count.nullable(),
+  variant: variant.nullable(),
+  checksums: checksums.nullable(),
+  mirroredAt: time.nullable(),
+  transcript: z.enum(transcriptStates),
+  thumbnail: z.enum(thumbnailStates),
+});
+
+export const assetList = z
+  .object({ assets: z.array(facts.meta({ id: 'AssetSummary' })), nextCursor })
+  .meta({ id: 'AssetList' });
+
+export const assetAnswer = facts
+  .extend({
+    mimeType: z.string().nullable(),
+    firstSeenAt: time,
+    working: z.boolean().describe('A worker has it in hand.'),
+    verifiedAt: time.nullable().describe('When the bytes were last held against their checksum.'),
+    etag: z.string().nullable().describe('Of the media, as the store says it.'),
+    recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is not whole, or not of this version.'),
+    artefacts: z.object({
+      transcript: z.object({
+        state: z.enum(transcriptStates),
+        keys: z.array(z.string()),
+        deadline: time.nullable().describe('How long it may still come.'),
+      }),
+      thumbnail: z.object({ state: z.enum(thumbnailStates), key: z.string().nullable() }),
+    }),
+    beside: z
+      .array(z.object({ key: z.string(), bytes: count, crc32: z.string(), etag: z.string().nullable() }))
+      .describe('What is stored beside the media, as it was stored.'),
+    upload: z
+      .object({
+        key: z.string(),
+        variant,
+        bytes: count,
+        partBytes: count,
+        stored: z.object({ parts: count, bytes: count }),
+      })
+      .nullable()
+      .describe('An upload in parts that is under way.'),
+  })
+  .meta({ id: 'Asset' });
+
 export function assetOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  async function existing(id: string) {
+    const [asset] = await store.assets.search({ id, limit: 1 });
+    if (!asset) {
+      throw new Refused(
+        404,
+        'asset_not_found',
+        `There is no asset ${id} in the records. GET /api/assets?q= looks for it.`,
+      );
+    }
+    return asset;
+  }
+
+  async function asset(id: string) {
+    const found = await existing(id);
+    return detailsOf(found, found.upload ? await store.assets.parts(id) : []);
+  }
+
   return {
     /** A page of assets, by id. */
     async assets(query: AssetQuery) {
       const { cursor, limit, ...filter } = assetQuery.parse(query);
-      const after = cursor === undefined ? undefined : Buffer.from(cursor, 'base64url').toString();
-      if (after !== undefined && (after.includes('\0') || Buffer.from(after).toString('base64url') !== cursor)) {
+      const after = placeOf(cursor, text);
+      const waiting = filter.state === 'pending' ? { leftOut: false } : {};
+      const page = pageOf(
+        await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 }),
+        limit,
+        (last) => last.id,
+      );
+      return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
+    },
+
+    /** Everything that the records know of an asset. */
+    asset,
+
+    /** It is due now, as on the first day. One that is whole already, or in a worker's hands, stays as it is. */
+    async retry(id: string) {
+      const found = await existing(id);
+      if (found.state === 'gone') {
         throw new Refused(
-          400,
-          'invalid_cursor',
-          'The cursor is not one of ours. Pass nextCursor as it was given, or none.',
+          409,
+          'asset_gone',
+          'The asset is no longer in the library, so there is nothing to fetch. A full resync finds it when it is back.',
         );
       }
-      const waiting = filter.state === 'pending' ? { leftOut: false } : {};
-      const rows = await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 });
-      const last = rows.length > limit ? rows[limit - 1] : undefined;
-      return {
-        assets: rows.slice(0, limit).map(describeAsset),
-        nextCursor: last ? Buffer.from(last.id).toString('base64url') : null,
-      };
+      if (found.leftOut !== null) {
+        throw new Refused(
+          409,
+          'asset_left_out',
+          `${found.reason}. Change the settings of its connection to mirror it.`,
+        );
+      }
+      if (Object.keys(found.listed).length === 0) {
+        throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
+      }
+      if (!found.readable)
+        throw new Refused(409, 'asset_not_readable', `${noReader}. Reconnect one: POST /api/connect-links.`);
+      await store.assets.retry(id);
+      return asset(id);
     },
   };
 }
 
-function describeAsset(asset: Asset & { readable: boolean }) {
-  const left = asset.nextAt !== null && !asset.readable ? 'no connection can read its company at present' : null;
+const noReader = 'no connection can read its company at present';
+
+function factsOf(asset: Asset & { readable: boolean }) {
   return {
     id: asset.id,
     name: asset.name,
@@ -55,8 +162,7 @@ function describeAsset(asset: Asset & { readable: boolean }) {
     size: asset.size,
     uploadDate: asset.uploadDate,
     state: asset.state,
-    reason: left ?? asset.reason,
-    /** The setting that leaves it out. */
+    reason: asset.nextAt !== null && !asset.readable ? noReader : asset.reason,
     leftOut: asset.leftOut,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
@@ -67,5 +173,35 @@ function describeAsset(asset: Asset & { readable: boolean }) {
     mirroredAt: asset.mirroredAt?.toISOString() ?? null,
     transcript: asset.transcriptState,
     thumbnail: asset.thumbnailState,
+  };
+}
+
+function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[]) {
+  const { mimeType } = asset.detail ?? asset.listed;
+  const { upload } = asset;
+  return {
+    ...factsOf(asset),
+    mimeType: typeof mimeType === 'string' ? mimeType : null,
+    firstSeenAt: asset.firstSeenAt.toISOString(),
+    working: asset.turnUntil !== null && asset.turnUntil.getTime() > Date.now(),
+    verifiedAt: asset.verifiedAt?.toISOString() ?? null,
+    etag: asset.media?.etag ?? null,
+    recordKey: asset.recordKey,
+    artefacts: {
+      transcript: {
+        state: asset.transcriptState,
+        keys: asset.transcriptKeys ?? [],
+        deadline: asset.transcriptDeadline?.toISOString() ?? null,
+      },
+      thumbnail: { state: asset.thumbnailState, key: asset.thumbnail?.key ?? null },
+    },
+    beside: Object.entries(asset.beside).map(([key, { bytes, crc32, etag }]) => ({ key, bytes, crc32, etag })),
+    upload: upload && {
+      key: upload.key,
+      variant: upload.variant,
+      bytes: upload.bytes,
+      partBytes: upload.partBytes,
+      stored: { parts: parts.length, bytes: parts.reduce((sum, part) => sum + part.bytes, 0) },
+    },
   };
 }

@@ -50,6 +50,31 @@ export const connectionSettingsRequest = z
 export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
 type Change = z.output<typeof connectionSettingsRequest>;
 
+const chosen = z.object({
+  companyIds: z.array(z.string()),
+  projectIds: z.array(z.string()),
+  assetTypes: z.array(z.string()),
+});
+
+/** The settings that a connection goes by, its own or those of the environment. */
+export const connectionSettings = z
+  .object({
+    syncInterval: z.number().describe('Milliseconds.'),
+    include: chosen,
+    exclude: chosen,
+    concurrency: z.int(),
+    bandwidth: z.number().nullable().describe('Bytes per second and process; null: only that of the process.'),
+    own: z.array(z.string()).describe('Those of them that are its own, by name.'),
+  })
+  .meta({ id: 'ConnectionSettings' });
+
+/** What came of a change, beside the connection. */
+export const changedSettings = z.object({
+  leftOut: z.int().nullable().describe('Assets that the change left out; null: it is still at work on that.'),
+  letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
+  syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
+});
+
 type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'selection'>;
 
 /** The settings that a connection has, and of these its own, by the names under which they are changed. */
@@ -58,11 +83,9 @@ export function settingsOf(
   deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'selection'>,
 ) {
   return {
-    /** Milliseconds. */
     syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncInterval,
     ...selectionOf(settings, deps.selection),
     concurrency: ceilingOf(settings, deps.perConnection),
-    /** Bytes per second and process; null: only that of the process. */
     bandwidth: typeof settings.bandwidth === 'number' ? settings.bandwidth : null,
     own: Object.entries(settings)
       .flatMap(([name, value]) =>
@@ -120,7 +143,6 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         : { leftOut: 0, letIn: 0 };
       return {
         ...(await describe(id)),
-        /** How many assets the change left out or let in; null: it is still at work on that. */
         changed: { leftOut: applied?.leftOut ?? null, letIn: applied?.letIn ?? null, syncId: syncId ?? null },
       };
     },

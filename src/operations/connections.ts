@@ -4,15 +4,85 @@ import { ceilingOf } from '../jobs/pacer.ts';
 import { signConnectLink } from '../oauth/authorize.ts';
 import type { Connection } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
-import { settingsOf } from './connection-settings.ts';
+import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
+import { nextCursor, pageOf, placeOf } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
-import { byState, leftOut } from './states.ts';
-import { text } from './text.ts';
+import { byState, leftOut, stateCounts } from './states.ts';
+import { count, text, time } from './text.ts';
+import { within } from './within.ts';
 
 const linkLifetimeMs = 7 * 86_400_000;
+/** So many assets are asked for again in one statement. */
+const retriedAtOnce = 5000;
 
-export const connectLinkRequest = z.strictObject({ connectionId: text.optional() });
+export const connectLinkRequest = z.strictObject({ connectionId: text.optional() }).meta({ id: 'ConnectLinkRequest' });
+
+export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
+
+export const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
+
+export const connectionQuery = z.strictObject({
+  status: z.enum(connectionStatuses).optional(),
+  q: text
+    .max(200)
+    .optional()
+    .describe('Part of the name or address of its user, or of the name of a company; or an id.'),
+  cursor: text.optional(),
+  limit: z.coerce.number().int().min(1).max(500).default(100),
+});
+export type ConnectionQuery = z.input<typeof connectionQuery>;
+
+export const connectionAnswer = z
+  .object({
+    id: z.string(),
+    status: z.enum(connectionStatuses),
+    user: z.object({ id: z.string(), name: z.string(), email: z.string() }),
+    companies: z
+      .array(
+        z.object({
+          id: z.string(),
+          name: z.string(),
+          mark: z
+            .number()
+            .nullable()
+            .describe('Upload date up to which everything listed is known, epoch milliseconds.'),
+        }),
+      )
+      .describe('Those that it can read now.'),
+    connectedAt: time,
+    lastSyncAt: time.nullable(),
+    nextSyncAt: time.nullable().describe('null: none is due, for it is not active.'),
+    counts: z.object({ byState: stateCounts, leftOut: count.describe('By the settings; in no state above.') }),
+    bytes: count.describe('Of the media that is in the bucket.'),
+    pace: z
+      .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
+      .describe('How much is under way at once, of how much that is allowed; and until when nothing is asked for.'),
+    settings: connectionSettings,
+    lastError: z.string().nullable(),
+  })
+  .meta({ id: 'Connection' });
+
+export const connectionList = z
+  .object({ connections: z.array(connectionAnswer), nextCursor })
+  .meta({ id: 'ConnectionList' });
+
+export const changedConnection = connectionAnswer
+  .extend({ changed: changedSettings })
+  .meta({ id: 'ChangedConnection' });
+
+export const disconnectAnswer = connectionAnswer
+  .extend({
+    revoked: z
+      .boolean()
+      .nullable()
+      .describe(
+        'Whether the service has taken back the grant. false: the user can do so in the service profile; null: it had ended before.',
+      ),
+  })
+  .meta({ id: 'DisconnectedConnection' });
+
+export const retriedAnswer = z.object({ retried: count }).meta({ id: 'Retried' });
 
 /** @throws Refused 404 */
 export async function existingConnection(store: Store, id: string): Promise<Connection> {
@@ -21,34 +91,43 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
     throw new Refused(
       404,
       'connection_not_found',
-      `There is no connection ${id}. GET /api/connections and \`asset-mirror status\` list them.`,
+      `There is no connection ${id}. GET /api/connections and \`asset-mirror connections\` list them.`,
     );
   }
   return connection;
 }
 
+/** What to do about a connection for which nothing is done at present. */
+export function stopped(connection: Connection): Refused {
+  return connection.status === 'paused'
+    ? new Refused(409, 'connection_paused', 'The connection is paused. Resume it first.')
+    : new Refused(
+        409,
+        'connection_disconnected',
+        'The connection is disconnected. Its user has to connect again: POST /api/connect-links makes the link.',
+      );
+}
+
 export function connectionOperations(
   options: Pick<
     OperationsDeps,
-    'store' | 'schedule' | 'sealer' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'selection'
+    'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'selection'
   >,
 ) {
-  const { store, schedule } = options;
+  const { store, queues, schedule } = options;
 
   async function describe(connections: Connection[]) {
-    const [companies, counts] = await Promise.all([
-      store.connections.companies(connections.map((c) => c.id)),
-      store.assets.counts(connections.map((c) => c.id)),
-    ]);
+    const ids = connections.map((connection) => connection.id);
+    const [companies, counts] = await Promise.all([store.connections.companies(ids), store.assets.counts(ids)]);
+    const companiesOf = Map.groupBy(companies, (company) => company.connectionId);
+    const countsOf = Map.groupBy(counts, (row) => row.connectionId);
     return connections.map((connection) => {
-      const own = counts.filter((row) => row.connectionId === connection.id);
+      const own = countsOf.get(connection.id) ?? [];
       return {
         id: connection.id,
         status: connection.status,
         user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-        companies: companies
-          .filter((company) => company.connectionId === connection.id)
-          .map(({ id, name, mark }) => ({ id, name, mark })),
+        companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark })),
         connectedAt: connection.connectedAt.toISOString(),
         lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
         nextSyncAt:
@@ -62,6 +141,11 @@ export function connectionOperations(
     });
   }
 
+  const connection = async (id: string) => (await describe([await existingConnection(store, id)]))[0]!;
+
+  /** The records say it already, and the dispatcher makes the queue follow them; this is only sooner. */
+  const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
+
   return {
     /** A signed link for a user to connect, or to reconnect one connection. */
     async createConnectLink(request: {
@@ -73,12 +157,53 @@ export function connectionOperations(
       return { url: `${options.publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
     },
 
-    async connections() {
-      return { connections: await describe(await store.connections.list()) };
+    /** A page of connections, in the order in which they connected. */
+    async connections(query: ConnectionQuery = {}) {
+      const { cursor, limit, ...filter } = connectionQuery.parse(query);
+      const after = placeOf(cursor, z.object({ connected: z.int(), id: text }));
+      const found = await store.connections.search({ ...filter, after, limit: limit + 1 });
+      const page = pageOf(found, limit, (last) => ({ connected: last.connectedMicros, id: last.id }));
+      return { connections: await describe(page.rows), nextCursor: page.nextCursor };
     },
 
-    async connection(id: string) {
-      return (await describe([await existingConnection(store, id)]))[0]!;
+    connection,
+
+    /** Nothing more is done for it, in any process, until it is resumed. What is in the bucket stays. */
+    async pause(id: string) {
+      const paused = await store.connections.pause(id);
+      const now = await existingConnection(store, id);
+      if (!paused && now.status === 'disconnected') throw stopped(now);
+      if (paused) await soon(schedule.remove(id));
+      return connection(id);
+    },
+
+    /** It goes on where it was, with a run for what has come in meanwhile. */
+    async resume(id: string) {
+      const resumed = await store.connections.resume(id);
+      const now = await existingConnection(store, id);
+      if (!resumed && now.status === 'disconnected') throw stopped(now);
+      if (resumed) await soon(Promise.all([schedule.add(id), queues.addSync(id)]));
+      return connection(id);
+    },
+
+    /** It ends, here at once and at the service as well as that can be reached. What is in the bucket stays. */
+    async disconnect(id: string) {
+      await existingConnection(store, id);
+      const { ended, revoked } = await options.tokens.disconnect(id);
+      if (ended) await soon(schedule.remove(id));
+      return { ...(await connection(id)), revoked: ended ? revoked : null };
+    },
+
+    /** What has failed of it is tried again, as on the first day. */
+    async retryFailed(id: string): Promise<{ retried: number }> {
+      const now = await existingConnection(store, id);
+      if (now.status === 'disconnected') throw stopped(now);
+      let retried = 0;
+      for (;;) {
+        const some = await store.assets.retryFailed(id, retriedAtOnce);
+        retried += some;
+        if (some < retriedAtOnce) return { retried };
+      }
     },
   };
 }

@@ -1,4 +1,15 @@
+import { z } from 'zod';
 import type { OperationsDeps } from './deps.ts';
+import { count } from './text.ts';
+
+export const rotatedKeysAnswer = z
+  .object({
+    key: z.string().describe('The key with which everything is sealed now: the start of its SHA-256.'),
+    rotated: count,
+    already: count,
+    unreadable: z.array(z.object({ connectionId: z.string(), reason: z.string() })),
+  })
+  .meta({ id: 'RotatedKeys' });
 
 export const keyOperations = ({ tokens }: Pick<OperationsDeps, 'tokens'>) => ({
   /** Seals all tokens with the first key of this process. */

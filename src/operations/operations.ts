@@ -2,6 +2,7 @@ import { assetOperations } from './assets.ts';
 import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
+import { eventOperations } from './events.ts';
 import { keyOperations } from './keys.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
@@ -20,6 +21,7 @@ export function createOperations(deps: OperationsDeps) {
     ...assetOperations(deps),
     ...syncOperations(deps),
     ...verificationOperations(deps),
+    ...eventOperations(deps),
     ...keyOperations(deps),
     ...settingsOperations(deps),
   };

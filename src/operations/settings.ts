@@ -13,6 +13,13 @@ export const rate = z.union([
 export const settingsRequest = z.strictObject({ bandwidth: rate.nullable() }).meta({ id: 'SettingsRequest' });
 export type SettingsRequest = z.input<typeof settingsRequest>;
 
+export const settingsAnswer = z
+  .object({
+    bandwidth: z.number().nullable().describe('Bytes per second that each process may download; null: no limit.'),
+    from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where that is said.'),
+  })
+  .meta({ id: 'Settings' });
+
 function refuseRate(value: string, ctx: z.RefinementCtx): never {
   ctx.addIssue({ code: 'custom', message: `expected such as 20MiB/s, found ${value}` });
   return z.NEVER;
@@ -22,7 +29,6 @@ export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps,
   async function settings() {
     const set = await store.settings.bandwidth();
     return {
-      /** Bytes per second that each process may download; null: no limit. `from`: where that is said. */
       bandwidth: set ?? ownBandwidth ?? null,
       from: set !== null ? ('settings' as const) : ('BANDWIDTH_LIMIT' as const),
     };

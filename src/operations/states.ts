@@ -1,4 +1,6 @@
+import { z } from 'zod';
 import type { AssetState } from '../store/schema.ts';
+import { count } from './text.ts';
 
 export const assetStates = [
   'pending',
@@ -9,6 +11,10 @@ export const assetStates = [
   'failed',
   'gone',
 ] as const;
+
+export const stateCounts = z.object(
+  Object.fromEntries(assetStates.map((state) => [state, count])) as Record<AssetState, typeof count>,
+);
 
 interface Counted {
   state: AssetState;

@@ -1,11 +1,42 @@
+import { z } from 'zod';
 import { reasonOf } from '../errors.ts';
 import type { OperationsDeps } from './deps.ts';
-import { byState, leftOut } from './states.ts';
+import { byState, leftOut, stateCounts } from './states.ts';
+import { count } from './text.ts';
 import { within } from './within.ts';
 
 /** Seconds of transfers, before anything is said about the rest. */
 const soonestEstimate = 5;
 const bucketLookMs = 10_000;
+
+const open = z.object({ waiting: count, running: count });
+
+export const statusAnswer = z
+  .object({
+    connections: z.object({ active: count, paused: count, disconnected: count }),
+    assets: z.object({
+      total: count,
+      byState: stateCounts,
+      leftOut: count.describe('By the settings; in `total` and `byState` these are not.'),
+    }),
+    bytes: count.describe('Of the media that is in the bucket.'),
+    outstanding: z.object({
+      assets: count.describe('Still to be moved, by connections that can.'),
+      bytes: count,
+      later: count.describe('Those of them that were put off after an error.'),
+      artefacts: count.describe('Mirrored assets whose transcript or thumbnail may still come.'),
+    }),
+    rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('Of the last minute.'),
+    timeLeft: z.number().nullable().describe('Seconds; null when nothing moves, or it is too early to say.'),
+    syncs: open,
+    verifications: open,
+    queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
+    bucket: z.object({
+      ok: z.boolean(),
+      reason: z.string().nullable().describe('Why it takes nothing at present, so that everything waits.'),
+    }),
+  })
+  .meta({ id: 'Status' });
 
 export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues' | 'checkBucket' | 'traffic'>) {
   const { store, queues } = options;
@@ -25,7 +56,7 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       const [records, queued, trouble] = await Promise.all([
         // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
         store.snapshot(async (at) => ({
-          connections: await at.connections.list(),
+          connections: await at.connections.countByStatus(),
           counts: await at.assets.counts(),
           outstanding: await at.assets.outstanding(),
           recent: await at.assets.recent(60_000),
@@ -37,8 +68,6 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       ]);
       const { connections, counts, outstanding, recent, syncs, verifications } = records;
       const total = counts.reduce((sum, row) => (row.leftOut ? sum : sum + row.count), 0);
-      const statuses = { active: 0, paused: 0, disconnected: 0 };
-      for (const { status } of connections) statuses[status]++;
       // A large file counts while it flows, as far as it flows here, and in any case when it is done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
@@ -46,11 +75,9 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       const byBytes = known && bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
       const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
       return {
-        connections: statuses,
-        /** `leftOut`: by the settings; in `total` and `byState` these are not. */
+        connections: { active: 0, paused: 0, disconnected: 0, ...connections },
         assets: { total, byState: byState(counts), leftOut: leftOut(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
-        /** `later`: those of them that were put off after an error; `artefacts` may still come for what is mirrored. */
         outstanding: {
           assets: outstanding.count,
           bytes: outstanding.bytes,
@@ -58,13 +85,11 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
           artefacts: outstanding.artefacts,
         },
         rate: { assetsPerSecond, bytesPerSecond },
-        /** Seconds; 0 when nothing is left, null when nothing moves or it is too early to say. */
         timeLeft:
           outstanding.count === 0 ? 0 : byBytes === null || byCount === null ? null : Math.max(byBytes, byCount),
         syncs,
         verifications,
         queues: queued ?? null,
-        /** `reason`: why it takes nothing at present, so that everything waits. */
         bucket: { ok: trouble === null, reason: trouble === undefined ? 'it does not answer' : trouble },
       };
     },

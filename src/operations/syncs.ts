@@ -1,23 +1,29 @@
 import { z } from 'zod';
-import type { Connection } from '../store/schema.ts';
-import { existingConnection } from './connections.ts';
+import type { Sync } from '../store/schema.ts';
+import { existingConnection, stopped } from './connections.ts';
+import { nextCursor, pageOf, placeOf } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
-import { text } from './text.ts';
+import { count, text, time } from './text.ts';
 import { within } from './within.ts';
 
+const syncModes = ['incremental', 'full'] as const;
+
+/** What a run is limited to. */
+const scope = {
+  since: z.int().min(0).optional().describe('Uploads after this time only, epoch milliseconds.'),
+  companyId: text.optional(),
+  projectId: text.optional(),
+  assetType: text.optional(),
+  assetIds: z.array(text).min(1).max(1000).optional(),
+  acceptGone: z
+    .literal(true)
+    .optional()
+    .describe('What the listing lacks is gone, even when it is half of everything.'),
+};
+
 export const resyncRequest = z
-  .strictObject({
-    mode: z.enum(['incremental', 'full']),
-    /** Epoch milliseconds. */
-    since: z.int().min(0).optional(),
-    companyId: text.optional(),
-    projectId: text.optional(),
-    assetType: text.optional(),
-    assetIds: z.array(text).min(1).max(1000).optional(),
-    /** What the listing lacks is gone, even when it is half of everything. */
-    acceptGone: z.literal(true).optional(),
-  })
+  .strictObject({ mode: z.enum(syncModes), ...scope })
   .refine(
     ({ mode, since, projectId, assetType, assetIds, acceptGone }) =>
       !acceptGone || (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
@@ -25,6 +31,36 @@ export const resyncRequest = z
   )
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
+
+export const resyncAnswer = z.object({ syncId: z.string() }).meta({ id: 'ResyncAccepted' });
+
+export const syncQuery = z.strictObject({
+  connectionId: text.optional(),
+  cursor: text.optional(),
+  limit: z.coerce.number().int().min(1).max(500).default(50),
+});
+export type SyncQuery = z.input<typeof syncQuery>;
+
+export const syncAnswer = z
+  .object({
+    id: z.string(),
+    connectionId: z.string(),
+    mode: z.enum(syncModes),
+    scope: z.object(scope),
+    status: z.enum(['waiting', 'running', 'done', 'failed']),
+    pages: count,
+    seen: count,
+    new: count,
+    changed: count,
+    gone: count,
+    error: z.string().nullable().describe('Why it failed; or, when it is done, what of it could not be read.'),
+    requestedAt: time,
+    startedAt: time.nullable(),
+    finishedAt: time.nullable(),
+  })
+  .meta({ id: 'Sync' });
+
+export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
 /** Over everything that a connection has: then the bucket is looked at, too. */
 export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
@@ -36,26 +72,48 @@ export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' |
     /** Asks for a run. The run is in the records when this returns, whatever becomes of the queue. */
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
       const connection = await existingConnection(store, connectionId);
-      if (connection.status !== 'active') {
-        throw new Refused(409, `connection_${connection.status}`, stoppedText(connection));
-      }
+      if (connection.status !== 'active') throw stopped(connection);
       const { mode, ...scope } = resyncRequest.parse(request);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
-      if (syncId === undefined)
-        throw new Refused(409, 'connection_disconnected', stoppedText(await existingConnection(store, connectionId)));
+      if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
       // When the queue is away, the dispatcher finds the run in the records.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
       return { syncId };
     },
 
+    /** A page of runs, the newest first. */
+    async syncs(query: SyncQuery = {}) {
+      const { cursor, limit, connectionId } = syncQuery.parse(query);
+      if (connectionId !== undefined) await existingConnection(store, connectionId);
+      const after = placeOf(cursor, z.object({ micros: z.int(), id: text }));
+      const found = await store.syncs.search({ connectionId, after, limit: limit + 1 });
+      const page = pageOf(found, limit, ({ micros, id }) => ({ micros, id }));
+      return { syncs: page.rows.map(describeSync), nextCursor: page.nextCursor };
+    },
+
     async sync(id: string) {
-      return store.syncs.get(id);
+      const sync = await store.syncs.get(id);
+      if (!sync) {
+        throw new Refused(404, 'sync_not_found', `There is no sync ${id}, or not any more. GET /api/syncs lists them.`);
+      }
+      return describeSync(sync);
     },
   };
 }
 
-function stoppedText(connection: Connection): string {
-  return connection.status === 'paused'
-    ? 'The connection is paused. Resume it first.'
-    : 'The connection is disconnected. Its user has to connect again: POST /api/connect-links makes the link.';
-}
+const describeSync = (sync: Sync) => ({
+  id: sync.id,
+  connectionId: sync.connectionId,
+  mode: sync.mode,
+  scope: sync.scope,
+  status: sync.status,
+  pages: sync.pages,
+  seen: sync.seen,
+  new: sync.new,
+  changed: sync.changed,
+  gone: sync.gone,
+  error: sync.error,
+  requestedAt: sync.requestedAt.toISOString(),
+  startedAt: sync.startedAt?.toISOString() ?? null,
+  finishedAt: sync.finishedAt?.toISOString() ?? null,
+});

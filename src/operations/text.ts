@@ -9,3 +9,8 @@ export const text = z
 
 /** The id of a thing, in the address of a request about it. */
 export const idParams = z.object({ id: text });
+
+/** A time in an answer: ISO 8601, UTC. */
+export const time = z.iso.datetime();
+/** A number of things, or of bytes. */
+export const count = z.int().min(0);

@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { differencesIn, nothingFound } from '../jobs/verify.ts';
+import { verificationPhases } from '../store/schema.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
-import { text } from './text.ts';
+import { count, text, time } from './text.ts';
 
 export const verifyRequest = z
   .strictObject({
@@ -26,6 +27,51 @@ export const linesQuery = z.strictObject({
   limit: z.coerce.number().int().min(0).max(1000).default(100),
 });
 export type LinesQuery = z.input<typeof linesQuery>;
+
+export const verifyAnswer = z.object({ id: z.string() }).meta({ id: 'VerificationAccepted' });
+
+export const verificationAnswer = z
+  .object({
+    id: z.string(),
+    connectionId: z.string().nullable().describe('null: of all of them.'),
+    deep: z.boolean().optional(),
+    repair: z.boolean().optional(),
+    all: z.boolean().optional(),
+    inventory: z.boolean().optional(),
+    routine: z.literal(true).optional().describe('Asked for by the mirror itself.'),
+    status: z.enum(['waiting', 'running', 'done', 'failed']),
+    phase: z.enum(verificationPhases).nullable(),
+    progress: z.object({ done: count, total: count }).describe('Assets whose media was compared, of how many.'),
+    counts: z.object({
+      same: count,
+      missing: count,
+      foreign: count,
+      different: count,
+      errors: count,
+      absent: count,
+      moving: count,
+      bytesRead: count,
+      repaired: count,
+    }),
+    differences: count,
+    error: z.string().nullable(),
+    requestedAt: time,
+    startedAt: time.nullable(),
+    finishedAt: time.nullable(),
+    lines: z.array(
+      z.object({
+        number: count,
+        mark: z.enum(['=', '-', '+', '*', '!']),
+        key: z.string().nullable(),
+        assetId: z.string().nullable(),
+        kind: z.enum(['media', 'record', 'transcript', 'thumbnail']).nullable(),
+        text: z.string().nullable(),
+        difference: z.boolean(),
+      }),
+    ),
+    next: count.nullable().describe('Pass it as `after` for the lines behind these; null: there are none for now.'),
+  })
+  .meta({ id: 'Verification' });
 
 export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
@@ -55,7 +101,6 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         ...run.options,
         status: run.status,
         phase: run.status === 'running' ? (run.position.phase ?? 'library') : null,
-        /** Assets whose media was compared, of how many. */
         progress: { done: assets, total: assetsTotal },
         counts,
         differences: differencesIn(counts),
@@ -64,7 +109,6 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         startedAt: run.startedAt?.toISOString() ?? null,
         finishedAt: run.finishedAt?.toISOString() ?? null,
         lines: rows.map(({ remedy: _, ...line }) => line),
-        /** What to pass as `after` for those behind them; null: these are the last ones for now. */
         next: rows.length > 0 && rows.at(-1)!.number < told ? rows.at(-1)!.number : null,
       };
     },

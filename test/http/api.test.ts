@@ -1,6 +1,7 @@
 import { rename } from 'node:fs/promises';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { contract } from '../support/contract.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -30,13 +31,15 @@ async function ask(method: string, path: string, options: { body?: string; heade
     ...(body !== undefined && { body }),
   });
   const text = await response.text();
-  return {
+  const answer = {
     status: response.status,
     type: response.headers.get('content-type'),
     challenge: response.headers.get('www-authenticate'),
     // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
     body: (text === '' ? undefined : JSON.parse(text)) as any,
   };
+  await (await contract(stage.ground.publicUrl)).check(method, path, answer);
+  return answer;
 }
 const problem = (status: number, code: string, detail: unknown = expect.any(String)) => ({
   status,
@@ -125,7 +128,7 @@ describe('what is asked for', () => {
       lastError: null,
     });
     for (const time of [body.connectedAt, body.lastSyncAt, body.nextSyncAt]) expect(Date.parse(time)).not.toBeNaN();
-    expect((await ask('GET', '/api/connections')).body).toEqual({ connections: [body] });
+    expect((await ask('GET', '/api/connections')).body).toEqual({ connections: [body], nextCursor: null });
     expect(JSON.stringify(body)).not.toMatch(/svc|token|sealed|v1\./);
   });
 

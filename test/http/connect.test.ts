@@ -329,7 +329,7 @@ describe('connecting again', () => {
 });
 
 test('every page may do nothing but show itself', async () => {
-  const pages = ['/', '/connect', '/oauth/callback'];
+  const pages = ['/connect', '/oauth/callback'];
   for (const path of pages) {
     const { headers } = await newBrowser().get(stage.ground.publicUrl + path);
     expect(Object.fromEntries(headers), path).toMatchObject({

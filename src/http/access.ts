@@ -1,0 +1,71 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { Problem } from './problems.ts';
+import { type Sessions, sameToken } from './session.ts';
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** How the operator showed who they are. */
+    operator?: 'token' | 'session';
+  }
+}
+
+export interface AccessDeps {
+  sessions: Sessions;
+  adminToken: string;
+  publicUrl: string;
+}
+
+const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
+
+/**
+ * Whether a browser sent it from a page of ours. Each says where a request comes from: by Sec-Fetch-Site, or, where that is
+ * not sent (plain HTTP elsewhere than on this machine), by Origin.
+ */
+export function fromOurPages(request: FastifyRequest, publicUrl: string): boolean {
+  const site = request.headers['sec-fetch-site'];
+  return site === undefined ? request.headers.origin === new URL(publicUrl).origin : site === 'same-origin';
+}
+
+/** Lets in who holds the operators' token (RFC 6750), or has signed in with it. */
+export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const given = /^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1]?.trim();
+    if (given !== undefined && sameToken(given, deps.adminToken)) {
+      request.operator = 'token';
+      return;
+    }
+    if (request.headers.authorization === undefined && (await deps.sessions.holds(request))) {
+      if (!safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
+        throw new Problem(
+          403,
+          'foreign_origin',
+          'This was sent from a page elsewhere. Send it from here, or with the token.',
+        );
+      }
+      request.operator = 'session';
+      return;
+    }
+    reply.header('www-authenticate', 'Bearer realm="asset-mirror"');
+    throw new Problem(
+      401,
+      'unauthorized',
+      "Send the operators' token (Authorization: Bearer {ADMIN_TOKEN}), or sign in at /sign-in.",
+    );
+  });
+}
+
+/** Pages for who has signed in; others are asked to do so first, and come back then. */
+export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
+  const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  app.addHook('onRequest', async (request, reply) => {
+    if (await deps.sessions.holds(request)) {
+      if (safe.has(request.method) || fromOurPages(request, deps.publicUrl)) {
+        request.operator = 'session';
+        return;
+      }
+      throw new Problem(403, 'foreign_origin', 'This was sent from a page elsewhere.');
+    }
+    reply.header('cache-control', 'no-store');
+    return reply.redirect(`${base}/sign-in?to=${encodeURIComponent(base + request.url)}`, 303);
+  });
+}

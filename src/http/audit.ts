@@ -1,0 +1,42 @@
+import type { FastifyInstance } from 'fastify';
+import { z } from 'zod';
+import type { Log } from '../log.ts';
+import type { Operations } from '../operations/operations.ts';
+
+/**
+ * Writes down whatever an operator changes, or tries to: who, what, to what, and how that ended, before they are told.
+ * `operationId` of a route names the deed.
+ */
+export function writeDownDeeds(app: FastifyInstance, deps: { operations: Operations; log: Log }): void {
+  app.addHook('onSend', async (request, reply, payload) => {
+    const { operator, method } = request;
+    const { operationId } = (request.routeOptions.schema ?? {}) as { operationId?: string };
+    if (!operator || method === 'GET' || method === 'HEAD' || operationId === undefined) return payload;
+    const { id } = (request.params ?? {}) as { id?: string };
+    const of = request.routeOptions.url?.includes('/connections/:id') ? 'connectionId' : 'assetId';
+    const about =
+      id !== undefined && request.routeOptions.url?.match(/\/(connections|assets)\/:id/) ? { [of]: id } : {};
+    try {
+      await deps.operations.writeDown({
+        action: operationId,
+        by: operator,
+        ...about,
+        ...(request.body !== undefined && request.body !== null && { request: request.body }),
+        status: reply.statusCode,
+        code: codeOf(reply.getHeader('content-type'), payload),
+      });
+    } catch (err) {
+      // What was done is done: to say that it failed would be wrong.
+      deps.log.error(
+        { err, action: operationId, by: operator, status: reply.statusCode },
+        'a deed was not written down',
+      );
+    }
+    return payload;
+  });
+}
+
+function codeOf(type: unknown, payload: unknown): string | undefined {
+  if (!String(type).startsWith('application/problem+json') || typeof payload !== 'string') return undefined;
+  return z.object({ code: z.string() }).safeParse(JSON.parse(payload)).data?.code;
+}

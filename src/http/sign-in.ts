@@ -1,0 +1,78 @@
+import formbody from '@fastify/formbody';
+import type { FastifyInstance, FastifyReply } from 'fastify';
+import { RateLimiterMemory } from 'rate-limiter-flexible';
+import { z } from 'zod';
+import type { Log } from '../log.ts';
+import type { Operations } from '../operations/operations.ts';
+import { type AccessDeps, fromOurPages } from './access.ts';
+import { formPageHeaders, signInPage } from './pages.ts';
+import { sameToken } from './session.ts';
+
+/** Wrong tokens from one address, and in how many seconds. */
+const mostFailures = 10;
+const failureWindow = 60;
+
+const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
+
+/** Sign-in with the operators' token, by a form, for browsers. */
+export async function signInRoutes(
+  app: FastifyInstance,
+  deps: AccessDeps & { operations: Operations; log: Log },
+): Promise<void> {
+  const { sessions, operations, log } = deps;
+  const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
+  const failures = new RateLimiterMemory({ points: mostFailures, duration: failureWindow });
+  await app.register(formbody);
+
+  /** Where to go on: only ever a page of ours. */
+  const destination = (to: unknown): string => {
+    const home = `${base}/`;
+    if (typeof to !== 'string' || !to.startsWith('/')) return home;
+    const url = URL.parse(to, deps.publicUrl);
+    return url?.origin === new URL(deps.publicUrl).origin && url.pathname.startsWith(home)
+      ? url.pathname + url.search
+      : home;
+  };
+  const show = (reply: FastifyReply, status: number, to: string, error?: string) =>
+    reply
+      .code(status)
+      .headers(formPageHeaders)
+      .send(signInPage({ action: `${base}/sign-in`, to, error }));
+
+  app.get('/sign-in', { schema: { hide: true } }, async (request, reply) => {
+    const to = destination((request.query as { to?: unknown }).to);
+    if (await sessions.holds(request)) return reply.redirect(to, 303);
+    return show(reply, 200, to);
+  });
+
+  app.post('/sign-in', { schema: { hide: true } }, async (request, reply) => {
+    const { token, to: wanted } = form.catch({ token: '' }).parse(request.body ?? {});
+    const to = destination(wanted);
+    if (!fromOurPages(request, deps.publicUrl)) {
+      return show(reply, 403, to, 'The form was sent from a page elsewhere. Use this one.');
+    }
+    const before = await failures.get(request.ip);
+    if (before && before.consumedPoints >= mostFailures) {
+      const seconds = Math.ceil(before.msBeforeNext / 1000);
+      reply.header('retry-after', seconds);
+      return show(reply, 429, to, `That was wrong too often. Try again in ${seconds} seconds.`);
+    }
+    if (!sameToken(token.trim(), deps.adminToken)) {
+      await failures.penalty(request.ip);
+      log.warn({ address: request.ip }, 'sign-in refused');
+      return show(reply, 401, to, "That is not the operators' token.");
+    }
+    await failures.delete(request.ip);
+    await operations.writeDown({ action: 'signIn', by: 'session', status: 303 });
+    sessions.begin(reply);
+    return reply.header('cache-control', 'no-store').redirect(to, 303);
+  });
+
+  app.post('/sign-out', { schema: { hide: true } }, async (request, reply) => {
+    if ((await sessions.holds(request)) && fromOurPages(request, deps.publicUrl)) {
+      await sessions.end(request, reply);
+      await operations.writeDown({ action: 'signOut', by: 'session', status: 303 });
+    }
+    return reply.header('cache-control', 'no-store').redirect(`${base}/sign-in`, 303);
+  });
+}

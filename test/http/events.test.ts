@@ -1,0 +1,189 @@
+import { connect } from 'node:net';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startMirror } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+let connectionId: string;
+beforeAll(async () => {
+  stage = await newStage();
+  ({ connectionId } = await stage.company());
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+const authorization = 'Bearer the-operators-token';
+
+/** A stream as a browser reads it. */
+async function follow(options: { last?: string; query?: string; url?: string } = {}) {
+  const ended = new AbortController();
+  const response = await fetch(`${options.url ?? stage.ground.publicUrl}/api/events${options.query ?? ''}`, {
+    headers: { authorization, accept: 'text/event-stream', ...(options.last && { 'last-event-id': options.last }) },
+    signal: ended.signal,
+  });
+  const stream = {
+    status: response.status,
+    events: [] as { kind: string; data: { i?: number } }[],
+    progress: [] as { connections: { paused: number } }[],
+    last: '',
+  };
+  let text = '';
+  const reading = (async () => {
+    for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+      text += chunk;
+      for (let end = text.indexOf('\n\n'); end >= 0; end = text.indexOf('\n\n')) {
+        const fields = new Map(
+          text
+            .slice(0, end)
+            .split('\n')
+            .map((line) => line.split(/: (.*)/s) as [string, string]),
+        );
+        text = text.slice(end + 2);
+        if (fields.has('id')) stream.last = fields.get('id')!;
+        const data = fields.get('data');
+        if (data !== undefined)
+          (fields.get('event') === 'progress' ? stream.progress : stream.events).push(JSON.parse(data));
+      }
+    }
+  })().catch(() => {});
+  const end = async () => {
+    ended.abort();
+    await reading;
+  };
+  await until('the stream to begin', () => stream.last !== '');
+  return { ...stream, stream, response, reading, end };
+}
+/** Those of these kinds: what others did a moment before may come along. */
+const told = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
+  stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
+const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
+
+test('who follows is told at once, by whichever process it happened in', async () => {
+  const port = await freePort();
+  const environment = { ...stage.ground.environment, PORT: String(port), PUBLIC_URL: `http://127.0.0.1:${port}` };
+  const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');
+  const here = await follow();
+  const there = await follow({ url: environment.PUBLIC_URL });
+  const began = Date.now();
+  await stage.mirror.api('POST', `/connections/${connectionId}/pause`);
+  for (const { stream } of [here, there]) {
+    const kinds = ['connection.paused', 'operator.pauseConnection'];
+    await until('both events', () => told(stream, ...kinds).length === 2);
+    expect(told(stream, ...kinds)).toEqual(kinds);
+    // The records are looked through every two seconds in any case: this came of the notice.
+    expect(Date.now() - began).toBeLessThan(1500);
+    await until('the progress', () => stream.progress.some((it) => it.connections.paused === 1));
+  }
+  await stage.mirror.api('POST', `/connections/${connectionId}/resume`);
+  await here.end();
+  // A process that stops lets go of those who follow.
+  await other.stop();
+  await there.reading;
+});
+
+test('who comes back goes on behind the last it has seen, and misses nothing', async () => {
+  const first = await follow();
+  await happen('test.one');
+  await until('the event', () => told(first.stream, 'test.one').length === 1);
+  await first.end();
+  for (const kind of ['test.two', 'test.three']) await happen(kind);
+  const second = await follow({ last: first.stream.last });
+  await until('the others', () => second.stream.events.length >= 2);
+  expect(second.stream.events.map(({ kind }) => kind)).toEqual(['test.two', 'test.three']);
+  await second.end();
+  // Before the first event, too: the stream says where it begins.
+  const third = await follow();
+  await third.end();
+  await happen('test.four');
+  const fourth = await follow({ last: third.stream.last });
+  await until('the event', () => told(fourth.stream, 'test.four').length === 1);
+  await fourth.end();
+});
+
+test('an event whose transaction ends late is not missed, though younger ones were there before', async () => {
+  const stream = await follow();
+  const slow = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+  await slow.connect();
+  try {
+    await slow.query('BEGIN');
+    await slow.query(`INSERT INTO events (kind) VALUES ('test.slow')`);
+    await happen('test.quick');
+    await slow.query('COMMIT');
+    await until('both', () => told(stream.stream, 'test.slow', 'test.quick').length === 2);
+    // And in an order in which a place between them stands for all before it.
+    const from = await follow({ last: stream.stream.last });
+    await happen('test.after');
+    await until('the next', () => told(from.stream, 'test.after').length === 1);
+    expect(told(from.stream, 'test.slow', 'test.quick', 'test.after')).toEqual(['test.after']);
+    await from.end();
+  } finally {
+    await slow.end();
+    await stream.end();
+  }
+});
+
+test('a mark of another database, or none of ours, begins now', async () => {
+  for (const [i, last] of ['9999999999999-5', 'nonsense', '1'].entries()) {
+    const stream = await follow({ last });
+    await happen(`test.now${i}`);
+    await until('the event', () => told(stream.stream, `test.now${i}`).length === 1);
+    expect(told(stream.stream, 'test.one', 'test.two')).toEqual([]);
+    await stream.end();
+  }
+});
+
+test('only what was asked for is told', async () => {
+  const stream = await follow({ query: '?kind=test.wanted' });
+  await happen('test.other');
+  await happen('test.wanted');
+  await until('the event', () => stream.stream.events.length === 1);
+  expect(stream.stream.events[0]!.kind).toBe('test.wanted');
+  await stream.end();
+});
+
+test('who reads nothing costs no more than a page, and keeps nobody waiting', async () => {
+  const { host, hostname, port } = new URL(stage.ground.publicUrl);
+  const deaf = connect(Number(port), hostname);
+  deaf.pause();
+  deaf.write(`GET /api/events HTTP/1.1\r\nhost: ${host}\r\nauthorization: ${authorization}\r\n\r\n`);
+  const hearing = await follow();
+  const long = 'x'.repeat(50_000);
+  for (let i = 0; i < 300; i++) await happen('test.long', { data: { long, i } });
+  await until('all of them', () => told(hearing.stream, 'test.long').length === 300);
+  expect(hearing.stream.events.map(({ data }) => data.i).filter((i) => i !== undefined)).toEqual(
+    Array.from({ length: 300 }, (_, i) => i),
+  );
+  // Of 15 MB this process holds a page for the deaf one, and the kernel some: the rest is where it was.
+  const sockets = (process as never as { _getActiveHandles(): { writableLength?: number }[] })._getActiveHandles();
+  expect(Math.max(...sockets.map(({ writableLength = 0 }) => writableLength))).toBeLessThan(6 * 2 ** 20);
+  deaf.destroy();
+  await hearing.end();
+});
+
+test('past events come in pages, the newest first, and by what they are about', async () => {
+  const ask = async (query: string) => {
+    const headers = { authorization, accept: 'application/json' };
+    return (await fetch(`${stage.ground.publicUrl}/api/events${query}`, { headers })).json() as Promise<{
+      events: { id: number; kind: string; connectionId: string | null; assetId: string | null }[];
+      nextCursor: string | null;
+    }>;
+  };
+  await happen('test.asset', { assetId: 'an asset' });
+  expect((await ask('?assetId=an%20asset')).events).toMatchObject([
+    { kind: 'test.asset', connectionId, assetId: 'an asset' },
+  ]);
+  const ids: number[] = [];
+  for (let cursor: string | null = ''; cursor !== null; ) {
+    const page = await ask(`?limit=100&connectionId=${connectionId}${cursor && `&cursor=${cursor}`}`);
+    ids.push(...page.events.map((event) => event.id));
+    cursor = page.nextCursor;
+  }
+  expect(ids).toEqual([...new Set(ids)].sort((a, b) => b - a));
+  expect(ids).toHaveLength(
+    await stage.query('SELECT 1 FROM events WHERE connection_id = $1', [connectionId]).then((it) => it.length),
+  );
+});

@@ -1,0 +1,52 @@
+import { readFile } from 'node:fs/promises';
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { contract } from '../support/contract.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+test('the document is OpenAPI 3.1, needs no token, and names every schema it refers to', async () => {
+  const response = await fetch(`${stage.ground.publicUrl}/openapi.json`);
+  expect(response.headers.get('content-type')).toMatch(/^application\/json/);
+  const document = (await response.json()) as { openapi: string };
+  expect(document.openapi).toBe('3.1.0');
+  expect(await new Validator().validate(structuredClone(document))).toEqual({ valid: true });
+  const text = JSON.stringify(document);
+  const { schemas } = (document as never as { components: { schemas: Record<string, unknown> } }).components;
+  for (const [, name] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g)) expect(schemas).toHaveProperty(name!);
+});
+
+test('each route is there with its name, its words and what it answers, and in docs/api.md', async () => {
+  const { document } = await contract(stage.ground.publicUrl);
+  const docs = await readFile('docs/api.md', 'utf8');
+  const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ path, method, ...(operation as object) })),
+  ) as { path: string; method: string; operationId: string; summary: string; responses: object }[];
+  expect(new Set(operations.map(({ operationId }) => operationId)).size).toBe(operations.length);
+  for (const { path, method, summary, responses, operationId } of operations) {
+    expect(summary, operationId).toMatch(/\w/);
+    expect(Object.keys(responses), operationId).toEqual(expect.arrayContaining(['4XX', '5XX']));
+    expect(docs).toContain(`\`${method.toUpperCase()} ${path.replaceAll(/\{(\w+)\}/g, ':$1')}`);
+  }
+});
+
+test('every code of a problem is in docs/api.md', async () => {
+  const docs = await readFile('docs/api.md', 'utf8');
+  const { glob } = await import('node:fs/promises');
+  const codes = new Set<string>();
+  for await (const file of glob('src/{http,operations}/*.ts')) {
+    const source = await readFile(file, 'utf8');
+    for (const [, code] of source.matchAll(/new (?:Refused|Problem)\(\s*\d{3},\s*'(\w+)'/g)) codes.add(code!);
+    for (const [, code] of source.matchAll(/^ {2}\d{3}: '([a-z_]+)',$/gm)) codes.add(code!);
+    for (const [, code] of source.matchAll(/send\(\s*reply,\s*\d{3},\s*'(\w+)'/g)) codes.add(code!);
+  }
+  expect(codes.size).toBeGreaterThan(15);
+  for (const code of codes) expect(docs).toContain(`\`${code}\``);
+});

@@ -1,0 +1,234 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { contract } from '../support/contract.ts';
+import { startMirror } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+/** Operators ask one process; the work is done by another. */
+let scene: Scene;
+let worker: Awaited<ReturnType<typeof startMirror>>;
+let id: string;
+beforeAll(async () => {
+  scene = await newScene({ role: 'web', environment: { TRANSFER_STALL_TIMEOUT: '60s', TRANSCRIPT_GIVE_UP: '500ms' } });
+  worker = await startMirror(scene.ground, scene.library, 'worker');
+  id = scene.connectionId;
+  await scene.mirror.quiet();
+});
+afterAll(async () => {
+  await worker?.stop();
+  await scene?.close();
+});
+
+async function ask(method: string, path: string, body?: unknown, headers: Record<string, string> = {}) {
+  const response = await fetch(`${scene.ground.publicUrl}/api${path}`, {
+    method,
+    headers: {
+      authorization: 'Bearer the-operators-token',
+      accept: 'application/json',
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
+  const answer = { status: response.status, body: (await response.json()) as any };
+  const type = response.headers.get('content-type');
+  await (await contract(scene.ground.publicUrl)).check(method, `/api${path}`, { ...answer, type });
+  return answer;
+}
+const refused = (status: number, code: string) => ({ status, body: { status, code, detail: expect.any(String) } });
+const post = (verb: string, of = id) => ask('POST', `/connections/${of}/${verb}`);
+const deeds = async (query: string) => (await ask('GET', `/events?${query}`)).body.events;
+
+describe('pause and resume', () => {
+  test('what is in hand elsewhere stops at once, nothing new begins, and all of it goes on after', async () => {
+    await scene.admin.addFault({ endpoint: 'media', stallAfter: 1000 });
+    const inHand = await scene.upload({ name: 'slow.bin', content: { seed: 1, size: 100_000 } });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(inHand, 'transferring');
+    expect((await ask('GET', `/assets/${inHand}`)).body).toMatchObject({ working: true, recordKey: null });
+
+    const paused = await post('pause');
+    expect(paused).toMatchObject({ status: 200, body: { id, status: 'paused', nextSyncAt: null } });
+    expect(await post('pause')).toEqual(paused);
+    await until('the transfer to be handed back', async () =>
+      worker.lines.find((line) => line.msg === 'handed back' && line.assetId === inHand),
+    );
+    expect((await ask('GET', `/assets/${inHand}`)).body).toMatchObject({ state: 'pending', working: false });
+    await scene.admin.clearFaults();
+    await scene.admin.clearRequests();
+    expect(await post('resync')).toMatchObject({ status: 400 });
+    expect(await ask('POST', `/connections/${id}/resync`, { mode: 'full' })).toMatchObject(
+      refused(409, 'connection_paused'),
+    );
+    const meanwhile = await scene.upload();
+    const { queues } = scene.mirror.service.context;
+    await until('the schedule to be gone', async () => (await queues.syncs.getJobSchedulersCount()) === 0);
+    expect(await scene.admin.requests()).toEqual([]);
+
+    expect(await post('resume')).toMatchObject({
+      status: 200,
+      body: { status: 'active', nextSyncAt: expect.any(String) },
+    });
+    expect((await post('resume')).body.status).toBe('active');
+    for (const asset of [inHand, meanwhile]) await scene.mirror.assetIn(asset, 'mirrored');
+    expect(await queues.syncs.getJobSchedulersCount()).toBe(2);
+    const kinds = (await deeds(`connectionId=${id}`)).map((event: { kind: string }) => event.kind);
+    expect(kinds.filter((kind: string) => kind === 'connection.paused')).toHaveLength(1);
+    expect(kinds.filter((kind: string) => kind === 'connection.resumed')).toHaveLength(1);
+  });
+
+  test('a run in the middle of its listing stops, and goes on where it was', async () => {
+    for (let i = 0; i < 3; i++) await scene.upload({ name: `listed ${i}` });
+    await scene.admin.addFault({ endpoint: 'assets', latency: 60_000, times: 1 });
+    const syncId = await scene.resync({ mode: 'full' });
+    await until(
+      'the listing to be asked for',
+      async () => (await ask('GET', `/syncs/${syncId}`)).body.status === 'running',
+    );
+    await post('pause');
+    await until('it to be handed back', async () => {
+      const { syncOwner } = (await scene.mirror.store.connections.get(id))!;
+      return syncOwner === null;
+    });
+    await post('resume');
+    const done = await until('the run to end', async () => {
+      const { body } = await ask('GET', `/syncs/${syncId}`);
+      return body.finishedAt !== null && body;
+    });
+    expect(done).toMatchObject({ status: 'done', mode: 'full', pages: expect.any(Number), new: 3, error: null });
+    await scene.mirror.quiet();
+  });
+});
+
+describe('retry', () => {
+  test('of one asset, and of all that failed, begins as on the first day', async () => {
+    await scene.admin.addFault({ endpoint: 'asset', body: { asset: 'nonsense' } });
+    const ids = [await scene.upload(), await scene.upload(), await scene.upload()];
+    await scene.resync({ mode: 'incremental' });
+    for (const asset of ids) await scene.mirror.assetIn(asset, 'failed');
+    const { body } = await ask('GET', `/assets/${ids[0]}`);
+    expect(body).toMatchObject({ state: 'failed', reason: expect.any(String), nextAt: null, key: null, upload: null });
+    await scene.admin.clearFaults();
+
+    expect(await ask('POST', `/assets/${ids[0]}/retry`)).toMatchObject({
+      status: 202,
+      body: { id: ids[0], attempts: 0 },
+    });
+    await scene.mirror.assetIn(ids[0]!, 'mirrored');
+    expect(await post('retry-failed')).toMatchObject({ status: 202, body: { retried: 2 } });
+    for (const asset of ids) await scene.mirror.assetIn(asset, 'mirrored');
+    expect(await post('retry-failed')).toMatchObject({ status: 202, body: { retried: 0 } });
+
+    const whole = (await ask('GET', `/assets/${ids[0]}`)).body;
+    expect(whole).toMatchObject({
+      state: 'mirrored',
+      recordKey: `${whole.key}.asset.json`,
+      mimeType: 'application/octet-stream',
+      checksums: expect.any(Object),
+      beside: [{ key: `${whole.key}.asset.json` }],
+      artefacts: { transcript: { state: 'none', keys: [] }, thumbnail: { state: 'none' } },
+    });
+    // Again changes nothing: it is whole.
+    expect((await ask('POST', `/assets/${ids[0]}/retry`)).body).toEqual(whole);
+  });
+
+  test('looks again for what was given up beside the media, which stays', async () => {
+    const id = await scene.film();
+    await scene.admin.addFault({ endpoint: 'transcript', assetId: id, status: 404 });
+    await scene.resync({ mode: 'incremental' });
+    await until('it to be given up', async () => (await scene.mirror.asset(id))?.transcript === 'gave_up');
+    expect((await ask('GET', `/assets/${id}`)).body).toMatchObject({ state: 'mirrored', nextAt: null });
+    await scene.admin.clearFaults();
+    await ask('POST', `/assets/${id}/retry`);
+    await until('the transcript', async () => (await scene.mirror.asset(id)).transcript === 'mirrored');
+    expect((await scene.admin.requests({ endpoint: 'media', assetId: id })).length).toBe(1);
+  });
+
+  test.each(['pause', 'resume', 'disconnect', 'retry-failed'])('%s of nothing says so', async (verb) => {
+    expect(await post(verb, 'nobody')).toMatchObject(refused(404, 'connection_not_found'));
+  });
+
+  test('of what is not there, or no longer in the library, says so', async () => {
+    expect(await ask('POST', '/assets/nothing/retry')).toMatchObject(refused(404, 'asset_not_found'));
+    expect(await ask('GET', '/assets/nothing')).toMatchObject(refused(404, 'asset_not_found'));
+    const gone = await scene.upload();
+    const kept = await scene.upload();
+    await scene.resync({ mode: 'incremental' });
+    for (const asset of [gone, kept]) await scene.mirror.assetIn(asset, 'mirrored');
+    await scene.admin.removeAsset(gone);
+    await scene.resync();
+    await scene.mirror.assetIn(gone, 'gone');
+    expect(await ask('POST', `/assets/${gone}/retry`)).toMatchObject(refused(409, 'asset_gone'));
+  });
+});
+
+describe('runs', () => {
+  test('come newest first, in pages that miss nothing and repeat nothing', async () => {
+    const all = (await ask('GET', `/syncs?connectionId=${id}&limit=500`)).body.syncs;
+    expect(all.length).toBeGreaterThan(3);
+    const found: string[] = [];
+    for (let cursor: string | null = ''; cursor !== null; ) {
+      const { body } = await ask('GET', `/syncs?limit=2${cursor && `&cursor=${cursor}`}`);
+      found.push(...body.syncs.map((sync: { id: string }) => sync.id));
+      cursor = body.nextCursor;
+    }
+    expect(found).toEqual(all.map((sync: { id: string }) => sync.id));
+    const times = all.map((sync: { requestedAt: string }) => sync.requestedAt);
+    expect(times).toEqual([...times].sort().reverse());
+    expect(await ask('GET', '/syncs?connectionId=nobody')).toMatchObject(refused(404, 'connection_not_found'));
+    expect(await ask('GET', '/syncs/none')).toMatchObject(refused(404, 'sync_not_found'));
+    expect(await ask('GET', '/syncs?cursor=AA')).toMatchObject(refused(400, 'invalid_cursor'));
+  });
+});
+
+describe('connections', () => {
+  test('come in pages, and are found by their user, their company and their state', async () => {
+    const { body } = await ask('GET', '/connections?limit=1');
+    expect(body).toMatchObject({ connections: [{ id }], nextCursor: null });
+    const { email } = body.connections[0].user;
+    for (const query of [`q=${email.slice(1, 6).toUpperCase()}`, 'q=acm', `q=${id}`, 'status=active']) {
+      expect((await ask('GET', `/connections?${query}`)).body.connections, query).toHaveLength(1);
+    }
+    for (const query of ['q=nobody', 'status=paused', 'q=%25']) {
+      expect((await ask('GET', `/connections?${query}`)).body.connections, query).toHaveLength(0);
+    }
+  });
+});
+
+describe('what operators do', () => {
+  test('is written down: who, what, to what, and how it ended', async () => {
+    const [pause] = await deeds(`connectionId=${id}&kind=operator.pauseConnection&limit=1`);
+    expect(pause).toMatchObject({ assetId: null, data: { by: 'token', outcome: 'done', status: 200 } });
+    const [refusal] = await deeds('kind=operator.retryAsset&limit=1');
+    expect(refusal).toMatchObject({ data: { by: 'token', outcome: 'refused', status: 409, code: 'asset_gone' } });
+    const [resync] = await deeds(`connectionId=${id}&kind=operator.resyncConnection&limit=1`);
+    expect(resync.data).toEqual({ by: 'token', outcome: 'done', status: 202, request: { mode: 'full' } });
+    // Looking is no deed, and who may not ask leaves no trace here.
+    const before = (await deeds('limit=1'))[0].id;
+    await ask('GET', '/status');
+    await ask('POST', `/connections/${id}/pause`, undefined, { authorization: 'Bearer wrong' });
+    expect((await deeds('limit=1'))[0].id).toBe(before);
+    const long = Array.from({ length: 1000 }, (_, i) => `asset ${i}`);
+    await ask('POST', `/connections/${id}/resync`, { mode: 'incremental', assetIds: long });
+    expect((await deeds('kind=operator.resyncConnection&limit=1'))[0].data.request).toBe('too long to be kept');
+  });
+});
+
+describe('disconnect', () => {
+  test('ends it here and at the service, once; reconnecting brings it back with its records', async () => {
+    expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
+    const ended = await post('disconnect');
+    expect(ended).toMatchObject({ status: 200, body: { id, status: 'disconnected', revoked: true, nextSyncAt: null } });
+    expect((await post('disconnect')).body).toEqual({ ...ended.body, revoked: null });
+    expect((await scene.admin.connections()).flatMap((it) => it.refreshTokens).reduce((a, b) => a + b, 0)).toBe(0);
+    for (const verb of ['pause', 'resume', 'retry-failed']) {
+      expect(await post(verb)).toMatchObject(refused(409, 'connection_disconnected'));
+    }
+    const [asset] = (await ask('GET', '/assets?state=mirrored&limit=1')).body.assets;
+    expect(await ask('POST', `/assets/${asset.id}/retry`)).toMatchObject(refused(409, 'asset_not_readable'));
+
+    expect(await scene.mirror.connect()).toBe(id);
+    expect((await ask('GET', `/connections/${id}`)).body).toMatchObject({ status: 'active', lastError: null });
+  });
+});

@@ -1,0 +1,174 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startMirror } from '../support/mirror.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+
+let stage: Stage;
+let origin: string;
+beforeAll(async () => {
+  stage = await newStage();
+  origin = stage.ground.publicUrl;
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+const get = (path: string, headers: Record<string, string> = {}) =>
+  fetch(origin + path, { redirect: 'manual', headers });
+const send = (path: string, fields: Record<string, string>, headers: Record<string, string> = {}) =>
+  fetch(origin + path, {
+    method: 'POST',
+    redirect: 'manual',
+    headers: { origin, ...headers },
+    body: new URLSearchParams(fields),
+  });
+const token = 'the-operators-token';
+async function signIn(): Promise<string> {
+  const answer = await send('/sign-in', { token });
+  return answer.headers.getSetCookie()[0]!.split(';')[0]!;
+}
+
+describe('signing in', () => {
+  test('a page asks who is not signed in, and leads back', async () => {
+    const away = await get('/');
+    expect(away.status).toBe(303);
+    expect(away.headers.get('location')).toBe('/sign-in?to=%2F');
+    const page = await get('/sign-in?to=/queues%3Fa=1');
+    expect(page.status).toBe(200);
+    expect(page.headers.get('content-security-policy')).toMatch(/default-src 'none'.*form-action 'self'/);
+    const html = await page.text();
+    expect(html).toContain('name="to" value="/queues?a=1"');
+    expect(html).toContain('type="password"');
+    expect(html).not.toMatch(/<script|https?:/);
+    const answer = await send('/sign-in', { token, to: '/queues?a=1' });
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/queues?a=1']);
+  });
+
+  test.each([
+    'https://elsewhere.example/',
+    '//elsewhere.example',
+    '/\\elsewhere.example',
+    'javascript:alert(1)',
+    '',
+    '/\t/x.example',
+  ])('never leads elsewhere (%j)', async (to) => {
+    const answer = await send('/sign-in', { token, to });
+    const { origin: led } = new URL(answer.headers.get('location')!, origin);
+    expect([answer.status, led]).toEqual([303, origin]);
+  });
+
+  test('gives a cookie that scripts and other sites never see, and that says nothing', async () => {
+    const answer = await send('/sign-in', { token });
+    const [cookie] = answer.headers.getSetCookie();
+    expect(cookie).toMatch(/^asset_mirror_session=v1\.[\w.-]+; Max-Age=43200; Path=\/; HttpOnly; SameSite=Strict$/);
+    expect(cookie).not.toContain(token);
+  });
+
+  test('opens the API and the page', async () => {
+    const cookie = await signIn();
+    expect((await get('/api/status', { cookie })).status).toBe(200);
+    expect(await (await get('/', { cookie })).text()).toContain('Sign out');
+    expect((await get('/sign-in?to=/x', { cookie })).headers.get('location')).toBe('/x');
+  });
+
+  test('signing out ends the session, also for a copy of its cookie', async () => {
+    const cookie = await signIn();
+    const other = await signIn();
+    expect((await send('/sign-out', {}, { cookie, origin: 'https://elsewhere.example' })).status).toBe(303);
+    expect((await get('/api/status', { cookie })).status).toBe(200);
+    const answer = await send('/sign-out', {}, { cookie });
+    expect(answer.headers.getSetCookie()[0]).toMatch(/^asset_mirror_session=; .*Expires=Thu, 01 Jan 1970/);
+    expect((await get('/api/status', { cookie })).status).toBe(401);
+    expect((await get('/api/status', { cookie: other })).status).toBe(200);
+  });
+
+  test.each([
+    ['made up', 'asset_mirror_session=v1.00000000.AAAA.AAAA'],
+    ['not sealed', 'asset_mirror_session={"until":99999999999999}'],
+  ])('a cookie that is %s opens nothing', async (_, cookie) => {
+    expect((await get('/api/status', { cookie })).status).toBe(401);
+  });
+
+  test('one that was altered, or is of another purpose, opens nothing', async () => {
+    const cookie = await signIn();
+    const altered = cookie.slice(0, -2) + (cookie.endsWith('AA') ? 'BB' : 'AA');
+    expect((await get('/api/status', { cookie: altered })).status).toBe(401);
+    const { sealer } = stage.mirror.service.context;
+    const plain = JSON.stringify({ id: 'x', until: Date.now() + 1e6, token: 'x' });
+    for (const purpose of ['connected page', 'operator session']) {
+      const foreign = `asset_mirror_session=${sealer.seal(purpose, plain)}`;
+      expect((await get('/api/status', { cookie: foreign })).status).toBe(401);
+    }
+  });
+
+  test('signing in and out is written down', async () => {
+    await send('/sign-out', {}, { cookie: await signIn() });
+    const { events } = await stage.mirror.service.operations.events({ limit: 2 });
+    expect(events.map(({ kind, data }) => [kind, data.by])).toEqual([
+      ['operator.signOut', 'session'],
+      ['operator.signIn', 'session'],
+    ]);
+  });
+});
+
+describe('a page elsewhere', () => {
+  test.each<[string, Record<string, string>, number]>([
+    ['another origin', { origin: 'https://elsewhere.example' }, 403],
+    ['no origin at all', {}, 403],
+    ['an opaque origin', { origin: 'null' }, 403],
+    ['another site', { 'sec-fetch-site': 'cross-site' }, 403],
+    ['a neighbour under the same domain', { 'sec-fetch-site': 'same-site' }, 403],
+    ['a page of ours', { 'sec-fetch-site': 'same-origin' }, 201],
+  ])('changes nothing with the cookie of who is signed in: %s', async (_, headers, status) => {
+    const cookie = await signIn();
+    const answer = await fetch(`${origin}/api/connect-links`, { method: 'POST', headers: { cookie, ...headers } });
+    expect(answer.status).toBe(status);
+    if (status === 403) expect(await answer.json()).toMatchObject({ code: 'foreign_origin' });
+  });
+
+  test('nor does it sign anybody in', async () => {
+    const answer = await send('/sign-in', { token }, { origin: 'https://elsewhere.example' });
+    expect([answer.status, answer.headers.getSetCookie()]).toEqual([403, []]);
+  });
+});
+
+describe('wrong tokens', () => {
+  test('are counted, and after ten of them even the right one has to wait', async () => {
+    const before = await signIn();
+    for (let i = 0; i < 10; i++) {
+      const answer = await send('/sign-in', { token: `guess ${i}` });
+      expect(answer.status).toBe(401);
+      expect(await answer.text()).toContain('role="alert"');
+    }
+    const late = await send('/sign-in', { token });
+    expect(late.status).toBe(429);
+    expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(late.headers.getSetCookie()).toEqual([]);
+    // Who is in already, or has the token itself, is not kept out.
+    expect((await get('/api/status', { cookie: before })).status).toBe(200);
+    expect((await get('/api/status', { authorization: `Bearer ${token}` })).status).toBe(200);
+    expect(JSON.stringify(stage.mirror.lines)).not.toContain('guess');
+  });
+});
+
+test('on https the cookie is secure and of the path of the service; with another token all sessions end', async () => {
+  const cookie = await signIn().catch(() => '');
+  const { environment } = stage.ground;
+  await stage.mirror.stop();
+  const moved = { ...stage.ground, environment: { ...environment, PUBLIC_URL: 'https://example.com/mirror' } };
+  const again = await startMirror(moved, stage.library, 'web');
+  try {
+    const answer = await send('/sign-in', { token, to: '/' }, { origin: 'https://example.com' });
+    expect(answer.headers.getSetCookie()[0]).toMatch(/; Path=\/mirror; HttpOnly; Secure; SameSite=Strict$/);
+    expect(answer.headers.get('location')).toBe('/mirror/');
+    const session = answer.headers.getSetCookie()[0]!.split(';')[0]!;
+    expect((await get('/api/status', { cookie: session })).status).toBe(200);
+    await again.stop();
+    const other = { ...moved, environment: { ...moved.environment, ADMIN_TOKEN: 'another token' } };
+    const renewed = await startMirror(other, stage.library, 'web');
+    expect((await get('/api/status', { cookie: session })).status).toBe(401);
+    await renewed.stop();
+  } finally {
+    expect(cookie).toBeDefined();
+    stage.mirror.stop = async () => {};
+  }
+});
