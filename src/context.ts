@@ -1,10 +1,11 @@
+import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
 import { followBandwidth } from './jobs/follow-bandwidth.ts';
 import { openQueues } from './jobs/queues.ts';
 import { createSchedule } from './jobs/schedule.ts';
 import { startWorkers, type Workers } from './jobs/worker.ts';
-import type { Log } from './log.ts';
+import { fieldsHere, type Log } from './log.ts';
 import { createMetrics } from './metrics/metrics.ts';
 import { createOAuthClient } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
@@ -57,12 +58,15 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const metrics = createMetrics();
   const dispatcher = agent.compose(
-    watchRequests(
-      apiUrl,
-      () =>
-        ({ endpoint, status }) =>
-          metrics.libraryRequests.inc({ endpoint, status }),
-    ),
+    watchRequests(apiUrl, () => {
+      // Where the answer comes nothing is known of the work that asked.
+      const work = fieldsHere();
+      const requestId = randomUUID();
+      return ({ endpoint, status, ms }) => {
+        metrics.libraryRequests.inc({ endpoint, status });
+        log.debug({ ...work, requestId, endpoint, status, ms }, 'library asked');
+      };
+    }),
   );
   const client = createLibraryClient({ apiUrl, dispatcher });
   const traffic = createTraffic(config.transfer.bandwidth);

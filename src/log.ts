@@ -1,12 +1,24 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino';
 import pretty from 'pino-pretty';
 import { scrub } from './errors.ts';
 
 /**
  * One line per event, at the boundary, data first: `log.info({ assetId, bytes, ms }, 'asset mirrored')`.
- * Keys in use: connectionId, companyId, assetId, syncId, job, key, bytes, ms, reason, err.
+ * Keys in use: connectionId, companyId, assetId, syncId, requestId, key, bytes, ms, reason, err.
  */
 export type Log = Logger;
+
+/** What every line says that is written in the course of some work: which run, asset or request it belongs to. */
+const correlated = new AsyncLocalStorage<Record<string, unknown>>();
+
+/** Does the work with these fields on each of its lines, beside those of the work around it. */
+export function withFields<T>(fields: Record<string, unknown>, work: () => T): T {
+  return correlated.run({ ...correlated.getStore(), ...fields }, work);
+}
+
+/** The fields of the work that is under way here, for what is told of it later and elsewhere. */
+export const fieldsHere = (): Record<string, unknown> => ({ ...correlated.getStore() });
 
 /** Fields whose value is a secret by their name, at whatever depth. */
 const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
@@ -27,6 +39,7 @@ export function createLog(options: { level: string; pretty: boolean; destination
   return pino(
     {
       level: options.level,
+      mixin: fieldsHere,
       base: { pid: process.pid },
       timestamp: stdTimeFunctions.isoTime,
       formatters: {

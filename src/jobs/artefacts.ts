@@ -46,11 +46,10 @@ const thumbnailTries = 6;
  * Comes back for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is
  * never fetched again for these; the record is written anew.
  */
-export async function completeArtefacts(all: MirrorDeps, assetId: string): Promise<Outcome> {
-  const held = await all.turns.take(assetId);
-  if (!held) return { outcome: 'nothing to do' };
+export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, held) };
   const { asset, turn, signal } = held;
+  const assetId = asset.id;
   const { media } = asset;
   try {
     if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
@@ -126,8 +125,6 @@ export async function completeArtefacts(all: MirrorDeps, assetId: string): Promi
       await deps.store.assets.giveUpArtefacts(turn, reason);
       return { outcome: 'gave up', reason };
     });
-  } finally {
-    held.end();
   }
 }
 

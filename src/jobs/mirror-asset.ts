@@ -16,12 +16,11 @@ import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { type HeldAsset, Interrupted } from './turns.ts';
 
 /** One asset, from its name to a checked copy with a record: ask, look at its status, move, verify, record, mark. */
-export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Outcome> {
-  const held = await all.turns.take(assetId);
-  if (!held) return { outcome: 'nothing to do' };
+export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, held) };
   const { store } = deps;
   const { asset, turn, signal } = held;
+  const assetId = asset.id;
   try {
     if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
     const leftOut = await leftOutNow(deps, asset);
@@ -108,8 +107,6 @@ export async function mirrorAsset(all: MirrorDeps, assetId: string): Promise<Out
       await store.assets.failed(turn, reason);
       return { outcome: 'failed', reason };
     });
-  } finally {
-    held.end();
   }
 }
 

@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
-import type { Log } from '../log.ts';
+import { type Log, withFields } from '../log.ts';
 import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
@@ -71,7 +71,8 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
       const started = Date.now();
       try {
         const problems = new Problems();
-        await runSync(deps, { connection, sync, owner, problems, signal });
+        const run = { connection, sync, owner, problems, signal };
+        await withFields({ connectionId, syncId: sync.id }, () => runSync(deps, run));
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
         const caughtUp = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });

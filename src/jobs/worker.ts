@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
-import type { Log } from '../log.ts';
+import { type Log, withFields } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { type Access, createAccess } from './access.ts';
 import { completeArtefacts } from './artefacts.ts';
@@ -11,14 +11,14 @@ import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
-import { resultOf } from './outcome.ts';
+import { type Outcome, resultOf } from './outcome.ts';
 import { createPacer } from './pacer.ts';
 import { startPruning } from './prune.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
 import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
 import { runSyncs, type SyncDeps } from './sync.ts';
-import { createTurns } from './turns.ts';
+import { createTurns, type HeldAsset, type Turns } from './turns.ts';
 
 export type Workers = Awaited<ReturnType<typeof startWorkers>>;
 
@@ -30,6 +30,18 @@ const bytesInFlight = 256 * 2 ** 20;
 
 /** What the last moments of a stop are for: handing back what is still in hand. */
 const handBackMs = 2000;
+
+/** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
+async function inTurn(turns: Turns, assetId: string, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
+  const held = await turns.take(assetId);
+  if (!held) return { outcome: 'nothing to do' };
+  try {
+    const { connectionId, syncId } = held.asset;
+    return await withFields({ connectionId, syncId, assetId }, () => work(held));
+  } finally {
+    held.end();
+  }
+}
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
 export async function startWorkers(options: {
@@ -84,7 +96,9 @@ export async function startWorkers(options: {
     async (job) => {
       try {
         const media = job.name !== 'artefacts';
-        const result = await (media ? mirrorAsset : completeArtefacts)(mirror, job.data.assetId);
+        const result = await inTurn(turns, job.data.assetId, (held) =>
+          media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+        );
         const counted = media && resultOf(result);
         if (counted) metrics.assets.inc({ result: counted });
         // For the queue dashboard: the records know already.

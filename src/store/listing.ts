@@ -39,7 +39,7 @@ interface Row {
  */
 export async function recordListed(
   tx: Database,
-  page: { connectionId: string; companyId: string; assets: ListedAsset[]; decide: Decide },
+  page: { syncId: string; connectionId: string; companyId: string; assets: ListedAsset[]; decide: Decide },
 ): Promise<{ new: number; changed: number }> {
   // A page may name an asset twice; the last word counts.
   const listed = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
@@ -73,22 +73,30 @@ const listedBefore = ({ projectId, assetType, name, size, uploadDate, listed }: 
   listed,
 });
 
-async function insert(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
+async function insert(
+  tx: Database,
+  page: { syncId: string; connectionId: string; companyId: string },
+  rows: Row[],
+): Promise<number> {
   // Another connection that reads the same company may have been first; what that one leaves out is this one's.
   const inserted = await sql<{ leftOut: string | null }>`
     INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
-      left_out, next_at)
+      left_out, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
-      r.state, r.reason, r.left_out, CASE WHEN r.due THEN now() END
+      r.state, r.reason, r.left_out, CASE WHEN r.due THEN now() END, ${page.syncId}
     FROM ${recordset(rows)} ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
-      left_out = NULL, next_at = excluded.next_at
+      left_out = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL
     RETURNING left_out`.execute(tx);
   return wanted(inserted.rows);
 }
 
-async function update(tx: Database, page: { connectionId: string; companyId: string }, rows: Row[]): Promise<number> {
+async function update(
+  tx: Database,
+  page: { syncId: string; connectionId: string; companyId: string },
+  rows: Row[],
+): Promise<number> {
   const { connectionId, companyId } = page;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const updated = await sql<{ leftOut: string | null }>`
@@ -99,7 +107,7 @@ async function update(tx: Database, page: { connectionId: string; companyId: str
         THEN a.company_id ELSE ${companyId} END,
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
-      left_out = r.left_out,
+      left_out = r.left_out, sync_id = ${page.syncId},
       next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
       waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,

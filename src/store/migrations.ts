@@ -335,6 +335,14 @@ const migrations: Record<string, Migration> = {
       await sql`CREATE INDEX connections_reselect ON connections (id) WHERE reselect`.execute(db);
     },
   },
+  '0011_correlation': {
+    async up(db: Kysely<unknown>) {
+      // The run that last saw something new in it: so what becomes of the asset can be followed from there.
+      await sql`ALTER TABLE assets ADD COLUMN sync_id text`.execute(db);
+      // The trace of the run (W3C Trace Context), for what follows from it.
+      await sql`ALTER TABLE syncs ADD COLUMN traceparent text`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -157,6 +157,8 @@ interface AssetTable {
   outdated: Generated<string[]>;
   upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
+  /** The run that last saw something new in it. */
+  syncId: string | null;
 }
 export type Asset = Selectable<AssetTable>;
 /** One that a connection is in charge of, as those that workers get. */
@@ -206,6 +208,8 @@ interface SyncTable {
   /** The bucket is compared behind it, and what is missing there made again. */
   withBucket: Generated<boolean>;
   error: string | null;
+  /** Its trace (W3C Trace Context), where there is one. */
+  traceparent: string | null;
   requestedAt: Generated<Date>;
   startedAt: Date | null;
   finishedAt: Date | null;

@@ -123,6 +123,7 @@ export function syncRecords(db: Database) {
           throw new TurnLost(`another process has taken over the sync of connection ${sync.connectionId}`);
         }
         const counts = await recordListed(tx, {
+          syncId: sync.id,
           connectionId: sync.connectionId,
           companyId,
           assets: page.assets,

@@ -39,6 +39,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0008_bucket' },
       { name: '0009_operators' },
       { name: '0010_selection' },
+      { name: '0011_correlation' },
     ]);
   } finally {
     await database.drop();

@@ -1,0 +1,282 @@
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newBrowser } from './support/browser.ts';
+import { bucketAsText, databaseAsText, filesAsText, redisAsText } from './support/everything.ts';
+import { type Admin, type Library, startTestLibrary } from './support/library.ts';
+import { type Ground, grounds, newGround, spawnMirror } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+import { until } from './support/until.ts';
+import { newWire } from './support/wire.ts';
+
+/** What a library says that tells everything in its errors. None of it is worth anything, and all of it looks as if. */
+const canaries = {
+  access: 'svca_canaryaccess0123456789',
+  refresh: 'svcr_canaryrefresh0123456789',
+  signature: 'canarysignature0123456789',
+  basic: 'Y2FuYXJ5OmNhbmFyeQ==',
+};
+const link = `https://media.example.com/a?expires=1&signature=${canaries.signature}`;
+const wrong = {
+  AWS_SECRET_ACCESS_KEY: 'wrongsecretkey0123456789',
+  LIBRARY_CLIENT_SECRET: 'svcs_wrongsecret0123456789',
+};
+const indiscreet = {
+  error: `no ${canaries.access} at ${link}`,
+  message: `${canaries.refresh}, Basic ${canaries.basic}`,
+};
+
+describe.each(grounds())('nothing that is written has a secret in it ($name)', { timeout: 240_000 }, (kind) => {
+  const written = new Map<string, string>();
+  const secrets = new Map<string, string>();
+  let library: Library;
+  let admin: Admin;
+  let ground: Ground;
+  let wire: Awaited<ReturnType<typeof newWire>>;
+  const mirrors: Awaited<ReturnType<typeof spawnMirror>>[] = [];
+
+  beforeAll(async () => {
+    const port = await freePort();
+    ground = await newGround({
+      port,
+      redis: kind.redis,
+      s3: kind.s3,
+      environment: { LOG_LEVEL: 'trace', WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}` },
+    });
+    ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
+    wire = await newWire(library.apiUrl);
+    const { environment } = ground;
+    const behindWire = { ...library, apiUrl: wire.url };
+    const metricsPort = await freePort();
+    const working = { ...ground, environment: { ...environment, METRICS_PORT: String(metricsPort) } };
+    const [web, worker] = await Promise.all([
+      spawnMirror(ground, behindWire, 'web'),
+      spawnMirror(working, behindWire, 'worker'),
+    ]);
+    mirrors.push(web, worker);
+    const vain = attemptsInVain();
+    const [user] = library.users;
+    await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
+
+    // Connecting, with everything that a browser carries, and what goes wrong there.
+    await connect(web.api);
+    await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
+    await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
+    await fetch(`${ground.publicUrl}/api/status`, { headers: { authorization: `Bearer ${canaries.access}` } });
+    await web.quiet();
+
+    // Whatever can go wrong with an asset, and a library that says too much about it.
+    const upload = (asset: object = {}) =>
+      admin
+        .addAsset({
+          companyId: 'acme',
+          name: 'file.bin',
+          mimeType: 'application/octet-stream',
+          assetType: 'documents',
+          uploadDate: Date.UTC(2024, 1, 29),
+          content: { seed: 'file', size: 300_000 },
+          ...asset,
+        })
+        .then(({ id }) => id);
+    const transcript = { language: 'de', durationSec: 3, text: 'Grüß Gott', vtt: 'WEBVTT\n\n', words: null };
+    await upload({ name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos', hasTranscript: true, transcript });
+    const at = async (endpoint: 'asset' | 'media', fault: object) =>
+      admin.addFault({ endpoint, assetId: await upload(), ...fault });
+    await at('asset', { status: 500, body: indiscreet, times: 4 });
+    await at('asset', { status: 200, body: { asset: { id: 5, name: link, status: canaries.access } } });
+    await at('asset', { status: 200, body: JSON.stringify(indiscreet) });
+    await at('asset', { status: 404, body: indiscreet, times: 1 });
+    await at('media', { status: 403, body: indiscreet, times: 2 });
+    await at('media', {
+      status: 302,
+      headers: { location: `http://127.0.0.1:1/a?signature=${canaries.signature}` },
+      times: 1,
+    });
+    await at('media', {
+      status: 302,
+      headers: { location: `http://[${canaries.access}/?signature=${canaries.signature}` },
+      times: 1,
+    });
+    await at('media', { headers: { 'content-encoding': canaries.access }, times: 1 });
+    await at('media', { cutAfter: 100_000, times: 1 });
+    await at('media', { dropAnswer: true, times: 1 });
+    await admin.addFault({ endpoint: 'assets', status: 500, body: indiscreet, times: 1 });
+    await admin.addFault({ endpoint: 'me', status: 400, body: indiscreet, times: 1 });
+    await admin.addFault({ endpoint: 'token', status: 500, body: indiscreet, times: 1 });
+    await admin.expireTokens();
+    const [{ id: connectionId }] = (await web.api('GET', '/connections')).connections;
+    const resync = () => web.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
+    await resync();
+    await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError, 60_000);
+    await resync();
+    await until(
+      'everything to come to rest',
+      async () => {
+        const { assets, outstanding, syncs } = await web.api('GET', '/status');
+        return assets.total >= 11 && outstanding.assets + outstanding.artefacts + syncs.waiting + syncs.running === 0;
+      },
+      120_000,
+    );
+
+    for (const path of ['/status', '/connections', `/connections/${connectionId}`, '/assets?limit=500', '/settings']) {
+      written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
+    }
+    for (const [name, address] of [
+      ['web', ground.publicUrl],
+      ['worker', `http://127.0.0.1:${metricsPort}`],
+    ] as const) {
+      for (const path of ['metrics', 'readyz']) {
+        written.set(`${name} /${path}`, await (await fetch(`${address}/${path}`)).text());
+      }
+    }
+    await admin.expireTokens();
+    await admin.endConnections();
+    await resync();
+    await until('the connection to end', async () => {
+      return (await web.api('GET', `/connections/${connectionId}`)).status === 'disconnected';
+    });
+
+    for (const [name, text] of await vain) written.set(name, text);
+    for (const mirror of mirrors) await mirror.kill('SIGTERM');
+    written.set('log of web', web.output());
+    written.set('log of worker', worker.output());
+    for (const [table, text] of await databaseAsText(environment.DATABASE_URL!)) written.set(`table ${table}`, text);
+    if (kind.redis) written.set('Redis', await redisAsText(environment.REDIS_URL!));
+    if (kind.s3) written.set('bucket', await bucketAsText(environment));
+    written.set('files', await filesAsText(environment.DATA_DIR!));
+
+    for (const secret of wire.secrets) secrets.set(secret, 'seen on the way to the library');
+    for (const [name, secret] of Object.entries(canaries)) secrets.set(secret, `canary ${name}`);
+    for (const [name, secret] of Object.entries(wrong)) secrets.set(secret, `a wrong ${name}`);
+    for (const name of [
+      'ADMIN_TOKEN',
+      'ENCRYPTION_KEYS',
+      'WEBHOOK_SECRET',
+      ...(kind.s3 ? ['AWS_SECRET_ACCESS_KEY'] : []),
+    ]) {
+      secrets.set(environment[name]!, name);
+    }
+    const key = Buffer.from(environment.ENCRYPTION_KEYS!, 'base64');
+    for (const form of ['hex', 'base64url'] as const) secrets.set(key.toString(form), `the encryption key as ${form}`);
+    secrets.set(library.clientSecret, 'LIBRARY_CLIENT_SECRET');
+    secrets.set(new URL(environment.DATABASE_URL!).password, 'the password of the database');
+  }, 240_000);
+  afterAll(async () => {
+    for (const mirror of mirrors) await mirror.kill('SIGKILL');
+    await wire?.close();
+    await library?.close();
+    await ground?.clear();
+  });
+
+  /** As a browser does, keeping what only a browser may know. */
+  async function connect(api: (method: string, path: string, body?: unknown) => Promise<{ url: string }>) {
+    const browser = newBrowser();
+    let { url } = await api('POST', '/connect-links', {});
+    for (let response = await browser.get(url); ; response = await browser.get(url)) {
+      wire.keep(url);
+      for (const jar of browser.cookies.values()) for (const value of jar.values()) wire.secrets.add(value);
+      const location = response.headers.get('location');
+      if (location === null) {
+        expect(response.status, await response.text()).toBe(200);
+        return;
+      }
+      url = new URL(location, url).href;
+    }
+  }
+
+  /** What is told of settings with which nothing works. */
+  async function attemptsInVain(): Promise<[string, string][]> {
+    const { environment } = ground;
+    const away = environment.DATABASE_URL!.replace(/:\d+\//, ':1/');
+    const odd = {
+      ENCRYPTION_KEYS: canaries.access,
+      LIBRARY_API_URL: link,
+      REDIS_URL: `http://u:${canaries.signature}@h`,
+    };
+    return Promise.all([
+      output(['doctor'], { ...environment, ...wrong }).then((text): [string, string] => ['doctor', text]),
+      output(['start'], { ...environment, DATABASE_URL: away, PORT: '0' }).then((text) => ['no database', text]),
+      output(['start'], { ...environment, ...odd }).then((text) => ['odd settings', text]),
+    ] as Promise<[string, string]>[]);
+  }
+
+  async function output(args: string[], environment: Record<string, string>): Promise<string> {
+    const child = spawn(process.execPath, ['src/main.ts', ...args], {
+      env: {
+        PATH: process.env.PATH,
+        LIBRARY_API_URL: wire.url,
+        LIBRARY_APP_URL: library.appUrl,
+        LIBRARY_CLIENT_ID: library.clientId,
+        LIBRARY_CLIENT_SECRET: library.clientSecret,
+        ...environment,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let text = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (text += chunk));
+    await new Promise((resolve) => child.once('close', resolve));
+    return text;
+  }
+
+  const mayBeEmpty = (where: string) => where.startsWith('table') || (where === 'files' && kind.s3 !== undefined);
+  const lines = () =>
+    [...written.entries()]
+      .filter(([name]) => name.startsWith('log of'))
+      .flatMap(([, text]) => text.split('\n'))
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line));
+
+  test('of all that this run had', () => {
+    // Enough of each kind, or the run has shown nothing.
+    const of = (pattern: RegExp) => [...secrets.keys()].filter((secret) => pattern.test(secret)).length;
+    expect(of(/^svca_/)).toBeGreaterThanOrEqual(3);
+    expect(of(/^svcr_/)).toBeGreaterThanOrEqual(3);
+    expect(of(/^svcc_/)).toBeGreaterThanOrEqual(1);
+    expect(secrets.size).toBeGreaterThan(40);
+    for (const [where, text] of written) expect(text.length, where).toBeGreaterThanOrEqual(mayBeEmpty(where) ? 0 : 20);
+
+    const found: string[] = [];
+    for (const [where, text] of written) {
+      for (const [secret, what] of secrets) {
+        const place = text.indexOf(secret);
+        if (place >= 0)
+          found.push(`${where} has ${what}: …${text.slice(Math.max(0, place - 150), place + secret.length + 20)}…`);
+      }
+    }
+    expect(found).toEqual([]);
+  });
+
+  test('although what went wrong was told, without them', () => {
+    const told = [...written.values()].join('\n');
+    for (const kept of ['svc*_…', 'https://media.example.com/a?…', 'ECONNREFUSED', 'connection disconnected']) {
+      expect(told).toContain(kept);
+    }
+    expect(lines().filter(({ level }) => level === 'warn' || level === 'error').length).toBeGreaterThan(10);
+  });
+
+  test('and each line of an asset says which run brought it, each request which asset it was for', () => {
+    const mirrored = lines().filter(({ msg }) => msg === 'asset mirrored');
+    expect(mirrored.length).toBeGreaterThan(5);
+    const runs = new Set(
+      lines()
+        .filter(({ msg }) => /^sync done/.test(msg))
+        .map(({ syncId }) => syncId),
+    );
+    for (const line of mirrored) {
+      expect(runs).toContain(line.syncId);
+      const asked = lines().filter(({ msg, assetId }) => msg === 'library asked' && assetId === line.assetId);
+      expect(asked.map(({ endpoint }) => endpoint)).toEqual(expect.arrayContaining(['asset', 'link']));
+      for (const request of asked) {
+        expect(request).toMatchObject({
+          syncId: line.syncId,
+          connectionId: line.connectionId,
+          requestId: expect.any(String),
+        });
+      }
+      expect(new Set(asked.map(({ requestId }) => requestId)).size).toBe(asked.length);
+    }
+    const listings = lines().filter(({ msg, endpoint }) => msg === 'library asked' && endpoint === 'assets');
+    expect(listings.length).toBeGreaterThan(0);
+    for (const { syncId } of listings) expect(runs.size && syncId).toEqual(expect.any(String));
+  });
+});
