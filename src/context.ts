@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Config } from './config.ts';
+import { createAccess } from './jobs/access.ts';
 import { followBandwidth } from './jobs/follow-bandwidth.ts';
+import { createPacer } from './jobs/pacer.ts';
 import { openQueues } from './jobs/queues.ts';
 import { createSchedule } from './jobs/schedule.ts';
 import { startWorkers, type Workers } from './jobs/worker.ts';
@@ -117,6 +119,9 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     syncInterval: config.sync.interval,
     selection: config.sync,
     log,
+    client,
+    access: createAccess(tokens, createPacer({ store, log, perConnection: config.transfer.perConnection })),
+    transcripts: config.transcripts.mirror,
   });
 
   const stack = opening.move();

@@ -4,6 +4,7 @@ import { connectLink } from './connect-link.ts';
 import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
+import { plan } from './plan.ts';
 import { type ResyncOptions, resync, UsageError } from './resync.ts';
 import { type SetOptions, set } from './set.ts';
 import { status } from './status.ts';
@@ -86,6 +87,13 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--asset <id>', 'this asset; may be repeated', collect)
     .option('--accept-gone', 'full, and what the listing lacks is gone, even when it is half of all')
     .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
+
+  verb('plan', 'what a full sync would move: lists the library, moves and writes nothing')
+    .argument('[connection]', 'of this one only; else of all that are active')
+    .addHelpText('after', '\nIt takes as long as a listing does. Ctrl-C ends it, in the service too.')
+    .action(async (connection: string | undefined, options) => {
+      if ((await plan(await verbs.api(), connection, options)) > 0) process.exitCode = 1;
+    });
 
   verb('verify', 'compare library, records and bucket; exit 1 on any difference')
     .option('--connection <id>', 'of one connection only')

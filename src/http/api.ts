@@ -16,6 +16,7 @@ import {
 import { eventList, eventQuery } from '../operations/events.ts';
 import { rotatedKeysAnswer } from '../operations/keys.ts';
 import type { Operations } from '../operations/operations.ts';
+import { planLine, planQuery } from '../operations/plan.ts';
 import { settingsAnswer, settingsRequest } from '../operations/settings.ts';
 import { statusAnswer } from '../operations/status.ts';
 import { resyncAnswer, resyncRequest, syncAnswer, syncList, syncQuery } from '../operations/syncs.ts';
@@ -23,6 +24,7 @@ import { idParams } from '../operations/text.ts';
 import { linesQuery, verificationAnswer, verifyAnswer, verifyRequest } from '../operations/verifications.ts';
 import type { createEventStreams } from './event-stream.ts';
 import { refusals } from './openapi.ts';
+import { streamWork } from './stream.ts';
 
 /** A route's words, as they are in /openapi.json. `operationId` also names what an operator did in the events. */
 const route = (tag: string, operationId: string, summary: string) => ({ tags: [tag], operationId, summary });
@@ -34,6 +36,8 @@ export function apiRoutes(
   streams: ReturnType<typeof createEventStreams>,
 ): void {
   const app = plain.withTypeProvider<ZodTypeProvider>();
+  const stopping = new AbortController();
+  app.addHook('preClose', async () => stopping.abort(new Error('the service is stopping')));
 
   app.post(
     '/connect-links',
@@ -288,5 +292,23 @@ export function apiRoutes(
       },
     },
     async (request) => operations.changeSettings(request.body),
+  );
+  app.get(
+    '/plan',
+    {
+      exposeHeadRoute: false,
+      schema: {
+        ...route('syncs', 'plan', 'What a full sync would move, before it moves'),
+        description:
+          'Lists the library, which takes its time, and answers with a line of JSON now and then: `progress`, and last ' +
+          '`result` or `error`. Nothing is written. Closing the connection ends it.',
+        querystring: planQuery,
+        response: {
+          200: { description: 'Lines of JSON', content: { 'application/x-ndjson': { schema: planLine } } },
+          ...refusals,
+        },
+      },
+    },
+    async (request, reply) => streamWork(reply, stopping.signal, await operations.plan(request.query)),
   );
 }

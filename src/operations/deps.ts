@@ -1,9 +1,11 @@
+import type { Access } from '../jobs/access.ts';
 import type { Queues } from '../jobs/queues.ts';
 import type { SelectionDefaults } from '../jobs/reselect.ts';
 import type { Schedule } from '../jobs/schedule.ts';
 import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
+import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 
 /** What the verbs stand on. Each takes of it what it uses. */
@@ -27,4 +29,9 @@ export interface OperationsDeps {
   /** What connections mirror that say nothing themselves. */
   selection: SelectionDefaults;
   log: Log;
+  client: LibraryClient;
+  /** Calls the API for a connection, at its pace. */
+  access: Access;
+  /** Whether transcripts are kept at all. */
+  transcripts: boolean;
 }

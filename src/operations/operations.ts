@@ -4,6 +4,7 @@ import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { eventOperations } from './events.ts';
 import { keyOperations } from './keys.ts';
+import { planOperations } from './plan.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
@@ -17,6 +18,7 @@ export function createOperations(deps: OperationsDeps) {
   return {
     ...connections,
     ...connectionSettingsOperations(deps, connections.connection),
+    ...planOperations(deps),
     ...statusOperations(deps),
     ...assetOperations(deps),
     ...syncOperations(deps),

@@ -100,6 +100,11 @@ export function assetRecords(db: Database) {
       return db.selectFrom('assets').selectAll().where('id', '=', id).executeTakeFirst();
     },
 
+    /** Those of these that are known. */
+    async some(ids: string[]): Promise<Asset[]> {
+      return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
+    },
+
     /**
      * Takes assets that are due for the queue: newest first, for each active connection as many as it has room, in turns
      * (the first of every connection before the second of any). What its connection can no longer read stays where it is.

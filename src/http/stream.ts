@@ -1,0 +1,43 @@
+import { PassThrough } from 'node:stream';
+import type { FastifyReply } from 'fastify';
+import { reasonOf } from '../errors.ts';
+
+/** How often it is said how far the work is; and how often in any case, so that nobody takes the line for dead. */
+const everyMs = 500;
+const beatMs = 15_000;
+
+/**
+ * Answers with the lines of JSON that a piece of work gives: `{progress}` now and then, at the end `{result}`, or `{error}`.
+ * Whoever closes the connection ends the work, and so does `stop`.
+ */
+export function streamWork<Progress, Result>(
+  reply: FastifyReply,
+  stop: AbortSignal,
+  work: (options: { signal: AbortSignal; report: (progress: Progress) => void }) => Promise<Result>,
+): FastifyReply {
+  const lines = new PassThrough();
+  const gone = new AbortController();
+  lines.on('close', () => gone.abort(new Error('nobody waits for it any more')));
+  const line = (value: object) => {
+    if (!lines.destroyed && !lines.writableEnded) lines.write(`${JSON.stringify(value)}\n`);
+  };
+  let last = 0;
+  let newest: Progress | undefined;
+  const report = (progress: Progress) => {
+    newest = progress;
+    if (Date.now() - last < everyMs) return;
+    last = Date.now();
+    line({ progress });
+  };
+  const beat = setInterval(() => line({ progress: newest ?? null }), beatMs);
+  void work({ signal: AbortSignal.any([stop, gone.signal]), report })
+    .then(
+      (result) => line({ result }),
+      (error) => line({ error: { detail: reasonOf(error) } }),
+    )
+    .finally(() => {
+      clearInterval(beat);
+      lines.end();
+    });
+  return reply.type('application/x-ndjson').header('cache-control', 'no-store').send(lines);
+}

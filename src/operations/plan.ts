@@ -1,0 +1,130 @@
+import { z } from 'zod';
+import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../jobs/plan.ts';
+import type { Connection } from '../store/schema.ts';
+import { existingConnection, stopped } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+
+import { text } from './text.ts';
+
+export const planQuery = z.strictObject({ connectionId: text.optional() });
+export type PlanQuery = z.input<typeof planQuery>;
+
+const amount = z.object({ assets: z.int(), bytes: z.int() });
+const seconds = z.number().nullable();
+
+export const planAnswer = z
+  .object({
+    connections: z.int(),
+    pages: z.int(),
+    listed: z.int(),
+    /** Those that would be moved, and of which nobody says the size: they are not in the bytes. */
+    sizeUnknown: z.int(),
+    problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
+    leftOutCompanies: z.array(z.string()).meta({ description: 'Left out as a whole, and so not listed' }),
+    byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
+    rows: z.array(
+      amount.extend({
+        companyId: z.string(),
+        companyName: z.string(),
+        type: z.string().nullable(),
+        kind: z.enum(planKinds),
+      }),
+    ),
+    toMove: amount.meta({ description: 'New, missing, changed and waiting together' }),
+    time: z
+      .object({ seconds, bytesPerSecond: seconds, from: z.enum(['measured', 'limit']).nullable() })
+      .meta({ description: 'At a rate that was measured just now, or is a limit; null: nobody knows' }),
+  })
+  .meta({ id: 'Plan' });
+export type Plan = z.infer<typeof planAnswer>;
+
+export const planProgress = z
+  .object({
+    connectionId: z.string(),
+    companyId: z.string().nullable(),
+    pages: z.int(),
+    listed: z.int(),
+    waitsUntil: z.iso.datetime().nullable(),
+  })
+  .meta({ id: 'PlanProgress' });
+
+export const planLine = z.object({
+  progress: planProgress.nullish(),
+  result: planAnswer.optional(),
+  error: z.object({ detail: z.string() }).optional(),
+});
+
+type Deps = Pick<
+  OperationsDeps,
+  'store' | 'client' | 'access' | 'selection' | 'transcripts' | 'traffic' | 'ownBandwidth'
+>;
+
+/** What moved in so long tells how fast the rest will. */
+const recentMs = 60_000;
+const soonestEstimate = 5;
+
+export function planOperations(deps: Deps) {
+  const { store } = deps;
+
+  /** Bytes per second: as measured while anything moves, else what the limits allow one process; null: nobody knows. */
+  async function rate(connections: Connection[]) {
+    const recent = await store.assets.recent(recentMs);
+    const flowing = Math.max(recent.bytes / recent.seconds, deps.traffic());
+    if (recent.seconds >= soonestEstimate && flowing > 0) return { bytesPerSecond: flowing, from: 'measured' as const };
+    const ofProcess = (await store.settings.bandwidth()) ?? deps.ownBandwidth ?? Number.POSITIVE_INFINITY;
+    const ofConnections = connections.reduce(
+      (sum, { settings }) =>
+        sum + (typeof settings.bandwidth === 'number' ? settings.bandwidth : Number.POSITIVE_INFINITY),
+      0,
+    );
+    const limit = Math.min(ofProcess, ofConnections);
+    return Number.isFinite(limit)
+      ? { bytesPerSecond: limit, from: 'limit' as const }
+      : { bytesPerSecond: null, from: null };
+  }
+
+  return {
+    /**
+     * What a full sync would move, of one connection or of all that are active. Returns how to start it: it lists the library,
+     * which takes its time, says how far it is, and ends with `signal`. Nothing is written.
+     * @throws Refused when there is nothing to list
+     */
+    async plan(query: PlanQuery = {}) {
+      const { connectionId } = planQuery.parse(query);
+      const connections =
+        connectionId === undefined
+          ? (await store.connections.list()).filter(({ status }) => status === 'active')
+          : [await existingConnection(store, connectionId)];
+      const [connection] = connections;
+      if (connection && connection.status !== 'active') {
+        throw stopped(connection);
+      }
+      return async (options: { signal: AbortSignal; report: (progress: PlanProgress) => void }): Promise<Plan> => {
+        const { rows, ...rest } = await plan({ ...deps, withToken: deps.access }, connections, options);
+        const byKind = Object.fromEntries(planKinds.map((kind) => [kind, { assets: 0, bytes: 0 }])) as Record<
+          PlanKind,
+          Amount
+        >;
+        const toMove: Amount = { assets: 0, bytes: 0 };
+        for (const { kind, assets, bytes } of rows) {
+          for (const sum of fetched.includes(kind) ? [byKind[kind], toMove] : [byKind[kind]]) {
+            sum.assets += assets;
+            sum.bytes += bytes;
+          }
+        }
+        const { bytesPerSecond, from } = await rate(connections);
+        return {
+          connections: connections.length,
+          ...rest,
+          byKind,
+          /** By company, type and kind. */
+          rows,
+          /** New, missing, changed and waiting together. */
+          toMove,
+          /** Seconds at `bytesPerSecond`, which was measured just now or is a limit; null: nobody knows. */
+          time: { seconds: bytesPerSecond === null ? null : toMove.bytes / bytesPerSecond, bytesPerSecond, from },
+        };
+      };
+    },
+  };
+}
