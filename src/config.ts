@@ -3,6 +3,8 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from './errors.ts';
 import { parseDuration, parseRate } from './units.ts';
+import { type WebhookKind, webhookKinds } from './webhooks/kinds.ts';
+import { webhookKey } from './webhooks/signature.ts';
 
 /** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
 
@@ -99,6 +101,8 @@ function validTemplate(template: string): boolean {
   );
 }
 
+const isWebhookKind = (kind: string): kind is WebhookKind => (webhookKinds as readonly string[]).includes(kind);
+
 export type StorageTarget = { kind: 's3'; bucket: string; prefix: string } | { kind: 'directory'; path: string };
 
 /** `s3://bucket/prefix` or `file:///dir`. */
@@ -186,7 +190,21 @@ const variables = {
   WEBHOOK_URL: httpUrl('the address that events are sent to', 'https://hooks.example.com/mirror', {
     query: true,
   }).optional(),
-  WEBHOOK_SECRET: text('a secret of your own').optional(),
+  WEBHOOK_SECRET: variable(
+    parsed((t) => {
+      const keys = t.split(',').map((secret) => webhookKey(secret.trim()));
+      return keys.every((key) => key !== undefined) ? keys : undefined;
+    }).optional(),
+    'whsec_ and 24 to 64 bytes in base64 (openssl rand -base64 32 makes them), or several with commas between them',
+  ),
+  WEBHOOK_EVENTS: variable(
+    parsed((t) => {
+      const kinds = t.split(',').map((kind) => kind.trim());
+      return kinds.every(isWebhookKind) ? kinds : undefined;
+    }).prefault('connection.disconnected,connection.recovered,sync.failed,asset.failed'),
+    `names with commas between them, of ${webhookKinds.join(', ')}`,
+  ),
+  WEBHOOK_ALLOW_PRIVATE: flag(false),
   LOG_LEVEL: variable(
     z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).prefault('info'),
     'trace, debug, info, warn, error, fatal or silent',
@@ -214,6 +232,7 @@ export type Config = ReturnType<typeof readConfig>;
 export function readConfig(environment: Environment) {
   // With a database of one's own nothing is made under DATA_DIR: several processes must share these two.
   const shared = environment.DATABASE_URL?.trim() ? ['ENCRYPTION_KEYS', 'ADMIN_TOKEN'] : [];
+  if (environment.WEBHOOK_URL?.trim()) shared.push('WEBHOOK_SECRET');
   const env = check(z.object(variables), environment, shared);
   const dataDir = resolve(env.DATA_DIR);
   return {
@@ -264,7 +283,12 @@ export function readConfig(environment: Environment) {
       stallTimeout: env.TRANSFER_STALL_TIMEOUT,
       bandwidth: env.BANDWIDTH_LIMIT,
     },
-    webhook: { url: env.WEBHOOK_URL, secret: env.WEBHOOK_SECRET },
+    webhook: {
+      url: env.WEBHOOK_URL,
+      keys: env.WEBHOOK_SECRET,
+      events: env.WEBHOOK_EVENTS,
+      allowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
+    },
     log: { level: env.LOG_LEVEL, pretty: env.LOG_PRETTY },
     shutdownGrace: env.SHUTDOWN_GRACE,
     /** Names this process in leases. */

@@ -24,6 +24,8 @@ import { identified } from './storage/identity.ts';
 import { openStorage } from './storage/open.ts';
 import { startEmbeddedPostgres } from './store/embedded.ts';
 import { openStore } from './store/store.ts';
+import { version } from './version.ts';
+import { createWebhookSender } from './webhooks/sender.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
@@ -124,6 +126,13 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     transcripts: config.transcripts.mirror,
   });
 
+  function webhookDeps() {
+    const { url, keys = [], events: kinds, allowPrivate } = config.webhook;
+    if (url === undefined) return undefined;
+    const sender = createWebhookSender({ url, keys, allowPrivate, version });
+    return { store, sender, sealer, publicUrl: config.publicUrl, kinds, metrics, log };
+  }
+
   const stack = opening.move();
   return {
     config,
@@ -153,6 +162,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
           log,
           metrics,
           keyTemplate: config.storage.keyTemplate,
+          tellMirrored: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
           selection: config.sync,
           lines,
           processing: config.processing,
@@ -174,6 +184,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
         concurrency: config.transfer.concurrency,
         perConnection: config.transfer.perConnection,
         reconcileInterval: config.sync.reconcileInterval,
+        webhooks: webhookDeps(),
       });
     },
 

@@ -122,8 +122,12 @@ function* configuration(config: Config): Generator<Finding> {
   ] as const) {
     if (url && plain(url)) yield note(what, url, 'https: what is sent there can be read on the way');
   }
-  if (config.webhook.url && !config.webhook.secret) {
-    yield note('WEBHOOK_SECRET', 'is not set', 'set it, so that the receiver can tell our events from others');
+  if (config.webhook.url && plain(config.webhook.url)) {
+    yield note(
+      'WEBHOOK_URL',
+      'is not https',
+      'https: what is sent there, links to reconnect among it, can be read on the way',
+    );
   }
   if (config.transfer.perConnection > config.transfer.concurrency) {
     const { perConnection, concurrency } = config.transfer;

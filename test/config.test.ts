@@ -78,7 +78,12 @@ describe('without more than the required four', () => {
       transcripts: { mirror: true, delay: 5 * minute, giveUp: 24 * hour },
       thumbnails: { mirror: true },
       transfer: { concurrency: 8, perConnection: 4, stallTimeout: 30_000, bandwidth: undefined },
-      webhook: { url: undefined, secret: undefined },
+      webhook: {
+        url: undefined,
+        keys: undefined,
+        events: ['connection.disconnected', 'connection.recovered', 'sync.failed', 'asset.failed'],
+        allowPrivate: false,
+      },
       log: { level: 'info', pretty: process.stdout.isTTY ?? false },
       shutdownGrace: 25_000,
     });
@@ -134,8 +139,8 @@ describe('each variable is read:', () => {
     ['EXCLUDE_ASSET_TYPES', 'audio', (c) => c.sync.excludeTypes, ['audio']],
     ['MIRROR_THUMBNAILS', 'no', (c) => c.thumbnails.mirror, false],
     ['MIRROR_TRANSCRIPTS', '0', (c) => c.transcripts.mirror, false],
-    ['WEBHOOK_URL', 'https://h/hook?key=1', (c) => c.webhook.url, 'https://h/hook?key=1'],
-    ['WEBHOOK_SECRET', 'x', (c) => c.webhook.secret, 'x'],
+    ['WEBHOOK_EVENTS', 'asset.mirrored , sync.failed', (c) => c.webhook.events, ['asset.mirrored', 'sync.failed']],
+    ['WEBHOOK_ALLOW_PRIVATE', 'true', (c) => c.webhook.allowPrivate, true],
     ['LOG_LEVEL', 'debug', (c) => c.log.level, 'debug'],
     ['LOG_PRETTY', 'yes', (c) => c.log.pretty, true],
     ['SHUTDOWN_GRACE', '0s', (c) => c.shutdownGrace, 0],
@@ -160,8 +165,27 @@ describe('each variable is read:', () => {
     expect(config.databaseUrl).toBe('postgresql://u:p@h/d');
   });
 
+  it('WEBHOOK_URL, which makes WEBHOOK_SECRET required: one or more keys in base64', () => {
+    const url = 'https://h/hook?key=1';
+    expect(problemsOf({ ...required, WEBHOOK_URL: url })).toEqual([
+      expect.stringMatching(/^WEBHOOK_SECRET is not set; expected whsec_ and 24 to 64 bytes in base64/),
+    ]);
+    const keys = [key(7), randomBytes(24)];
+    const text = `whsec_${keys[0]!.toString('base64')}, ${keys[1]!.toString('base64')}`;
+    expect(read({ WEBHOOK_URL: url, WEBHOOK_SECRET: text }).webhook).toMatchObject({ url, keys });
+    for (const wrong of [
+      'x',
+      `whsec_${randomBytes(23).toString('base64')}`,
+      `${text},`,
+      'a secret of my own, and long',
+    ]) {
+      expect(problemsOf({ ...required, WEBHOOK_URL: url, WEBHOOK_SECRET: wrong })).toHaveLength(1);
+    }
+  });
+
   it('none is left out above', () => {
-    const tested = new Set([...cases.map(([name]) => name), 'ENCRYPTION_KEYS', 'DATABASE_URL']);
+    const apart = ['ENCRYPTION_KEYS', 'DATABASE_URL', 'WEBHOOK_URL', 'WEBHOOK_SECRET'];
+    const tested = new Set([...cases.map(([name]) => name), ...apart]);
     expect([...tested].sort()).toEqual([...variableNames].sort());
   });
 });
@@ -243,6 +267,8 @@ describe('what is wrong', () => {
     MIRROR_THUMBNAILS: ['on and off'],
     MIRROR_TRANSCRIPTS: ['-'],
     WEBHOOK_URL: ['h'],
+    WEBHOOK_EVENTS: ['asset.mirrored,asset.seen', ','],
+    WEBHOOK_ALLOW_PRIVATE: ['loopback'],
     LOG_LEVEL: ['verbose'],
     LOG_PRETTY: ['very'],
     SHUTDOWN_GRACE: ['soon', '30d'],
@@ -250,8 +276,11 @@ describe('what is wrong', () => {
   for (const [name, values] of Object.entries(wrong)) {
     it(`with ${name} is refused by name`, () => {
       for (const value of values) {
-        const together =
-          name === 'DATABASE_URL' ? { ENCRYPTION_KEYS: key(1).toString('base64'), ADMIN_TOKEN: 'x' } : {};
+        const secret = key(1).toString('base64');
+        const together = {
+          ...(name === 'DATABASE_URL' && { ENCRYPTION_KEYS: secret, ADMIN_TOKEN: 'x' }),
+          ...(name === 'WEBHOOK_URL' && { WEBHOOK_SECRET: secret }),
+        };
         const problems = problemsOf({ ...required, ...together, [name]: value });
         expect(problems, value).toHaveLength(1);
         expect(problems[0]).toMatch(new RegExp(`^${name} is .+; expected .+\\.$`));
@@ -267,7 +296,7 @@ describe('what is wrong', () => {
       WEBHOOK_URL: 'hooks.example.com/hunter2',
     };
     const problems = problemsOf({ ...required, ...secrets, ADMIN_TOKEN: 'hunter2', WEBHOOK_SECRET: 'hunter2' });
-    expect(problems).toHaveLength(4);
+    expect(problems).toHaveLength(5);
     expect(problems.join()).not.toContain('hunter2');
     expect(problems.join()).not.toContain(key(7).toString('base64'));
     expect(problems[0]).toMatch(

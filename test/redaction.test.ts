@@ -41,7 +41,13 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       port,
       redis: kind.redis,
       s3: kind.s3,
-      environment: { LOG_LEVEL: 'trace', WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}` },
+      environment: {
+        LOG_LEVEL: 'trace',
+        WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}`,
+        // Nobody is there, which is told.
+        WEBHOOK_URL: `http://127.0.0.1:1/hook?signature=${canaries.signature}`,
+        WEBHOOK_ALLOW_PRIVATE: 'true',
+      },
     });
     ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
     wire = await newWire(library.apiUrl);
@@ -118,7 +124,15 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       120_000,
     );
 
-    for (const path of ['/status', '/connections', `/connections/${connectionId}`, '/assets?limit=500', '/settings']) {
+    const paths = [
+      '/status',
+      '/connections',
+      `/connections/${connectionId}`,
+      '/assets?limit=500',
+      '/settings',
+      '/syncs',
+    ];
+    for (const path of paths) {
       written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
     }
     for (const [name, address] of [

@@ -28,6 +28,8 @@ export interface MirrorDeps {
   log: Log;
   metrics: Metrics;
   keyTemplate: string;
+  /** Whether there is an event of each asset that is mirrored. */
+  tellMirrored: boolean;
   selection: SelectionDefaults;
   /** The bandwidth of each connection. */
   lines: Lines;

@@ -81,6 +81,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
         recordKey: record.key,
         ...artefacts,
         beside: besideOf(artefacts, record.key),
+        tell: deps.tellMirrored && !stored ? media : undefined,
         nextAt: nextLook(deps, artefacts, detail, 0),
       }),
     );

@@ -19,6 +19,7 @@ import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
 import { runSyncs, type SyncDeps } from './sync.ts';
 import { createTurns, type HeldAsset, type Turns } from './turns.ts';
+import { startWebhooks, type WebhookDeps } from './webhooks.ts';
 
 export type Workers = Awaited<ReturnType<typeof startWorkers>>;
 
@@ -54,6 +55,8 @@ export async function startWorkers(options: {
   concurrency: number;
   perConnection: number;
   reconcileInterval: number;
+  /** Undefined: nobody is told of anything. */
+  webhooks: WebhookDeps | undefined;
 }) {
   const { queues, log } = options;
   const { store, storage, metrics } = options.mirror;
@@ -134,6 +137,7 @@ export async function startWorkers(options: {
     reconcileInterval: options.reconcileInterval,
   });
   const pruning = startPruning({ store, log });
+  const webhooks = options.webhooks && startWebhooks(options.webhooks);
   await gate.look();
   const janitor = startJanitor({ store, storage, gate, log });
   for (const worker of [assets, syncs]) {
@@ -165,7 +169,7 @@ export async function startWorkers(options: {
       turns.interrupt('shutting down');
       while (!idle()) await Promise.race([done, sleep(50)]);
       await options.tokens.settled();
-      await pruning.stop();
+      await Promise.all([pruning.stop(), webhooks?.stop()]);
       await gate.stop();
       await turns.close();
       await audited;

@@ -14,6 +14,9 @@ export type AssetResult = (typeof assetResults)[number];
 export const refreshResults = ['refreshed', 'refused', 'unanswered', 'failed'] as const;
 export type RefreshResult = (typeof refreshResults)[number];
 
+/** `given_up`: events, and not attempts. */
+export const webhookResults = ['delivered', 'failed', 'given_up'] as const;
+
 const [minute, hour, day] = [60, 3600, 86_400];
 
 export function createMetrics() {
@@ -61,9 +64,16 @@ export function createMetrics() {
       labelNames: ['result'],
       registers,
     }),
+    webhookDeliveries: new Counter({
+      name: 'asset_mirror_webhook_deliveries_total',
+      help: 'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
+      labelNames: ['result'],
+      registers,
+    }),
   };
   // What has never happened is 0 and not absent, so that the first time is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
+  for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
   for (const result of refreshResults) metrics.tokenRefreshes.inc({ result }, 0);
   return metrics;
 }

@@ -56,8 +56,8 @@ export interface QueuedAsset {
 
 export function assetRecords(db: Database) {
   /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: it is not. */
-  async function give(turn: Turn, values: Record<string, unknown>): Promise<boolean> {
-    const { numUpdatedRows } = await db
+  async function give(turn: Turn, values: Record<string, unknown>, on: Database = db): Promise<boolean> {
+    const { numUpdatedRows } = await on
       .updateTable('assets')
       .set({ queuedAt: null, turnUntil: null, ...values })
       .where(inHand(turn))
@@ -83,16 +83,22 @@ export function assetRecords(db: Database) {
   }
 
   /** The last word on an asset, unless a listing has changed it since the turn began: then it is looked at again at once. */
-  async function conclude(turn: Turn, state: 'unavailable' | 'failed', reason: string): Promise<boolean> {
+  async function conclude(
+    turn: Turn,
+    state: 'unavailable' | 'failed',
+    reason: string,
+    on: Database = db,
+  ): Promise<boolean> {
     const since = sql`revision = ${turn.revision}::int`;
-    return give(turn, {
+    const values = {
       state: sql`CASE WHEN ${since} THEN ${state} ELSE 'pending' END`,
       reason,
       nextAt: sql`CASE WHEN ${since} THEN NULL ELSE now() END`,
       attempts: state === 'failed' ? sql`CASE WHEN ${since} THEN attempts + 1 ELSE 0 END` : 0,
       waits: 0,
       processingSince: null,
-    });
+    };
+    return give(turn, values, on);
   }
 
   return {
@@ -284,10 +290,12 @@ export function assetRecords(db: Database) {
         nextAt: Date | null;
         attempts?: number;
         reason?: string | null;
+        /** The media that has just come to the bucket, for an event that says so. */
+        tell?: Media | undefined;
       },
     ): Promise<boolean> {
       const same = sql`(size IS NOT DISTINCT FROM ${turn.size}::bigint AND upload_date IS NOT DISTINCT FROM ${turn.uploadDate}::bigint)`;
-      return give(turn, {
+      const values = {
         state: sql`CASE WHEN ${same} THEN 'mirrored' ELSE 'pending' END`,
         nextAt: sql`CASE WHEN revision = ${turn.revision}::int THEN ${done.nextAt}::timestamptz ELSE now() END`,
         attempts: done.attempts ?? 0,
@@ -304,6 +312,18 @@ export function assetRecords(db: Database) {
         thumbnailState: done.thumbnailState,
         thumbnail: JSON.stringify(done.thumbnail),
         beside: JSON.stringify(done.beside),
+      };
+      if (!done.tell) return give(turn, values);
+      return db.transaction().execute(async (tx) => {
+        const held = await give(turn, values, tx);
+        const { assetId } = turn;
+        if (held)
+          await addEvent(tx, {
+            kind: 'asset.mirrored',
+            assetId,
+            data: { key: done.tell!.key, bytes: done.tell!.bytes },
+          });
+        return held;
       });
     },
 
@@ -361,9 +381,11 @@ export function assetRecords(db: Database) {
     },
 
     async failed(turn: Turn, reason: string): Promise<boolean> {
-      const done = await conclude(turn, 'failed', reason);
-      if (done) await addEvent(db, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
-      return done;
+      return db.transaction().execute(async (tx) => {
+        const done = await conclude(turn, 'failed', reason, tx);
+        if (done) await addEvent(tx, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
+        return done;
+      });
     },
 
     /** The media is to be looked at again: another version, or none. */

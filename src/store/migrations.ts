@@ -343,6 +343,36 @@ const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE syncs ADD COLUMN traceparent text`.execute(db);
     },
   },
+  '0014_webhooks': {
+    async up(db: Kysely<unknown>) {
+      // Up to where events have become deliveries, in the order in which they are followed: at most one row.
+      await sql`
+        CREATE TABLE webhook_place (
+          single boolean PRIMARY KEY DEFAULT true CHECK (single),
+          xact xid8 NOT NULL,
+          id bigint NOT NULL
+        )`.execute(db);
+      // What an endpoint is still to be told.
+      await sql`
+        CREATE TABLE webhook_deliveries (
+          id text PRIMARY KEY,
+          kind text NOT NULL,
+          at timestamptz NOT NULL,
+          connection_id text,
+          asset_id text,
+          data jsonb NOT NULL,
+          attempts integer NOT NULL DEFAULT 0,
+          next_at timestamptz NOT NULL,
+          error text
+        )`.execute(db);
+      await sql`CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at)`.execute(db);
+      await sql`CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (at)`.execute(db);
+      // For the last run before: whether a failure is the first of a row.
+      await sql`CREATE INDEX syncs_finished ON syncs (connection_id, finished_at DESC) WHERE finished_at IS NOT NULL`.execute(
+        db,
+      );
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

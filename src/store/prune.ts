@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from './schema.ts';
 import { pruneSessions } from './sessions.ts';
+import { pruneDeliveries } from './webhooks.ts';
 
 /** How long what happened is remembered, in days. */
 export const remembered = {
@@ -29,6 +30,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     if (!rows[0]!.mine) return undefined;
     try {
       await pruneSessions(own);
+      await pruneDeliveries(own, remembered.events);
       return { syncs: await pruneSyncs(own), events: await pruneEvents(own), states: await pruneStates(own) };
     } finally {
       await sql`SELECT pg_advisory_unlock(7414)`.execute(own);

@@ -17,6 +17,7 @@ import { settings } from './settings.ts';
 import { syncRecords } from './syncs.ts';
 import { uploadRecords } from './uploads.ts';
 import { verificationRecords } from './verifications.ts';
+import { webhookRecords } from './webhooks.ts';
 
 /** The records: the only room that knows SQL. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
@@ -52,6 +53,7 @@ export async function openStore(options: { url: string; log: Log }) {
     selection: selectionRecords(db),
     sessions: sessions(db),
     events,
+    webhooks: webhookRecords(db),
 
     /** Reads that belong together: each sees the records as they are at one and the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {

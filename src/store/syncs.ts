@@ -200,6 +200,7 @@ export function syncRecords(db: Database) {
           .where('id', '=', sync.id)
           .where('status', '=', 'running')
           .execute();
+        if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
         await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
         if (sync.withBucket) await requestRoutine(tx, connectionId);
         const last = before?.lastSyncAt;
@@ -260,6 +261,21 @@ export function syncRecords(db: Database) {
       return db.selectFrom('syncs').selectAll().where('id', '=', id).executeTakeFirst();
     },
   };
+}
+
+/** The first of a row of failures is told; the others would say it every few minutes. */
+async function tellOfFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
+  const before = await tx
+    .selectFrom('syncs')
+    .select('status')
+    .where('connectionId', '=', connectionId)
+    .where('finishedAt', 'is not', null)
+    .where('id', '<>', id)
+    .orderBy('finishedAt', 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  if (before?.status === 'failed') return;
+  await addEvent(tx, { kind: 'sync.failed', connectionId, data: { syncId: id, mode, reason } });
 }
 
 /** Keeps the lease of a connection's sync. 0: another has it. */

@@ -156,6 +156,7 @@ test('the last of each kind stays, however old, and what still runs', async () =
     'connection.connected',
     'connection.disconnected',
     'connection.recovered',
+    'sync.failed',
   ]);
   for (const { count } of kinds) expect(count).toBe(1);
 });

@@ -1,0 +1,48 @@
+import { Agent, request } from 'undici';
+import { retryAfter } from '../errors.ts';
+import { publicConnector } from './address.ts';
+import { signatureHeaders } from './signature.ts';
+
+export type WebhookSender = ReturnType<typeof createWebhookSender>;
+
+/** What the endpoint said. `retryAt`: when it wants to be asked again; `gone`: it wants no more of it (410). */
+export type Answer = { taken: true } | { taken: false; reason: string; retryAt?: Date | undefined; gone?: true };
+
+const timeoutMs = 15_000;
+
+/** Sends messages as in Standard Webhooks. Redirects are not followed; only a 2xx is a yes. @throws what the network threw */
+export function createWebhookSender(options: { url: string; keys: Buffer[]; allowPrivate: boolean; version: string }) {
+  const agent = new Agent({
+    connections: 8,
+    pipelining: 1,
+    headersTimeout: timeoutMs,
+    bodyTimeout: timeoutMs,
+    keepAliveTimeout: 10_000,
+    connect: options.allowPrivate ? { timeout: 10_000 } : publicConnector(),
+  });
+  return {
+    async send(message: { id: string; body: string }): Promise<Answer> {
+      const response = await request(options.url, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'user-agent': `asset-mirror/${options.version}`,
+          ...signatureHeaders(options.keys, { ...message, at: new Date() }),
+        },
+        body: message.body,
+        dispatcher: agent,
+        signal: AbortSignal.timeout(timeoutMs),
+      });
+      await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
+      const { statusCode, headers } = response;
+      if (statusCode >= 200 && statusCode < 300) return { taken: true };
+      return {
+        taken: false,
+        reason: `the endpoint answered ${statusCode}`,
+        retryAt: retryAfter(headers['retry-after'], headers.date)?.at,
+        ...(statusCode === 410 && { gone: true }),
+      };
+    },
+    close: () => agent.destroy(),
+  };
+}

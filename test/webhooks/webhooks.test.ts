@@ -1,0 +1,209 @@
+import { randomBytes } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { waitAfter } from '../../src/jobs/webhooks.ts';
+import { newBrowser } from '../support/browser.ts';
+import { databaseAsText } from '../support/everything.ts';
+import { startMirror } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+import { startReceiver } from './receiver.ts';
+
+const secrets = [`whsec_${randomBytes(32).toString('base64')}`, `whsec_${randomBytes(24).toString('base64')}`];
+
+describe('an endpoint is told', { timeout: 60_000 }, () => {
+  let scene: Scene;
+  let other: Awaited<ReturnType<typeof startMirror>>;
+  let receiver: Awaited<ReturnType<typeof startReceiver>>;
+  let database: pg.Pool;
+  beforeAll(async () => {
+    receiver = await startReceiver(secrets);
+    scene = await newScene({
+      environment: {
+        WEBHOOK_URL: receiver.url,
+        WEBHOOK_SECRET: secrets.join(','),
+        WEBHOOK_EVENTS: 'connection.disconnected,connection.recovered,sync.failed,asset.failed,asset.mirrored',
+        WEBHOOK_ALLOW_PRIVATE: 'true',
+      },
+    });
+    // Two processes that tell, and nothing is told twice.
+    other = await startMirror(scene.ground, scene.library, 'worker');
+    database = new pg.Pool({ connectionString: scene.ground.environment.DATABASE_URL, max: 2 });
+  }, 60_000);
+  afterAll(async () => {
+    await database?.end();
+    await other?.stop();
+    await scene?.close();
+    await receiver?.close();
+  });
+  const query = async (text: string, values: unknown[] = []) => (await database.query(text, values)).rows;
+  const told = (type: string, count = 1) =>
+    until(`${count} of ${type}`, () => receiver.of(type).length >= count && receiver.of(type)[count - 1]!, 20_000);
+  const settled = () =>
+    until('nothing to be waiting', async () => (await query('SELECT FROM webhook_deliveries')).length === 0, 20_000);
+
+  test('of what happened, once, in words that it can verify', async () => {
+    const ids = [await scene.upload({ content: { text: 'one' } }), await scene.upload({ content: { text: 'two' } })];
+    const broken = await scene.upload();
+    await scene.admin.addFault({ endpoint: 'asset', assetId: broken, status: 200, body: { asset: 'none' } });
+    await scene.resync();
+    await told('asset.mirrored', 2);
+    const failed = await told('asset.failed');
+    expect(
+      receiver
+        .of('asset.mirrored')
+        .map(({ data }) => data.assetId)
+        .sort(),
+    ).toEqual([...ids].sort());
+    const [user] = scene.library.users;
+    const who = { connectionId: scene.connectionId, user: { id: user!.id, name: user!.name, email: user!.email } };
+    expect(receiver.of('asset.mirrored')[0]).toMatchObject({
+      id: expect.stringMatching(/^msg_\w{32}$/),
+      timestamp: expect.stringMatching(/^\d{4}-.*Z$/),
+      data: { ...who, companyId: 'acme', name: 'file.bin', key: expect.stringContaining('/file.bin'), bytes: 3 },
+    });
+    expect(failed.data).toMatchObject({
+      ...who,
+      assetId: broken,
+      reason: expect.stringContaining('breaks its schema'),
+    });
+    await settled();
+    expect(receiver.refused).toEqual([]);
+    expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
+  });
+
+  test('of the first failure of a row of runs', async () => {
+    await scene.admin.addFault({ endpoint: 'me', status: 400 });
+    const failedRuns = async (count: number) => {
+      await scene.resync({ mode: 'incremental' });
+      await until('the run to fail', async () => {
+        const rows = await query("SELECT FROM syncs WHERE status = 'failed'");
+        return rows.length === count;
+      });
+    };
+    await failedRuns(1);
+    await failedRuns(2);
+    await scene.admin.clearFaults();
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.quiet();
+    await scene.admin.addFault({ endpoint: 'me', status: 400 });
+    await failedRuns(3);
+    await scene.admin.clearFaults();
+    await told('sync.failed', 2);
+    await settled();
+    expect(receiver.of('sync.failed')).toHaveLength(2);
+    expect(receiver.of('sync.failed')[0]!.data).toMatchObject({
+      connectionId: scene.connectionId,
+      syncId: expect.any(String),
+      mode: 'incremental',
+      reason: expect.stringContaining('400'),
+    });
+  });
+
+  test('of a connection that ended, with the link that mends it, which is kept nowhere', async () => {
+    await scene.admin.expireTokens();
+    await scene.admin.endConnections();
+    await scene.resync({ mode: 'incremental' });
+    const { data, raw } = await told('connection.disconnected');
+    expect(data).toMatchObject({
+      connectionId: scene.connectionId,
+      user: { email: scene.library.users[0]!.email },
+      reason: expect.stringContaining('connect again'),
+      reconnectUrlExpiresAt: expect.any(String),
+    });
+    expect(raw).not.toMatch(/svc[a-z]_/);
+    const url = String(data.reconnectUrl);
+    expect((await newBrowser().visit(url)).status).toBe(200);
+    expect((await told('connection.recovered')).data).toMatchObject({ connectionId: scene.connectionId });
+    expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
+
+    const link = new URL(url).searchParams.get('link')!;
+    for (const [table, text] of await databaseAsText(scene.ground.environment.DATABASE_URL!)) {
+      expect(text, table).not.toContain(link);
+    }
+    const log = JSON.stringify([scene.mirror.lines, other.lines]);
+    for (const secret of [link, 'the-key-of-the-address', ...secrets]) expect(log).not.toContain(secret);
+  });
+
+  test('again, until it says yes; when it says when, then; and the rest does not wait for it', async () => {
+    await settled();
+    const before = receiver.received.length;
+    const hanging = new Map<string, ServerResponse>();
+    receiver.answer((response, { id }) => {
+      // At first an error, then a pause, then nothing at all, which would take a while to time out.
+      const tries = receiver.received.filter((message) => message.id === id).length;
+      if (tries === 1) response.writeHead(503, { 'retry-after': '7' }).end('down');
+      else if (tries === 2) hanging.set(id, response);
+      else response.writeHead(200).end();
+    });
+    const ids = [];
+    for (let n = 0; n < 4; n++) ids.push(await scene.upload({ content: { text: `while down ${n}` } }));
+    await scene.resync();
+    for (const id of ids) await scene.mirror.assetIn(id, 'mirrored', 20_000);
+    await until('each to have been told', () => receiver.received.length >= before + 4, 20_000);
+    const firsts = receiver.received.slice(before, before + 4);
+    expect(await query('SELECT attempts, error FROM webhook_deliveries')).toContainEqual({
+      attempts: 1,
+      error: 'the endpoint answered 503',
+    });
+    await until('each to be told again', () => hanging.size === 4, 30_000);
+    for (const { id, at } of firsts) {
+      const again = receiver.received.filter((message) => message.id === id);
+      expect(again.length).toBe(2);
+      expect(again[1]!.at - at).toBeGreaterThanOrEqual(7000);
+    }
+    // While all of these hang, the library is mirrored as ever.
+    const last = await scene.upload({ content: { text: 'while they hang' } });
+    await scene.resync();
+    await scene.mirror.assetIn(last, 'mirrored', 10_000);
+    for (const response of hanging.values()) response.writeHead(500).end();
+  });
+
+  test('nothing more of what is too old, which is said', async () => {
+    await query("UPDATE webhook_deliveries SET at = now() - interval '4 days'");
+    const count = (await query('SELECT FROM webhook_deliveries')).length;
+    expect(count).toBeGreaterThanOrEqual(4);
+    await until(
+      'them to be given up',
+      async () => {
+        const rows = await query("SELECT data FROM events WHERE kind = 'webhook.given_up'");
+        return rows.reduce((sum, { data }) => sum + data.count, 0) >= 4;
+      },
+      30_000,
+    );
+  });
+
+  test('nothing more once it says that it is gone, until the next start', async () => {
+    await query('DELETE FROM webhook_deliveries');
+    await other.stop();
+    receiver.answer((response) => response.writeHead(410).end());
+    await query("INSERT INTO events (kind, connection_id) VALUES ('connection.recovered', $1)", [scene.connectionId]);
+    await until(
+      'that to be known',
+      async () => (await query("SELECT FROM events WHERE kind = 'webhook.gone'")).length === 1,
+      30_000,
+    );
+    const asked = receiver.received.length;
+    await query("INSERT INTO events (kind, connection_id) VALUES ('connection.recovered', $1)", [scene.connectionId]);
+    await until('it to be kept', async () => (await query('SELECT FROM webhook_deliveries')).length === 2, 20_000);
+    await query('UPDATE webhook_deliveries SET next_at = now()');
+    receiver.answer((response) => response.writeHead(200).end());
+    expect(receiver.received.length).toBe(asked);
+    await scene.restart();
+    await settled();
+    expect(receiver.received.length).toBe(asked + 2);
+  });
+});
+
+test('retries come further and further apart, up to some hours', () => {
+  for (const [attempts, least] of [
+    [1, 5000],
+    [2, 20_000],
+    [5, 1_280_000],
+    [20, 6 * 3_600_000],
+  ] as const) {
+    expect(waitAfter(attempts)).toBeGreaterThanOrEqual(least);
+    expect(waitAfter(attempts)).toBeLessThanOrEqual(least * 1.25);
+  }
+});
