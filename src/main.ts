@@ -2,20 +2,11 @@
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { CommanderError } from 'commander';
-import { createApiClient } from './cli/client.ts';
-import { demo } from './cli/demo.ts';
-import { doctor } from './cli/doctor.ts';
-import { library, type StartDatabase } from './cli/library.ts';
-import { exitCodeOf, program } from './cli/program.ts';
-import { rebuild } from './cli/rebuild.ts';
-import { readClientConfig, readConfig } from './config.ts';
-import { examine } from './doctor.ts';
+import { exitCodeOf } from './cli/failures.ts';
+import type { StartDatabase } from './cli/library.ts';
+import { program } from './cli/program.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
-import { createLog } from './log.ts';
-import { type RebuildReport, rebuildFrom } from './rebuild.ts';
-import { findAdminToken } from './secrets.ts';
-import { startService } from './service.ts';
-import { startEmbeddedPostgres } from './store/embedded.ts';
+import type { RebuildReport } from './rebuild.ts';
 import { version } from './version.ts';
 
 /** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
@@ -58,11 +49,22 @@ async function freePort(wanted: number): Promise<number> {
 }
 
 /** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
-const startDatabase: StartDatabase = (directory) =>
-  startEmbeddedPostgres({
-    directory,
-    log: createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr }),
-  });
+const startDatabase: StartDatabase = async (directory) => {
+  const { startEmbeddedPostgres } = await import('./store/embedded.ts');
+  return startEmbeddedPostgres({ directory, log: await terminalLog() });
+};
+
+async function terminalLog() {
+  const { createLog } = await import('./log.ts');
+  return createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
+}
+
+/** Only who starts the service waits until it is loaded. */
+const loaded = async () => ({
+  ...(await import('./config.ts')),
+  ...(await import('./log.ts')),
+  ...(await import('./service.ts')),
+});
 
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -74,6 +76,7 @@ if (existsSync('.env')) process.loadEnvFile('.env');
 const app = program(
   {
     async start(role) {
+      const { readConfig, createLog, startService } = await loaded();
       const config = readConfig(process.env);
       const log = createLog(config.log);
       // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
@@ -97,24 +100,36 @@ const app = program(
       await service.stop();
     },
     async demo(options) {
+      const { readConfig, startService } = await loaded();
+      const { demo } = await import('./cli/demo.ts');
       const stop = stopSignal();
       await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
     },
     async library(options) {
+      const { library } = await import('./cli/library.ts');
       await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
     },
     async doctor(options) {
+      const { readConfig } = await import('./config.ts');
+      const { examine } = await import('./doctor.ts');
+      const { doctor } = await import('./cli/doctor.ts');
       const wrong = await doctor(examine(readConfig(process.env), stopSignal()), options);
       if (wrong > 0) process.exitCode = 1;
     },
     async rebuild(options) {
+      const { readConfig } = await import('./config.ts');
+      const { rebuildFrom } = await import('./rebuild.ts');
+      const { rebuild } = await import('./cli/rebuild.ts');
       const config = readConfig(process.env);
-      const log = createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
+      const log = await terminalLog();
       const stop = stopSignal();
       const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
       if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
     },
     async api() {
+      const { readClientConfig } = await import('./config.ts');
+      const { createApiClient } = await import('./cli/client.ts');
+      const { findAdminToken } = await import('./secrets.ts');
       const config = readClientConfig(process.env);
       return createApiClient({
         url: config.url,

@@ -1,14 +1,16 @@
 import { z } from 'zod';
-
-/** The service did not answer at all: exit code 3. */
-export class NotReachable extends Error {
-  override readonly name = 'NotReachable';
-}
+import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
 
+const problem = z.object({ detail: z.string(), code: z.string().optional() });
+/** So many rows are asked for at a time, where all are wanted. */
+const pageSize = 500;
+
 /** The operator API of a running service. */
 export function createApiClient(options: { url: string; adminToken: string | undefined }) {
+  const notOurs = (status: number) => `${options.url} answered ${status}, and not as an asset-mirror does`;
+
   /** Undefined `patience`: as long as it takes. */
   async function ask(method: string, path: string, body?: unknown, patience?: AbortSignal): Promise<Response> {
     let response: Response;
@@ -16,6 +18,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
       response = await fetch(`${options.url}/api${path}`, {
         method,
         headers: {
+          accept: 'application/json',
           ...(options.adminToken && { authorization: `Bearer ${options.adminToken}` }),
           ...(body !== undefined && { 'content-type': 'application/json' }),
         },
@@ -28,22 +31,22 @@ export function createApiClient(options: { url: string; adminToken: string | und
       );
     }
     if (response.ok) return response;
-    const text = await response.text();
     if (response.status === 401) {
-      throw new Error(`${options.url} does not accept the operators' token. Set ADMIN_TOKEN to that of the service.`);
+      throw new UsageError(
+        `${options.url} does not accept the operators' token. Set ADMIN_TOKEN to that of the service.`,
+      );
     }
-    let problem: unknown;
-    try {
-      problem = JSON.parse(text);
-    } catch {
-      problem = undefined;
-    }
-    const { detail } = z.object({ detail: z.string() }).safeParse(problem).data ?? {};
-    throw new Error(detail ?? `${options.url} answered ${response.status}`);
+    const { detail, code } = problem.safeParse(await response.json().catch(() => undefined)).data ?? {};
+    throw new RefusedByService(detail ?? notOurs(response.status), response.status, code);
   }
 
   async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
-    return (await ask(method, path, body, AbortSignal.timeout(30_000))).json() as T;
+    const response = await ask(method, path, body, AbortSignal.timeout(30_000));
+    try {
+      return (await response.json()) as T;
+    } catch {
+      throw new RefusedByService(notOurs(response.status), response.status, undefined);
+    }
   }
 
   /** Work that says how far it is, a line of JSON each time. Whoever ends this process ends it. */
@@ -69,39 +72,89 @@ export function createApiClient(options: { url: string; adminToken: string | und
     throw new Error(`${options.url} broke off in the middle of the answer; try again`);
   }
 
+  const get = <T>(path: string, query: object = {}) => call<T>('GET', addressOf(path, query));
+  const part = (id: string) => encodeURIComponent(id);
+
+  const connections = (query: ConnectionQuery = {}) => get<ConnectionList>('/connections', query);
+  const assets = (query: AssetQuery = {}) => get<AssetList>('/assets', query);
+
   return {
     createConnectLink: (request: { connectionId?: string | undefined }) =>
       call<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
     changeSettings: (request: SettingsRequest) => call<Settings>('PATCH', '/settings', request),
-    status: () => call<Status>('GET', '/status'),
-    connection: (id: string) => call<ConnectionSummary>('GET', `/connections/${encodeURIComponent(id)}`),
+    status: () => get<Status>('/status'),
+
+    connections,
+    async allConnections(query: ConnectionQuery = {}): Promise<ConnectionSummary[]> {
+      const all: ConnectionSummary[] = [];
+      for (let cursor: string | undefined; ; ) {
+        const page = await connections({ ...query, cursor, limit: pageSize });
+        all.push(...page.connections);
+        if (page.nextCursor === null) return all;
+        cursor = page.nextCursor;
+      }
+    },
+    connection: (id: string) => get<ConnectionSummary>(`/connections/${part(id)}`),
     changeConnection: (id: string, request: ConnectionSettingsRequest) =>
-      call<ChangedConnection>('PATCH', `/connections/${encodeURIComponent(id)}`, request),
+      call<ChangedConnection>('PATCH', `/connections/${part(id)}`, request),
     plan: (connectionId: string | undefined, onProgress: (progress: PlanProgress) => void) =>
-      follow<Plan, PlanProgress>(
-        connectionId === undefined ? '/plan' : `/plan?connectionId=${encodeURIComponent(connectionId)}`,
-        onProgress,
-      ),
-    connections: () => call<{ connections: ConnectionSummary[] }>('GET', '/connections'),
+      follow<Plan, PlanProgress>(addressOf('/plan', { connectionId }), onProgress),
+    pause: (id: string) => call<ConnectionSummary>('POST', `/connections/${part(id)}/pause`),
+    resume: (id: string) => call<ConnectionSummary>('POST', `/connections/${part(id)}/resume`),
+    disconnect: (id: string) => call<Disconnected>('POST', `/connections/${part(id)}/disconnect`),
+    retryFailed: (id: string) => call<{ retried: number }>('POST', `/connections/${part(id)}/retry-failed`),
     resync: (connectionId: string, request: ResyncRequest) =>
-      call<{ syncId: string }>('POST', `/connections/${encodeURIComponent(connectionId)}/resync`, request),
+      call<{ syncId: string }>('POST', `/connections/${part(connectionId)}/resync`, request),
+
+    assets,
+    /** Page by page, to the end. */
+    async *assetPages(query: AssetQuery = {}) {
+      for (let cursor: string | undefined; ; ) {
+        const page = await assets({ ...query, cursor, limit: pageSize });
+        yield page.assets;
+        if (page.nextCursor === null) return;
+        cursor = page.nextCursor;
+      }
+    },
+    retry: (id: string) => call<Asset>('POST', `/assets/${part(id)}/retry`),
+
+    syncs: (query: SyncQuery = {}) => get<SyncList>('/syncs', query),
+    sync: (id: string) => get<Sync>(`/syncs/${part(id)}`),
+
     verify: (request: VerifyRequest) => call<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
-      call<Verification>('GET', `/verify/${encodeURIComponent(id)}?after=${page.after}&limit=${page.limit}`),
+      get<Verification>(`/verify/${part(id)}`, page),
     rotateKeys: () => call<RotatedKeys>('POST', '/keys/rotate'),
   };
+}
+
+function addressOf(path: string, query: object): string {
+  const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>
+    value === undefined ? [] : [[name, String(value)]],
+  );
+  return given.length > 0 ? `${path}?${new URLSearchParams(given)}` : path;
 }
 
 export type Plan = import('../operations/plan.ts').Plan;
 export type PlanProgress = import('../jobs/plan.ts').PlanProgress;
 type Operations = import('../operations/operations.ts').Operations;
+type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
+export type ConnectionQuery = import('../operations/connections.ts').ConnectionQuery;
+export type AssetQuery = import('../operations/assets.ts').AssetQuery;
+export type SyncQuery = import('../operations/syncs.ts').SyncQuery;
 export type ResyncRequest = import('../operations/syncs.ts').ResyncRequest;
 export type VerifyRequest = import('../operations/verifications.ts').VerifyRequest;
-export type Verification = Awaited<ReturnType<Operations['verification']>>;
-export type RotatedKeys = Awaited<ReturnType<Operations['rotateKeys']>>;
 export type SettingsRequest = import('../operations/settings.ts').SettingsRequest;
 export type ConnectionSettingsRequest = import('../operations/connection-settings.ts').ConnectionSettingsRequest;
-export type ChangedConnection = Awaited<ReturnType<Operations['changeConnection']>>;
-export type Settings = Awaited<ReturnType<Operations['settings']>>;
-export type Status = Awaited<ReturnType<Operations['status']>>;
-export type ConnectionSummary = Awaited<ReturnType<Operations['connections']>>['connections'][number];
+export type Verification = Answer<'verification'>;
+export type RotatedKeys = Answer<'rotateKeys'>;
+export type ChangedConnection = Answer<'changeConnection'>;
+export type Settings = Answer<'settings'>;
+export type Status = Answer<'status'>;
+export type ConnectionList = Answer<'connections'>;
+export type ConnectionSummary = Answer<'connection'>;
+export type Disconnected = Answer<'disconnect'>;
+export type AssetList = Answer<'assets'>;
+export type Asset = Answer<'asset'>;
+export type SyncList = Answer<'syncs'>;
+export type Sync = Answer<'sync'>;

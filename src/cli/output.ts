@@ -1,6 +1,6 @@
-import { styleText } from 'node:util';
+import { stripVTControlCharacters, styleText } from 'node:util';
 
-/** How things are printed: colours on a terminal only, tables that fit. */
+/** How things are printed: colours on a terminal only (NO_COLOR and FORCE_COLOR are heard), tables that fit. */
 
 type Style = Parameters<typeof styleText>[0];
 
@@ -16,40 +16,119 @@ export function printJson(value: unknown): void {
   print(JSON.stringify(value, null, 2));
 }
 
-// Sequences that move no cursor take no room.
-const width = (text: string) => [...new Intl.Segmenter().segment(text.replace(/\u001b\[[\d;]*m/g, ''))].length;
+/** The names that others give may hold anything, and must neither move the cursor nor make up lines. */
+export function harmless(text: string): string {
+  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
+}
+
+const segmenter = new Intl.Segmenter();
+const graphemes = (text: string) => [...segmenter.segment(text)].map(({ segment }) => segment);
+// Two columns: emoji, and the scripts of East Asia.
+const wide =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]/u;
+const widthOf = (grapheme: string) => (wide.test(grapheme) ? 2 : 1);
+
+/** Columns of the terminal that it takes. Sequences that move no cursor take none. */
+export const width = (text: string): number =>
+  graphemes(stripVTControlCharacters(text)).reduce((sum, grapheme) => sum + widthOf(grapheme), 0);
+
+/** As much of it as has room, and then `…`. */
+export function cut(text: string, room: number): string {
+  if (width(text) <= room) return text;
+  let kept = '';
+  let left = room - 1;
+  for (const grapheme of graphemes(text)) {
+    left -= widthOf(grapheme);
+    if (left < 0) break;
+    kept += grapheme;
+  }
+  return room < 1 ? '' : `${kept}…`;
+}
 
 /** Whether the terminal shows each line of it in one line; what is no terminal takes everything. */
-export function fits(text: string): boolean {
-  const { columns = Number.POSITIVE_INFINITY } = process.stdout;
+export function fits(text: string, columns = process.stdout.columns ?? Number.POSITIVE_INFINITY): boolean {
   return text.split('\n').every((line) => width(line) <= columns);
 }
 
-/** Columns as wide as their widest cell; numbers to the right. */
-export function table(header: string[], rows: string[][]): string {
-  const all = [header.map((cell) => paint('bold', cell)), ...rows];
-  const widths = header.map((_, column) => Math.max(...all.map((row) => width(row[column] ?? ''))));
-  const right = header.map(
-    (_, column) => rows.length > 0 && rows.every((row) => /^[\d.,–-]+( [KMGT]?i?B)?$/.test(row[column] ?? '')),
-  );
-  return all
-    .map((row) =>
-      row
-        .map((cell, column) => {
-          const pad = ' '.repeat(widths[column]! - width(cell));
-          return right[column] ? pad + cell : cell + pad;
-        })
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n');
+/** What stands in a table: text, or text in a colour. */
+export type Cell = string | { text: string; style: Style };
+
+export interface Column {
+  title: string;
+  /** To the right, as numbers are. */
+  right?: boolean;
+  /** How narrow it may become where there is little room; without it, it is never cut. */
+  least?: number;
+  /** Left out where there is no room even so; the highest first. */
+  spare?: number;
 }
 
+/**
+ * Columns as wide as their widest cell. Where the terminal is narrower, those that may be cut are, the widest first; where
+ * that is not enough, columns are left out. What is no terminal gets everything.
+ */
+export function table(
+  all: Column[],
+  rows: Cell[][],
+  room = process.stdout.columns ?? Number.POSITIVE_INFINITY,
+): string {
+  const textOf = (cell: Cell | undefined) => (typeof cell === 'object' ? cell.text : (cell ?? ''));
+  let columns = all.map((column, place) => ({
+    ...column,
+    place,
+    width: Math.max(width(column.title), ...rows.map((row) => width(textOf(row[place])))),
+  }));
+  const over = (widths: number[]) => sum(widths) + 2 * (widths.length - 1) - room;
+  const narrowest = ({ width, least = width }: { width: number; least?: number }) => Math.min(width, least);
+  while (over(columns.map(narrowest)) > 0) {
+    const spare = Math.max(...columns.map((column) => column.spare ?? 0));
+    if (spare === 0) break;
+    columns = columns.filter((column) => column.spare !== spare);
+  }
+  for (let left = over(columns.map((column) => column.width)); left > 0 && Number.isFinite(left); left--) {
+    const [widest] = columns.filter((column) => column.width > narrowest(column)).sort((a, b) => b.width - a.width);
+    if (!widest) break;
+    widest.width--;
+  }
+  const line = (cells: Cell[]) =>
+    columns
+      .map(({ right, width: wide, place }) => {
+        const cell = cells[place] ?? '';
+        const text = cut(textOf(cell), wide);
+        const pad = ' '.repeat(wide - width(text));
+        const shown = typeof cell === 'object' ? paint(cell.style, text) : text;
+        return right ? pad + shown : shown + pad;
+      })
+      .join('  ')
+      .trimEnd();
+  return [line(all.map(({ title }) => ({ text: title, style: 'bold' }))), ...rows.map(line)].join('\n');
+}
+
+const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
+
+/** `████████░░░░` */
+export function bar(done: number, total: number, columns = 20): string {
+  const full = total > 0 ? Math.floor((columns * Math.min(done, total)) / total) : 0;
+  return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
+}
+
+/** `1,234` */
+export const number = (n: number): string => n.toLocaleString('en');
+
+/** `1 asset`, `1,234 assets` */
+export const counted = (n: number, word: string): string => `${number(n)} ${word}${n === 1 ? '' : 's'}`;
+
+const spoken = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
+const short = new Intl.RelativeTimeFormat('en', { style: 'narrow' });
+
 /** `3 minutes ago`, `in 20 seconds`, `never`. */
-export function ago(time: string | null): string {
-  if (time === null) return 'never';
+export const ago = (time: string | null): string => (time === null ? 'never' : relative(time, spoken));
+
+/** `3min ago`, `in 20s`, `–`: for tables. */
+export const agoShort = (time: string | null): string => (time === null ? '–' : relative(time, short));
+
+function relative(time: string, format: Intl.RelativeTimeFormat): string {
   const seconds = (Date.parse(time) - Date.now()) / 1000;
-  const format = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
   const [unit, size] = (
     [
       ['day', 86400],

@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, Plan, PlanProgress } from './client.ts';
-import { ago, fits, paint, print, printJson, table } from './output.ts';
+import { ago, paint, print, printJson, table } from './output.ts';
 
 /** What a full sync would move, before it moves. Returns how much could not be listed. */
 export async function plan(
@@ -101,7 +101,15 @@ function byCompany({ rows }: Plan): string {
     String(out),
     String(rest),
   ]);
-  const wide = table(['COMPANY', 'TYPE', 'TO MOVE', 'BYTES', 'LEFT OUT', 'OTHERS'], cells);
-  if (fits(wide)) return wide;
-  return cells.map(([company, type, move, bytes]) => `${company}, ${type}: ${move} to move, ${bytes}`).join('\n');
+  return table(
+    [
+      { title: 'COMPANY', least: 12 },
+      { title: 'TYPE', least: 8 },
+      { title: 'TO MOVE', right: true },
+      { title: 'BYTES', right: true },
+      { title: 'LEFT OUT', right: true, spare: 2 },
+      { title: 'OTHERS', right: true, spare: 1 },
+    ],
+    cells,
+  );
 }

@@ -1,14 +1,14 @@
-import { Command, InvalidArgumentError, Option } from 'commander';
-import { type ApiClient, NotReachable } from './client.ts';
-import { connectLink } from './connect-link.ts';
+import { Argument, Command, Option } from 'commander';
+import type { ApiClient } from './client.ts';
+import { completionScript, type Shell, shells } from './completion.ts';
 import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
-import { plan } from './plan.ts';
-import { type ResyncOptions, resync, UsageError } from './resync.ts';
-import { type SetOptions, set } from './set.ts';
-import { status } from './status.ts';
-import { type VerifyOptions, verify } from './verify.ts';
+import { operatorVerbs } from './operator-verbs.ts';
+import { collect, examples, wholeNumber } from './options.ts';
+
+/** Another verb: its name, its words in the list of all, and what else its own help says. */
+export type NewVerb = (name: string, text: string, more?: string) => Command;
 
 /** What the verbs that start something need, from main. */
 export interface Verbs {
@@ -28,10 +28,31 @@ export function program(verbs: Verbs, version: string): Command {
     .description("Keeps a complete, verified copy of a company's media library in object storage.")
     .version(version)
     .showHelpAfterError('(add --help for what is possible)')
-    .configureHelp({ sortSubcommands: false, showGlobalOptions: false });
+    .configureHelp({
+      sortSubcommands: false,
+      showGlobalOptions: false,
+      // That each verb has options goes without saying.
+      subcommandTerm: (command) =>
+        [
+          command.name(),
+          ...command.registeredArguments.map((it) => (it.required ? `<${it.name()}>` : `[${it.name()}]`)),
+        ].join(' '),
+    })
+    .helpCommand(false)
+    .addHelpText(
+      'after',
+      `
+\`asset-mirror <verb> --help\` says more of each. They ask the service at ASSET_MIRROR_URL with ADMIN_TOKEN; on its own machine
+both are found by themselves. Exit codes: 0 done, 1 differences or failures were found, 2 usage or configuration, 3 service
+not reachable.`,
+    );
 
-  const verb = (name: string, text: string) => app.command(name).description(text).option('--json', 'print JSON');
+  const verb: NewVerb = (name, text, more) => {
+    const sentence = `${text[0]!.toUpperCase()}${text.slice(1)}.${more ? `\n\n${more}` : ''}`;
+    return app.command(name).summary(text).description(sentence).option('--json', 'print JSON');
+  };
 
+  app.commandsGroup('Start something:');
   verb('start', 'run the service: web (connect flow, API) and workers (syncs, transfers)')
     .addOption(new Option('--role <role>', 'what this process does').choices(['all', 'web', 'worker']).default('all'))
     .action(({ role }) => verbs.start(role));
@@ -66,61 +87,10 @@ export function program(verbs: Verbs, version: string): Command {
     .option('--auto-consent', 'approve without pages')
     .action((options) => verbs.library(options));
 
-  verb('connect-link', 'make a signed link with which a user connects an account')
-    .option('--connection <id>', 'reconnect this connection')
-    .action(async (options) => connectLink(await verbs.api(), options));
+  app.commandsGroup('Ask a running service, or have it do something:');
+  operatorVerbs(verb, verbs.api);
 
-  verb('status', 'what is connected, how far each one is, rate and time left')
-    .option('--watch', 'until interrupted')
-    .action(async (options) => status(await verbs.api(), options));
-
-  verb('resync', 'sync a connection now')
-    .argument('<connection>')
-    .option(
-      '--full',
-      'list everything, look again at what failed or was unavailable; alone: make again what the bucket lacks',
-    )
-    .option('--since <time>', 'uploads after this date')
-    .option('--company <id>', 'one company only')
-    .option('--project <id>', 'one project only')
-    .option('--type <type>', 'one asset type only, such as videos or "brand assets"')
-    .option('--asset <id>', 'this asset; may be repeated', collect)
-    .option('--accept-gone', 'full, and what the listing lacks is gone, even when it is half of all')
-    .action(async (connection: string, options: ResyncOptions) => resync(await verbs.api(), connection, options));
-
-  verb('plan', 'what a full sync would move: lists the library, moves and writes nothing')
-    .argument('[connection]', 'of this one only; else of all that are active')
-    .addHelpText('after', '\nIt takes as long as a listing does. Ctrl-C ends it, in the service too.')
-    .action(async (connection: string | undefined, options) => {
-      if ((await plan(await verbs.api(), connection, options)) > 0) process.exitCode = 1;
-    });
-
-  verb('verify', 'compare library, records and bucket; exit 1 on any difference')
-    .option('--connection <id>', 'of one connection only')
-    .option('--deep', 'read every object and compare its checksum')
-    .option('--repair', 'have what is missing or differs fetched or written again')
-    .option('--inventory', "write the day's inventory at the end")
-    .option('--all', 'print what is as it should be, too')
-    .action(async (options: VerifyOptions) => {
-      if ((await verify(await verbs.api(), options)) > 0) process.exitCode = 1;
-    });
-  verb('set', 'settings of a connection; without one, of the running service; a change takes effect at once')
-    .argument('[connection]')
-    .option('--interval <duration>', 'between its syncs, such as 15m')
-    .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
-    .option('--exclude <what>', 'leave this out, in the same words, whatever is included; may be repeated', collect)
-    .option('--concurrency <n>', 'its assets that are on their way at once')
-    .option('--bandwidth <rate>', 'what each process may download, for it or for all, such as 20MiB/s')
-    .addHelpText(
-      'after',
-      `
-Each option may be "default": as in the environment. --include and --exclude replace what was set of the same kind, and
-"none" alone takes all of them away. Of several of a kind any counts, of several kinds each must: --include type=videos
---include type=audio --include company=acme is the videos and sounds of acme. What becomes left out stays in the bucket,
-what is let in is mirrored at once. Without any option it says how things are.`,
-    )
-    .action(async (connection: string | undefined, options: SetOptions) => set(await verbs.api(), connection, options));
-
+  app.commandsGroup('Look after it:');
   verb('doctor', 'look at configuration, database, queue, bucket and library; say what to mend').action((options) =>
     verbs.doctor(options),
   );
@@ -129,33 +99,27 @@ what is let in is mirrored at once. Without any option it says how things are.`,
     verbs.rebuild(options),
   );
 
-  app
+  const keys = app
     .command('keys')
-    .description('the keys with which tokens are encrypted')
+    .summary('the keys with which tokens are encrypted')
+    .description('The keys with which tokens are encrypted.');
+  keys
     .command('rotate')
-    .description('encrypt all tokens again, with the first of ENCRYPTION_KEYS')
+    .description('Encrypt all tokens again, with the first of ENCRYPTION_KEYS.')
     .option('--json', 'print JSON')
     .action(async (options) => {
       if ((await rotateKeys(await verbs.api(), options)) > 0) process.exitCode = 1;
     });
 
+  app
+    .command('completion')
+    .summary('teach a shell the verbs and options')
+    .description('Print a script that teaches a shell the verbs and options.')
+    .addArgument(new Argument('<shell>').choices(shells))
+    .addHelpText('after', examples('source <(asset-mirror completion bash)', 'asset-mirror completion fish | source'))
+    .action((shell: Shell) => {
+      process.stdout.write(completionScript(app, shell));
+    });
+
   return app;
-}
-
-/** What an error says on the terminal, and with which code the process ends. */
-export function exitCodeOf(error: unknown): number {
-  if (error instanceof NotReachable) return 3;
-  if (error instanceof UsageError) return 2;
-  return 1;
-}
-
-const collect = (value: string, before: string[] = []) => [...before, value];
-
-function wholeNumber(least: number, most: number) {
-  return (text: string): number => {
-    const value = /^\d{1,10}$/.test(text) ? Number(text) : Number.NaN;
-    if (!(value >= least && value <= most))
-      throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
-    return value;
-  };
 }

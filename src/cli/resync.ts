@@ -1,5 +1,9 @@
-import type { ApiClient, ResyncRequest } from './client.ts';
-import { print, printJson } from './output.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes, formatDuration } from '../units.ts';
+import type { ApiClient, ConnectionSummary, ResyncRequest, Status, Sync } from './client.ts';
+import { UsageError } from './failures.ts';
+import { liveLine } from './live.ts';
+import { bar, counted, harmless, number, paint, print, printJson } from './output.ts';
 
 export interface ResyncOptions {
   full?: boolean;
@@ -9,11 +13,14 @@ export interface ResyncOptions {
   type?: string;
   asset?: string[];
   acceptGone?: boolean;
+  wait?: boolean;
   json?: boolean;
 }
 
-/** Asks for a run of a connection. */
-export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<void> {
+const pollMs = 500;
+
+/** Asks for a run of a connection; with `wait`, until what it found is mirrored. Returns how much of that failed. */
+export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<number> {
   const request: ResyncRequest = {
     mode: options.full || options.acceptGone ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
@@ -23,16 +30,81 @@ export async function resync(api: ApiClient, connectionId: string, options: Resy
     ...(options.asset !== undefined && { assetIds: options.asset }),
     ...(options.acceptGone && { acceptGone: true }),
   };
-  const answer = await api.resync(connectionId, request);
-  if (options.json) return printJson(answer);
-  print(
-    `Asked for ${request.mode === 'full' ? 'a full' : 'an incremental'} sync (${answer.syncId}). \`asset-mirror status --watch\` shows it.`,
-  );
+  const before = options.wait ? (await api.connection(connectionId)).counts.byState.failed : 0;
+  const { syncId } = await api.resync(connectionId, request);
+  const kind = request.mode === 'full' ? 'a full' : 'an incremental';
+  if (!options.wait) {
+    if (options.json) printJson({ syncId });
+    else print(`Asked for ${kind} sync (${syncId}). \`asset-mirror status --watch\` shows it.`);
+    return 0;
+  }
+  if (!options.json) print(`Asked for ${kind} sync (${syncId}).`);
+  const { sync, connection } = await untilMirrored(api, connectionId, syncId, options.json === true);
+  const failed = Math.max(0, connection.counts.byState.failed - before);
+  if (options.json) printJson({ sync, counts: connection.counts, failed });
+  else for (const line of summary(sync, connection, failed)) print(line);
+  return failed + (sync.status === 'failed' ? 1 : 0);
 }
 
-/** A wrong word on the command line: exit code 2. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
+/** Until the run has ended and nothing of the connection moves any more. */
+async function untilMirrored(api: ApiClient, connectionId: string, syncId: string, silent: boolean) {
+  const live = liveLine({ silent });
+  try {
+    for (;;) {
+      const [sync, connection, status] = await Promise.all([
+        api.sync(syncId),
+        api.connection(connectionId),
+        api.status(),
+      ]);
+      const { pending, transferring } = connection.counts.byState;
+      const ended = sync.finishedAt !== null;
+      if (ended && (sync.status === 'failed' || pending + transferring === 0)) return { sync, connection };
+      if (connection.status !== 'active') {
+        throw new Error(`the connection is ${connection.status}, so the sync does not go on`);
+      }
+      live.show(ended ? transferLine(connection, status) : listingLine(sync));
+      await sleep(pollMs);
+    }
+  } finally {
+    live.end();
+  }
+}
+
+const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>
+  status === 'waiting'
+    ? 'waits for a worker'
+    : `listing: ${counted(pages, 'page')}, ${number(seen)} seen, ${number(fresh)} new, ${number(changed)} changed`;
+
+function transferLine(connection: ConnectionSummary, status: Status): string {
+  const { byState } = connection.counts;
+  const moving = byState.pending + byState.transferring;
+  const total = Object.values(byState).reduce((sum, n) => sum + n, 0);
+  const parts = [
+    `${number(total - moving)}/${number(total)}`,
+    `${formatBytes(status.rate.bytesPerSecond)}/s`,
+    ...(status.timeLeft ? [`${formatDuration(status.timeLeft * 1000)} left`] : []),
+    ...(status.outstanding.later > 0 ? [`${number(status.outstanding.later)} tried again after an error`] : []),
+    ...(status.bucket.ok ? [] : ['the bucket takes nothing']),
+  ];
+  return `${bar(total - moving, total, 16)} ${parts.join('  ')}`;
+}
+
+function summary(sync: Sync, { counts }: ConnectionSummary, failed: number): string[] {
+  const { processing, unavailable } = counts.byState;
+  const found = `${number(sync.seen)} seen, ${number(sync.new)} new, ${number(sync.changed)} changed, ${number(sync.gone)} gone`;
+  return [
+    sync.status === 'failed'
+      ? `${paint('red', '✗')} The sync failed: ${harmless(sync.error ?? '')}`
+      : `${paint('green', '✓')} ${found}; ${number(counts.byState.mirrored)} mirrored in all.`,
+    ...(sync.status === 'done' && sync.error ? [`${paint('yellow', '!')} ${harmless(sync.error)}`] : []),
+    ...(processing > 0
+      ? [`${counted(processing, 'video')} still transcoding at the library; they come by themselves.`]
+      : []),
+    ...(unavailable > 0 ? [`${counted(unavailable, 'asset')} of which the library has no file.`] : []),
+    ...(failed > 0
+      ? [paint('red', `${counted(failed, 'asset')} failed: \`asset-mirror assets --state failed\` says why.`)]
+      : []),
+  ];
 }
 
 /** Epoch milliseconds, from such or from a date. */

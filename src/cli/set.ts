@@ -1,7 +1,7 @@
 import { formatBytes, formatDuration, parseDuration, parseRate } from '../units.ts';
 import type { ApiClient, ConnectionSettingsRequest, ConnectionSummary } from './client.ts';
+import { UsageError } from './failures.ts';
 import { paint, print, printJson } from './output.ts';
-import { UsageError } from './resync.ts';
 
 export interface SetOptions {
   interval?: string;

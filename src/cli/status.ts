@@ -1,82 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, ConnectionSummary, Status } from './client.ts';
-import { ago, fits, paint, print, printJson, table } from './output.ts';
+import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';
+import { liveScreen } from './live.ts';
+import { ago, bar, fits, harmless, number, paint, print, printJson } from './output.ts';
+
+const watchMs = 1000;
+/** More are not shown one by one, but by `asset-mirror connections`. */
+const mostShown = 20;
 
 /** What is connected, how far each is, rate and time left; with `watch` until interrupted. */
 export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
+  const screen = options.watch && !options.json && process.stdout.isTTY ? liveScreen() : undefined;
   for (;;) {
-    const [totals, { connections }] = await Promise.all([api.status(), api.connections()]);
+    const [totals, connections] = await Promise.all([
+      api.status(),
+      options.json ? api.allConnections() : api.connections({ limit: mostShown }).then((page) => page.connections),
+    ]);
     const facts = { ...totals, connectionList: connections };
     // While it is watched, one line each time, for who reads lines.
     if (options.json && options.watch) print(JSON.stringify(facts));
     else if (options.json) printJson(facts);
-    else {
-      if (options.watch && process.stdout.isTTY) process.stdout.write('\u001b[2J\u001b[H');
-      print(describe(totals, connections));
-    }
+    else if (screen) screen.show(describe(totals, connections, true));
+    else print(describe(totals, connections, false));
     if (!options.watch) return;
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await sleep(watchMs);
   }
 }
 
-const colour = { active: 'green', paused: 'yellow', disconnected: 'red' } as const;
-
-function describe(totals: Status, connections: ConnectionSummary[]): string {
-  const { byState, total } = totals.assets;
+function describe(totals: Status, connections: ConnectionSummary[], watched: boolean): string {
+  const { byState, total, leftOut } = totals.assets;
   const lines = [
-    `${paint('bold', `${byState.mirrored} of ${total}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
-    ['pending', 'transferring', 'processing', 'unavailable', 'failed', 'gone']
-      .map((state) => ({ state, count: byState[state as keyof typeof byState] }))
+    ...(watched ? [progressOf(totals)] : []),
+    `${paint('bold', `${number(byState.mirrored)} of ${number(total)}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
+    (['pending', 'transferring', 'processing', 'unavailable', 'failed', 'gone'] as const)
+      .map((state) => ({ state, count: byState[state] }))
       .filter(({ count }) => count > 0)
-      .map(({ state, count }) => (state === 'failed' ? paint('red', `${count} failed`) : `${count} ${state}`))
+      .map(({ state, count }) => paintIf(state === 'failed', 'red', `${number(count)} ${state}`))
+      .concat(leftOut > 0 ? [`${number(leftOut)} left out by the settings`] : [])
       .join(', '),
-    totals.outstanding.assets > 0
-      ? `${formatBytes(totals.outstanding.bytes)} to go, ${formatBytes(totals.rate.bytesPerSecond)}/s, ${
-          totals.timeLeft !== null
-            ? `${formatDuration(totals.timeLeft * 1000)} left`
-            : totals.rate.bytesPerSecond > 0
-              ? 'a moment until the time left is known'
-              : 'nothing moves at present'
-        }`
+    leftOf(totals),
+    totals.outstanding.later > 0 ? paint('yellow', `${number(totals.outstanding.later)} put off after an error`) : '',
+    totals.outstanding.artefacts > 0
+      ? `${number(totals.outstanding.artefacts)} mirrored, of which a transcript or thumbnail may still come`
       : '',
-    totals.assets.leftOut > 0 ? `${totals.assets.leftOut} left out by the settings` : '',
-    totals.outstanding.later > 0 ? paint('yellow', `${totals.outstanding.later} put off after an error`) : '',
-    totals.bucket.ok ? '' : paint('red', `the bucket takes nothing, so everything waits: ${totals.bucket.reason}`),
+    watched && totals.syncs.running + totals.syncs.waiting > 0
+      ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`
+      : '',
+    totals.bucket.ok
+      ? ''
+      : paint('red', `the bucket takes nothing, so everything waits: ${harmless(totals.bucket.reason ?? '')}`),
     totals.queues === null ? paint('red', 'the queue does not answer') : '',
   ].filter(Boolean);
-  if (connections.length === 0) {
+  const all = Object.values(totals.connections).reduce((sum, n) => sum + n, 0);
+  if (all === 0) {
     lines.push('', 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.');
     return lines.join('\n');
   }
-  const rows = connections.map((connection) => {
-    const counts = connection.counts.byState;
-    const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
-    return [
-      connection.id,
-      connection.user.email || connection.user.name,
-      paint(colour[connection.status], connection.status),
-      `${counts.mirrored}/${all}`,
-      formatBytes(connection.bytes),
-      String(counts.failed),
-      ago(connection.lastSyncAt),
-      connection.nextSyncAt === null ? '–' : ago(connection.nextSyncAt),
-    ];
-  });
-  const wide = table(['CONNECTION', 'USER', 'STATUS', 'MIRRORED', 'BYTES', 'FAILED', 'LAST SYNC', 'NEXT'], rows);
+  const wide = connectionTable(connections);
   if (fits(wide)) lines.push('', wide);
-  else {
-    for (const [id, user, status, mirrored, bytes, failed, last, next] of rows) {
-      lines.push('', `${paint('bold', id!)}  ${status}`, `  ${user}: ${mirrored} mirrored, ${bytes}, ${failed} failed`);
-      lines.push(`  last sync ${last}, next ${next}`);
-    }
+  else for (const connection of connections) lines.push('', ...narrow(connection));
+  if (all > connections.length) {
+    lines.push(paint('dim', `and ${number(all - connections.length)} more: \`asset-mirror connections\` lists them`));
   }
-  for (const { id, pace } of connections) {
-    const parts = [
-      pace.parkedUntil ? `waits, and goes on ${ago(pace.parkedUntil)}` : '',
-      pace.limit < pace.ceiling ? `slowed down to ${pace.limit} of ${pace.ceiling} at once` : '',
-    ].filter(Boolean);
-    if (parts.length > 0) lines.push(`${paint('yellow', '~')} ${id}: ${parts.join(', ')}`);
-  }
-  for (const { id, lastError } of connections) if (lastError) lines.push(`${paint('yellow', '!')} ${id}: ${lastError}`);
-  return lines.join('\n');
+  const trouble = troubles(connections);
+  return [...lines, ...(trouble.length > 0 ? ['', ...trouble] : [])].join('\n');
 }
+
+function progressOf({ assets, outstanding }: Status): string {
+  const done = assets.total - outstanding.assets;
+  const percent = assets.total === 0 ? 0 : Math.floor((100 * done) / assets.total);
+  return `${bar(done, assets.total, 32)} ${percent}%`;
+}
+
+function leftOf({ outstanding, rate, timeLeft }: Status): string {
+  if (outstanding.assets === 0) return '';
+  const speed = `${formatBytes(rate.bytesPerSecond)}/s`;
+  const left =
+    timeLeft !== null
+      ? `${formatDuration(timeLeft * 1000)} left`
+      : rate.bytesPerSecond > 0
+        ? 'a moment until the time left is known'
+        : 'nothing moves at present';
+  return `${formatBytes(outstanding.bytes)} to go, ${speed}, ${left}`;
+}
+
+/** Where the table has no room. */
+function narrow(connection: ConnectionSummary): string[] {
+  const { id, user, status, bytes, counts, lastSyncAt, nextSyncAt } = connection;
+  return [
+    `${paint('bold', id)}  ${paint(statusColours[status], status)}`,
+    `  ${harmless(user.email || user.name)}: ${mirroredOf(connection)} mirrored, ${formatBytes(bytes)}, ${number(counts.byState.failed)} failed`,
+    `  last sync ${ago(lastSyncAt)}, next ${nextSyncAt === null ? '–' : ago(nextSyncAt)}`,
+  ];
+}
+
+const paintIf = (condition: boolean, style: Parameters<typeof paint>[0], text: string) =>
+  condition ? paint(style, text) : text;

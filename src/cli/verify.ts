@@ -1,7 +1,7 @@
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, Verification } from './client.ts';
-import { paint, print } from './output.ts';
+import { harmless, paint, print } from './output.ts';
 
 export interface VerifyOptions {
   connection?: string;
@@ -124,11 +124,6 @@ function describe({ mark, key, assetId, text, difference }: Line): string {
   const what = key ?? assetId;
   if (what === null || text === null) return `${sign} ${harmless(what ?? text ?? '')}`;
   return `${sign} ${harmless(what)}\n    ${paint('dim', harmless(text))}`;
-}
-
-/** The names of others' objects may hold anything, and must neither move the cursor nor make up lines. */
-function harmless(text: string): string {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }
 
 function summarize(run: Verification): string {

@@ -1,0 +1,28 @@
+/** The service did not answer at all: exit code 3. */
+export class NotReachable extends Error {
+  override readonly name = 'NotReachable';
+}
+
+/** A wrong word on the command line: exit code 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** What the service refused, in its words: exit code 1. `code` is stable. */
+export class RefusedByService extends Error {
+  override readonly name = 'RefusedByService';
+  readonly status: number;
+  readonly code: string | undefined;
+
+  constructor(message: string, status: number, code: string | undefined) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** With which code the process ends. */
+export function exitCodeOf(error: unknown): number {
+  if (error instanceof NotReachable) return 3;
+  return error instanceof UsageError ? 2 : 1;
+}

@@ -1,0 +1,45 @@
+import { cut, print, width } from './output.ts';
+
+/** How often something is said where lines cannot be written over. */
+const saidMs = 5000;
+
+/** One line that is written over while it changes; where that cannot be, such as in a file, a line now and then. */
+export function liveLine({ silent = false }: { silent?: boolean } = {}) {
+  const { stdout } = process;
+  let last = '';
+  let saidAt = 0;
+  return {
+    show(text: string): void {
+      if (silent || text === last) return;
+      if (stdout.isTTY) {
+        const room = (stdout.columns ?? 80) - 1;
+        stdout.write(`\r\u001b[K${width(text) <= room ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), room)}`);
+      } else if (Date.now() - saidAt >= saidMs) {
+        print(text);
+        saidAt = Date.now();
+      }
+      last = text;
+    },
+    end(): void {
+      if (!silent && stdout.isTTY && last !== '') stdout.write('\r\u001b[K');
+    },
+  };
+}
+
+/** A screenful that is written over without flicker, cut to what the terminal shows. */
+export function liveScreen() {
+  const { stdout } = process;
+  stdout.write('\u001b[2J');
+  return {
+    show(text: string): void {
+      const [rows, columns] = [stdout.rows ?? 24, stdout.columns ?? 80];
+      const lines = text.split('\n');
+      const shown =
+        lines.length < rows ? lines : [...lines.slice(0, rows - 2), `… and ${lines.length - rows + 2} lines more`];
+      const fitting = shown.map((line) =>
+        width(line) <= columns ? line : cut(line.replace(/\u001b\[[\d;]*m/g, ''), columns),
+      );
+      stdout.write(`\u001b[H${fitting.map((line) => `${line}\u001b[K\n`).join('')}\u001b[J`);
+    },
+  };
+}

@@ -1,0 +1,162 @@
+import { execFile } from 'node:child_process';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { program } from '../../src/cli/program.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+
+describe('the verbs of operators', { timeout: 120_000 }, () => {
+  let scene: Scene;
+  let id: string;
+  let whole: string;
+  let failed: string;
+  beforeAll(async () => {
+    scene = await newScene();
+    id = scene.connectionId;
+    whole = await scene.upload({ name: 'interview \u001b[1A.mov' });
+    await scene.resync();
+    await scene.mirror.assetIn(whole, 'mirrored');
+    failed = await scene.upload({ name: 'broken.mov' });
+    await scene.admin.addFault({ endpoint: 'asset', assetId: failed, body: { asset: 'nonsense' } });
+    await scene.resync({ mode: 'incremental' });
+    await scene.mirror.assetIn(failed, 'failed');
+    await scene.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+
+  function run(args: string[], environment: Record<string, string> = {}) {
+    const env = {
+      PATH: process.env.PATH,
+      ASSET_MIRROR_URL: scene.ground.publicUrl,
+      ADMIN_TOKEN: 'the-operators-token',
+      ...environment,
+    };
+    return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
+      execFile(process.execPath, ['src/main.ts', ...args], { env }, (error, stdout, stderr) =>
+        resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
+      );
+    });
+  }
+
+  test('list connections, assets and runs, in words and as JSON', async () => {
+    const [connections, json, assets, runs, none] = await Promise.all([
+      run(['connections']),
+      run(['connections', '--status', 'active', '--json']),
+      run(['assets', '--state', 'failed']),
+      run(['syncs', '--limit', '2']),
+      run(['assets', '--search', 'nothing of this name']),
+    ]);
+    expect(connections.stdout).toMatch(
+      new RegExp(
+        `^CONNECTION +USER +STATUS +COMPANIES +MIRRORED +BYTES +FAILED +LAST SYNC +NEXT\n${id} .* active +Acme +1/2 `,
+      ),
+    );
+    expect(JSON.parse(json.stdout).connections).toMatchObject([{ id, status: 'active' }]);
+    expect(assets.stdout).toMatch(new RegExp(`^ASSET .*WHY\n${failed} +broken.mov +failed .*attempt`));
+    expect(runs.stdout.trimEnd().split('\n')).toHaveLength(3);
+    expect(none).toMatchObject({ code: 0, stdout: 'No asset is like that.\n' });
+    const all = await run(['assets', '--all', '--json']);
+    const lines = all.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line).id);
+    expect(lines.sort()).toEqual([failed, whole].sort());
+    // A name moves no cursor; and into a file goes no colour, but on request.
+    expect((await run(['assets', '--search', 'interview'])).stdout).toContain('interview \\u{1b}[1A.mov');
+    expect(connections.stdout).not.toContain('\u001b');
+    expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[32mactive');
+  });
+
+  test('retry what failed, and say what cannot be', async () => {
+    expect(await run(['retry', failed, 'nothing'])).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: is due now\n✗ nothing: There is no asset nothing`)),
+    });
+    await scene.mirror.assetIn(failed, 'mirrored');
+    expect(await run(['retry', '--failed', '--json'])).toMatchObject({ code: 0, stdout: '{\n  "retried": 0\n}\n' });
+    for (const wrong of [['retry'], ['retry', 'a', '--failed'], ['retry', 'a', '--connection', id]]) {
+      expect((await run(wrong)).code, wrong.join(' ')).toBe(2);
+    }
+  });
+
+  test('resync and wait until everything is there; exit 1 when some of it fails', async () => {
+    const more = await scene.upload({ name: 'more.mov' });
+    const done = await run(['resync', id, '--wait']);
+    expect(done).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/\n✓ \d+ seen, 1 new, .* 3 mirrored in all\.\n$/),
+    });
+    expect((await scene.mirror.asset(more)).state).toBe('mirrored');
+
+    const broken = await scene.upload({ name: 'broken too.mov' });
+    await scene.admin.addFault({ endpoint: 'asset', assetId: broken, body: { asset: 'nonsense' } });
+    const json = await run(['resync', id, '--wait', '--json']);
+    expect(json.code).toBe(1);
+    expect(JSON.parse(json.stdout)).toMatchObject({ sync: { status: 'done', new: 1 }, failed: 1 });
+    await scene.admin.clearFaults();
+  });
+
+  test('pause, resume and disconnect; the last only when that is meant', async () => {
+    expect((await run(['pause', id])).stdout).toContain('is paused');
+    expect(await run(['resync', id])).toMatchObject({
+      code: 1,
+      stderr: 'asset-mirror: The connection is paused. Resume it first.\n',
+    });
+    expect(JSON.parse((await run(['resume', id, '--json'])).stdout)).toMatchObject({ id, status: 'active' });
+    expect(await run(['disconnect', id])).toMatchObject({ code: 2, stderr: expect.stringContaining('--yes') });
+    expect((await scene.mirror.api('GET', `/connections/${id}`)).status).toBe('active');
+    expect(await run(['disconnect', id, '--yes'])).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('is disconnected'),
+    });
+    expect((await run(['disconnect', id, '--yes'])).stdout).toContain('was disconnected already');
+    expect(await scene.mirror.connect()).toBe(id);
+  });
+
+  test.each<[string, string[], Record<string, string>, number]>([
+    ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
+    ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another' }, 2],
+    ['an option is unknown', ['assets', '--colour'], {}, 2],
+    ['a value is not one of those that are possible', ['assets', '--state', 'lost'], {}, 2],
+    ['a shell is unknown', ['completion', 'tcsh'], {}, 2],
+    ['the connection is unknown', ['pause', 'nobody'], {}, 1],
+  ])('exit codes: %s', async (_, args, environment, code) => {
+    const ended = await run(args, environment);
+    expect(ended.code).toBe(code);
+    expect(ended.stderr).toMatch(/\S/);
+    expect(ended.stdout).toBe('');
+  });
+
+  test('each verb has help of its own, with its words', async () => {
+    const app = program({} as never, '1.0.0');
+    expect(app.commands.length).toBeGreaterThan(15);
+    for (const command of [...app.commands, ...app.commands.flatMap((it) => it.commands)]) {
+      const path = command.parent === app ? command.name() : `${command.parent!.name()} ${command.name()}`;
+      expect(command.helpInformation(), path).toMatch(new RegExp(`^Usage: asset-mirror ${path}.*\n\n[A-Z][^]*\\.\n`));
+      expect(app.helpInformation(), path).toContain(`\n  ${path.split(' ')[0]}`);
+    }
+  });
+
+  test('bash completes verbs, options and their values', async () => {
+    const script = (await run(['completion', 'bash'])).stdout;
+    const complete = (line: string) => {
+      const words = line.split(' ');
+      const command = `${script}\nCOMP_WORDS=(${words.map((w) => `'${w}'`).join(' ')}); COMP_CWORD=${words.length - 1}
+        _asset_mirror; echo "\${COMPREPLY[@]}"`;
+      return new Promise<string[]>((resolve, reject) => {
+        execFile('bash', ['-uc', command], (error, stdout) =>
+          error ? reject(error) : resolve(stdout.trim().split(/\s+/)),
+        );
+      });
+    };
+    expect(await complete('asset-mirror re')).toEqual(['resync', 'retry', 'resume', 'rebuild']);
+    expect(await complete('asset-mirror disconnect --y')).toEqual(['--yes']);
+    expect(await complete('asset-mirror assets --state fa')).toEqual(['failed']);
+    expect(await complete('asset-mirror keys ro')).toEqual(['rotate']);
+    expect(await complete('asset-mirror completion z')).toEqual(['zsh']);
+    for (const shell of ['zsh', 'fish']) {
+      const other = (await run(['completion', shell])).stdout;
+      for (const word of ['disconnect', 'watch', 'rotate', 'unavailable']) expect(other, shell).toContain(word);
+    }
+  });
+});
