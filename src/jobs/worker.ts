@@ -27,7 +27,7 @@ export type Workers = Awaited<ReturnType<typeof startWorkers>>;
 const syncConcurrency = 10;
 
 /** Parts of large files that are on their way at once in one process, in bytes. They are streamed: none is held. */
-const bytesInFlight = 256 * 2 ** 20;
+const bytesInFlight = 128 * 2 ** 20;
 
 /** What the last moments of a stop are for: handing back what is still in hand. */
 const handBackMs = 2000;

@@ -1,14 +1,16 @@
 import { openDirectory } from './directory.ts';
-import { openS3, type S3Options } from './s3.ts';
+import type { S3Options } from './s3.ts';
 import type { Storage } from './storage.ts';
 
 /** Where objects go, as STORAGE_URL says it. */
 type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Options, 'bucket' | 'prefix'>);
 
 /** Opens the store that the configuration names. What is wrong with it, its first use says. */
-export function openStorage(
+export async function openStorage(
   { target, s3 }: { target: Target; s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory'> },
   options: Pick<S3Options, 'connections' | 'memory'>,
 ): Promise<Storage> {
-  return target.kind === 'directory' ? openDirectory(target) : openS3({ ...target, ...s3, ...options });
+  if (target.kind === 'directory') return openDirectory(target);
+  const { openS3 } = await import('./s3.ts');
+  return openS3({ ...target, ...s3, ...options });
 }

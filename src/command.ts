@@ -1,0 +1,156 @@
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { CommanderError } from 'commander';
+import { exitCodeOf } from './cli/failures.ts';
+import type { StartDatabase } from './cli/library.ts';
+import { program } from './cli/program.ts';
+import { ConfigurationError, reasonOf } from './errors.ts';
+import type { RebuildReport } from './rebuild.ts';
+import { version } from './version.ts';
+
+/** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
+const sameKeystrokeMs = 250;
+
+/** The first signal asks for an orderly stop, the second ends at once. */
+function stopSignal(): AbortSignal {
+  const stop = new AbortController();
+  let first: { signal: string; at: number } | undefined;
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      if (!first) {
+        first = { signal, at: Date.now() };
+        stop.abort();
+      } else if (signal === 'SIGTERM' || signal !== first.signal || Date.now() - first.at > sameKeystrokeMs) {
+        process.exit(signal === 'SIGINT' ? 130 : 143);
+      }
+    });
+  }
+  return stop.signal;
+}
+
+const aborted = (signal: AbortSignal) =>
+  signal.aborted ? undefined : new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+
+/** The port itself if it is free, else any that is. */
+async function freePort(wanted: number): Promise<number> {
+  for (const port of [wanted, 0]) {
+    const server = createServer();
+    const found = await new Promise<number | undefined>((resolve) => {
+      server.once('error', () => resolve(undefined));
+      server.listen(port, '127.0.0.1', () => resolve((server.address() as { port: number }).port));
+    });
+    if (found !== undefined) {
+      await new Promise((resolve) => server.close(resolve));
+      return found;
+    }
+  }
+  throw new Error('no free port');
+}
+
+/** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
+const startDatabase: StartDatabase = async (directory) => {
+  const { startEmbeddedPostgres } = await import('./store/embedded.ts');
+  return startEmbeddedPostgres({ directory, log: await terminalLog() });
+};
+
+async function terminalLog() {
+  const { createLog } = await import('./log.ts');
+  return createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
+}
+
+/** Only who starts the service waits until it is loaded. */
+const loaded = async () => ({
+  ...(await import('./config.ts')),
+  ...(await import('./log.ts')),
+  ...(await import('./service.ts')),
+});
+
+// Whoever reads what is printed may have read enough, as `head` does.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(process.exitCode ?? 0);
+});
+
+if (existsSync('.env')) process.loadEnvFile('.env');
+const app = program(
+  {
+    async start(role) {
+      const { readConfig, createLog, startService } = await loaded();
+      const config = readConfig(process.env);
+      const log = createLog(config.log);
+      // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
+      for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
+        process.on(event, (err) => {
+          log.fatal({ err }, 'this should not happen; ending');
+          process.exit(1);
+        });
+      }
+      const stop = stopSignal();
+      const service = await startService(config, log, role, stop).catch((error) => {
+        if (error !== stop.reason) throw error;
+        log.info('stopped while starting');
+      });
+      if (!service) return;
+      const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
+      if (adminTokenIsNew && role !== 'worker') {
+        process.stderr.write(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}\n`);
+      }
+      await aborted(stop);
+      await service.stop();
+    },
+    async demo(options) {
+      const { readConfig, startService } = await loaded();
+      const { demo } = await import('./cli/demo.ts');
+      const stop = stopSignal();
+      await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
+    },
+    async library(options) {
+      const { library } = await import('./cli/library.ts');
+      await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
+    },
+    async doctor(options) {
+      const { readConfig } = await import('./config.ts');
+      const { examine } = await import('./doctor.ts');
+      const { doctor } = await import('./cli/doctor.ts');
+      const wrong = await doctor(examine(readConfig(process.env), stopSignal()), options);
+      if (wrong > 0) process.exitCode = 1;
+    },
+    async rebuild(options) {
+      const { readConfig } = await import('./config.ts');
+      const { rebuildFrom } = await import('./rebuild.ts');
+      const { rebuild } = await import('./cli/rebuild.ts');
+      const config = readConfig(process.env);
+      const log = await terminalLog();
+      const stop = stopSignal();
+      const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
+      if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+    },
+    async api() {
+      const { readClientConfig } = await import('./config.ts');
+      const { createApiClient } = await import('./cli/client.ts');
+      const { findAdminToken } = await import('./secrets.ts');
+      const config = readClientConfig(process.env);
+      return createApiClient({
+        url: config.url,
+        adminToken: config.adminToken ?? (await findAdminToken(config.dataDir)),
+      });
+    },
+  },
+  version,
+);
+
+try {
+  await app.parseAsync();
+  // Whatever still holds a socket open has been told to close: the work is done.
+  process.exit(process.exitCode ?? 0);
+} catch (error) {
+  if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+  if (error instanceof ConfigurationError) {
+    process.stderr.write(
+      `asset-mirror: wrong or missing settings\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`,
+    );
+    process.exit(2);
+  }
+  process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);
+  process.exit(exitCodeOf(error));
+}
