@@ -6,6 +6,7 @@ import type { StartDatabase } from './cli/library.ts';
 import { program } from './cli/program.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import type { RebuildReport } from './rebuild.ts';
+import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
 
 /** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
@@ -75,8 +76,14 @@ if (existsSync('.env')) process.loadEnvFile('.env');
 const app = program(
   {
     async start(role) {
-      const { readConfig, createLog, startService } = await loaded();
+      const { readConfig } = await import('./config.ts');
       const config = readConfig(process.env);
+      // Before anything is loaded that is looked into.
+      if (config.tracing) {
+        const { startOpenTelemetry } = await import('./tracing/otel.ts');
+        setTracing(startOpenTelemetry({ ...config.tracing, version }));
+      }
+      const { createLog, startService } = await loaded();
       const log = createLog(config.log);
       // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
       for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
@@ -97,6 +104,7 @@ const app = program(
       }
       await aborted(stop);
       await service.stop();
+      await stopTracing();
     },
     async demo(options) {
       const { readConfig, startService } = await loaded();

@@ -211,6 +211,15 @@ const variables = {
   ),
   LOG_PRETTY: flag(process.stdout.isTTY ?? false),
   SHUTDOWN_GRACE: timer('25s', 0),
+  OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl('the address of an OpenTelemetry collector', 'http://localhost:4318').optional(),
+  OTEL_SERVICE_NAME: text('a name').prefault('asset-mirror'),
+  OTEL_TRACES_SAMPLER_ARG: variable(
+    parsed(
+      (t) => (/^\d*\.?\d+$/.test(t) ? Number(t) : undefined),
+      (n) => n <= 1,
+    ).prefault('1'),
+    'a share from 0 to 1',
+  ),
 };
 
 const secret = new Set([
@@ -290,6 +299,10 @@ export function readConfig(environment: Environment) {
       allowPrivate: env.WEBHOOK_ALLOW_PRIVATE,
     },
     log: { level: env.LOG_LEVEL, pretty: env.LOG_PRETTY },
+    /** Undefined: nothing is traced. `ratio`: of how many runs. */
+    tracing: env.OTEL_EXPORTER_OTLP_ENDPOINT
+      ? { serviceName: env.OTEL_SERVICE_NAME, ratio: env.OTEL_TRACES_SAMPLER_ARG }
+      : undefined,
     shutdownGrace: env.SHUTDOWN_GRACE,
     /** Names this process in leases. */
     instance: `${hostname()}-${process.pid}-${Math.random().toString(36).slice(2, 8)}`,

@@ -85,6 +85,7 @@ describe('without more than the required four', () => {
         allowPrivate: false,
       },
       log: { level: 'info', pretty: process.stdout.isTTY ?? false },
+      tracing: undefined,
       shutdownGrace: 25_000,
     });
   });
@@ -144,6 +145,12 @@ describe('each variable is read:', () => {
     ['LOG_LEVEL', 'debug', (c) => c.log.level, 'debug'],
     ['LOG_PRETTY', 'yes', (c) => c.log.pretty, true],
     ['SHUTDOWN_GRACE', '0s', (c) => c.shutdownGrace, 0],
+    [
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'http://collector:4318',
+      (c) => c.tracing,
+      { serviceName: 'asset-mirror', ratio: 1 },
+    ],
   ];
   for (const [name, value, of, expected] of cases) {
     it(`${name}=${value}`, () => expect(of(read({ [name]: value }))).toEqual(expected));
@@ -183,9 +190,19 @@ describe('each variable is read:', () => {
     }
   });
 
+  it('OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER_ARG, where there is a collector', () => {
+    const more = { OTEL_SERVICE_NAME: 'mirror', OTEL_TRACES_SAMPLER_ARG: '0.25' };
+    expect(read(more).tracing).toBeUndefined();
+    expect(read({ ...more, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c' }).tracing).toEqual({
+      serviceName: 'mirror',
+      ratio: 0.25,
+    });
+  });
+
   it('none is left out above', () => {
     const apart = ['ENCRYPTION_KEYS', 'DATABASE_URL', 'WEBHOOK_URL', 'WEBHOOK_SECRET'];
-    const tested = new Set([...cases.map(([name]) => name), ...apart]);
+    const traces = ['OTEL_SERVICE_NAME', 'OTEL_TRACES_SAMPLER_ARG'];
+    const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces]);
     expect([...tested].sort()).toEqual([...variableNames].sort());
   });
 });
@@ -272,6 +289,8 @@ describe('what is wrong', () => {
     LOG_LEVEL: ['verbose'],
     LOG_PRETTY: ['very'],
     SHUTDOWN_GRACE: ['soon', '30d'],
+    OTEL_EXPORTER_OTLP_ENDPOINT: ['collector:4318'],
+    OTEL_TRACES_SAMPLER_ARG: ['1.5', 'all', '-1'],
   };
   for (const [name, values] of Object.entries(wrong)) {
     it(`with ${name} is refused by name`, () => {
@@ -363,7 +382,14 @@ describe('.env.example', () => {
       'S3_REGION',
     ];
     const more = ['S3_STORAGE_CLASS', 'S3_SSE', 'S3_SSE_KMS_KEY_ID', 'INCLUDE_ASSET_TYPES', 'EXCLUDE_ASSET_TYPES'];
-    const rest = ['METRICS_PORT', 'BANDWIDTH_LIMIT', 'WEBHOOK_URL', 'WEBHOOK_SECRET', 'LOG_PRETTY'];
+    const rest = [
+      'METRICS_PORT',
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'BANDWIDTH_LIMIT',
+      'WEBHOOK_URL',
+      'WEBHOOK_SECRET',
+      'LOG_PRETTY',
+    ];
     const unset = [...without, ...more, ...rest, ...Object.keys(required)];
     expect(shown.sort()).toEqual(variableNames.filter((name) => !unset.includes(name)).sort());
   });

@@ -3,6 +3,7 @@ import { createPostgresBackend, type Processor, Queue, Worker, type WorkerOption
 import { Redis } from 'ioredis';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets.ts';
+import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
 
 export type Queues = ReturnType<typeof openQueues>;
 
@@ -47,6 +48,8 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
   const base: any = redis
     ? { connection: redis, prefix: '{asset-mirror}' }
     : { connection: { connectionString: options.databaseUrl, migrate: true } };
+  const telemetry = queueTelemetry();
+  if (telemetry) base.telemetry = telemetry;
   // biome-ignore lint/suspicious/noExplicitAny: as above
   const backend: any[] = redis ? [] : [createPostgresBackend];
 
@@ -74,14 +77,17 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
      * by the asset and its last turn: one that has just ended its turn, and not yet its job, is not in the way of the next.
      */
     async addAssets(assets: QueuedAsset[]): Promise<void> {
-      if (assets.length === 0) return;
-      await queues.assets.addBulk(
-        assets.map(({ id, state, turn }) => ({
-          name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') satisfies AssetJobName,
-          data: { assetId: id },
-          opts: { deduplication: { id: `${id} ${turn}` } } as never,
-        })),
-      );
+      for (const together of inTraces(assets)) {
+        await withinTrace(together[0]!.traceparent, () =>
+          queues.assets.addBulk(
+            together.map(({ id, state, turn }) => ({
+              name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') satisfies AssetJobName,
+              data: { assetId: id },
+              opts: { deduplication: { id: `${id} ${turn}` } } as never,
+            })),
+          ),
+        );
+      }
     },
 
     /** Wakes the connection's runs, which are in the records. */
@@ -150,4 +156,15 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
       redis?.disconnect();
     },
   };
+}
+
+/** Neighbours that one run has brought, together; all of them, where runs have no traces. The order stays as it is. */
+function inTraces(assets: QueuedAsset[]): QueuedAsset[][] {
+  const groups: QueuedAsset[][] = [];
+  for (const asset of assets) {
+    const last = groups.at(-1);
+    if (last && last[0]!.traceparent === asset.traceparent) last.push(asset);
+    else groups.push([asset]);
+  }
+  return groups;
 }

@@ -8,6 +8,7 @@ import type { ListedAsset } from '../store/listing.ts';
 import type { Connection, Sync, SyncPosition } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import { TurnLost } from '../store/syncs.ts';
+import { span, traceHere } from '../tracing/tracing.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
 import { brokenOf, listedOf, unreadable } from './listed.ts';
@@ -72,7 +73,14 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
       try {
         const problems = new Problems();
         const run = { connection, sync, owner, problems, signal };
-        await withFields({ connectionId, syncId: sync.id }, () => runSync(deps, run));
+        const fields = { connectionId, syncId: sync.id };
+        await withFields(fields, () =>
+          span('sync', { ...fields, mode: sync.mode }, async () => {
+            const trace = traceHere();
+            if (trace) await store.syncs.traced(sync.id, trace);
+            return runSync(deps, run);
+          }),
+        );
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
         const caughtUp = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });

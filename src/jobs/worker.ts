@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import { type Log, withFields } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
+import { span } from '../tracing/tracing.ts';
 import { type Access, createAccess } from './access.ts';
 import { completeArtefacts } from './artefacts.ts';
 import { startAudits } from './audits.ts';
@@ -38,7 +39,9 @@ async function inTurn(turns: Turns, assetId: string, work: (held: HeldAsset) => 
   if (!held) return { outcome: 'nothing to do' };
   try {
     const { connectionId, syncId } = held.asset;
-    return await withFields({ connectionId, syncId, assetId }, () => work(held));
+    return await withFields({ connectionId, syncId, assetId }, () =>
+      span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
+    );
   } finally {
     held.end();
   }

@@ -52,7 +52,12 @@ export interface QueuedAsset {
   id: string;
   state: AssetState;
   turn: number;
+  /** Of the run that brought it. */
+  traceparent?: string | null;
 }
+
+/** The trace of the run that last saw something new in an asset. */
+const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
 export function assetRecords(db: Database) {
   /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: it is not. */
@@ -147,7 +152,7 @@ export function assetRecords(db: Database) {
             WHERE room.free > 0
           )
           UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-          RETURNING assets.id, assets.state, assets.turn, due.place`.execute(tx);
+          RETURNING assets.id, assets.state, assets.turn, due.place, ${traceparent}`.execute(tx);
         return rows.sort((a, b) => a.place - b.place);
       });
     },
@@ -164,7 +169,7 @@ export function assetRecords(db: Database) {
           WHERE queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
             AND (queued_at < turn_until OR queued_at < now() - ${staleMs} * interval '1 ms')
           ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
-        RETURNING id, state, turn, queued_at IS NOT NULL AS queued`.execute(db);
+        RETURNING id, state, turn, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
       return rows.filter((row) => row.queued);
     },
 

@@ -226,6 +226,11 @@ export function syncRecords(db: Database) {
       return rows.map((row) => row.connectionId);
     },
 
+    /** The trace of a run, for what follows from it. */
+    async traced(id: string, traceparent: string): Promise<void> {
+      await db.updateTable('syncs').set({ traceparent }).where('id', '=', id).execute();
+    },
+
     /** How many runs wait or are running. */
     async open(): Promise<{ waiting: number; running: number }> {
       const { rows } = await sql<{ waiting: number; running: number }>`

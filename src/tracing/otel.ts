@@ -1,0 +1,72 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { context, propagation, SpanStatusCode, trace } from '@opentelemetry/api';
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks';
+import { W3CTraceContextPropagator } from '@opentelemetry/core';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { registerInstrumentations } from '@opentelemetry/instrumentation';
+import { AwsInstrumentation } from '@opentelemetry/instrumentation-aws-sdk';
+import { PgInstrumentation } from '@opentelemetry/instrumentation-pg';
+import { UndiciInstrumentation } from '@opentelemetry/instrumentation-undici';
+import { resourceFromAttributes } from '@opentelemetry/resources';
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
+import { BullMQOtel } from 'bullmq-otel';
+import { reasonOf } from '../errors.ts';
+import { scrubbed } from './scrub-spans.ts';
+import type { Tracing } from './tracing.ts';
+
+const stopMs = 3000;
+
+/**
+ * OpenTelemetry, to be started before anything is loaded that it looks into. Where spans go the exporter reads from the
+ * standard variables itself (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, …).
+ */
+export function startOpenTelemetry(options: { serviceName: string; version: string; ratio: number }): Tracing {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
+  propagation.setGlobalPropagator(new W3CTraceContextPropagator());
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({ 'service.name': options.serviceName, 'service.version': options.version }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(options.ratio) }),
+    spanProcessors: [new BatchSpanProcessor({ exporter: scrubbed(new OTLPTraceExporter()) })],
+  });
+  trace.setGlobalTracerProvider(provider);
+  registerInstrumentations({
+    instrumentations: [
+      new UndiciInstrumentation({ requireParentforSpans: true }),
+      // The queue asks all the time; what is of interest is asked in the course of something.
+      new PgInstrumentation({ requireParentSpan: true }),
+      new AwsInstrumentation({ suppressInternalInstrumentation: true }),
+    ],
+  });
+  const tracer = trace.getTracer('asset-mirror', options.version);
+  const carrierHere = () => {
+    const carrier: { traceparent?: string } = {};
+    propagation.inject(context.active(), carrier);
+    return carrier;
+  };
+  return {
+    span: (name, attributes, work) =>
+      tracer.startActiveSpan(name, { attributes }, async (span) => {
+        try {
+          return await work();
+        } catch (error) {
+          span.setStatus({ code: SpanStatusCode.ERROR, message: reasonOf(error) });
+          throw error;
+        } finally {
+          span.end();
+        }
+      }),
+    within: (traceparent, work) => context.with(propagation.extract(context.active(), { traceparent }), work),
+    here: () => carrierHere().traceparent,
+    telemetry: new BullMQOtel({ tracerName: 'asset-mirror', version: options.version }),
+    /** Sends what is left. A collector that is away holds no stop up. */
+    async stop() {
+      const sent = provider.shutdown().catch(() => {});
+      await Promise.race([sent, sleep(stopMs, undefined, { ref: false })]);
+    },
+  };
+}
