@@ -12,6 +12,7 @@ import { createMetrics } from './metrics/metrics.ts';
 import { createOAuthClient } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
+import { watchBucket } from './operations/bucket.ts';
 import { createOperations } from './operations/operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
 import { assetTypes } from './source/answers.ts';
@@ -112,7 +113,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     queues,
     schedule,
     sealer,
-    checkBucket: storage.check,
+    bucketTrouble: watchBucket(storage.check),
     traffic: traffic.bytesPerSecond,
     tokens,
     ownBandwidth: config.transfer.bandwidth,

@@ -18,7 +18,7 @@ export interface AssetsOptions {
 
 type AssetSummary = AssetList['assets'][number];
 
-const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' | 'cyan' | 'dim'> = {
+export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' | 'cyan' | 'dim'> = {
   mirrored: 'green',
   failed: 'red',
   unavailable: 'yellow',

@@ -116,6 +116,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
         cursor = page.nextCursor;
       }
     },
+    asset: (id: string) => get<Asset>(`/assets/${part(id)}`),
     retry: (id: string) => call<Asset>('POST', `/assets/${part(id)}/retry`),
 
     syncs: (query: SyncQuery = {}) => get<SyncList>('/syncs', query),

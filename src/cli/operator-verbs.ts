@@ -3,6 +3,7 @@ import { type AssetsOptions, assets, retry } from './assets.ts';
 import type { ApiClient } from './client.ts';
 import { connectLink } from './connect-link.ts';
 import { connections, disconnect, pause, resume } from './connections.ts';
+import { explain } from './explain.ts';
 import { collect, examples, wholeNumber } from './options.ts';
 import { plan } from './plan.ts';
 import type { NewVerb } from './program.ts';
@@ -108,6 +109,10 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
     .argument('<connection>', 'its id, as `asset-mirror connections` lists it')
     .option('--yes', 'do not ask whether that is meant')
     .action(async (id: string, options) => disconnect(await connect(), id, options));
+
+  verb('explain', "one asset's whole story: seen, decided, tried, stored, verified, or why not")
+    .argument('<asset>', 'its id, as `asset-mirror assets` lists it')
+    .action(async (asset: string, options) => explain(await connect(), asset, options));
 
   verb('plan', 'what a full sync would move: lists the library, moves and writes nothing')
     .argument('[connection]', 'of this one only; else of all that are active')

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/answers.ts';
+import { note } from '../store/happenings.ts';
 import type { Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced.ts';
@@ -57,6 +58,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
     const detail = await deps.withToken(asset.connectionId, (token) =>
       deps.client.getAsset({ token, assetId, signal }),
     );
+    note(turn, 'asked', { status: detail.status ?? null });
     if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, held);
 
     const artefacts: Artefacts = {
@@ -74,6 +76,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
     if (artefacts.transcriptState === 'pending') {
       artefacts.transcriptDeadline ??= transcriptDeadline(deps, detail) ?? new Date();
       await lookForTranscript(deps, held, detail, artefacts, reasons);
+      note(turn, 'transcript', { status: artefacts.transcriptState });
     }
     if (artefacts.thumbnailState === 'pending') {
       const last = asset.attempts + 1 >= thumbnailTries;
@@ -85,6 +88,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       }).catch(keepGoing(signal, reasons));
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
       else if (last || !detail.thumbnailUrl) artefacts.thumbnailState = detail.thumbnailUrl ? 'gave_up' : 'none';
+      note(turn, 'thumbnail', { status: artefacts.thumbnailState });
     }
     // What has no file yet may be of another version: the record goes on saying what its own bytes are of.
     const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
@@ -98,6 +102,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       const stored = await writeRecord(deps.storage, record, signal);
       artefacts.beside[stored.key] = keptOf(stored);
       recordKey = stored.key;
+      note(turn, 'recorded');
     }
     const nextAt = nextLook(deps, artefacts, detail, asset.attempts + 1);
     await deps.store.assets.mirrored(turn, {

@@ -6,6 +6,7 @@ import { type Downloader, type Link, OtherVersion, type Pinned } from '../source
 import { HttpError } from '../source/http.ts';
 import { type Part, partLength, type Storage, type Stored, UploadLost } from '../storage/storage.ts';
 import type { Turn } from '../store/assets.ts';
+import { note } from '../store/happenings.ts';
 import type { UploadUnderWay } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { Budget } from './budget.ts';
@@ -51,12 +52,14 @@ export async function moveInParts(
     if (done.size > 0) {
       const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
       log.info({ assetId: turn.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
+      note(turn, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
       deps.metrics.resumedBytes.inc(bytes);
     }
     const count = Math.max(1, Math.ceil(upload.bytes / upload.partBytes));
     const missing = Array.from({ length: count }, (_, i) => i + 1).filter((number) => !done.has(number));
     await movePartsOf(deps, { ...options, missing, done });
 
+    note(turn, 'parts stored', { parts: missing.length, of: count });
     // The fence: who has lost the turn completes nothing.
     await options.onComplete();
     signal.throwIfAborted();
@@ -156,7 +159,9 @@ async function movePart(
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
-      deps.log.info({ assetId: turn.assetId, part: number, reason: reasonOf(error) }, 'part failed; fetched again');
+      const reason = reasonOf(error);
+      deps.log.info({ assetId: turn.assetId, part: number, reason }, 'part failed; fetched again');
+      note(turn, 'part failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {
       body.on('error', () => {}).destroy();

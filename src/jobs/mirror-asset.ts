@@ -2,6 +2,7 @@ import { Rejected, RetryLater } from '../errors.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
+import { note } from '../store/happenings.ts';
 import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -27,6 +28,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     if (leftOut) return await leaveOut(deps, held, leftOut);
     const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
     const detail = await read();
+    note(turn, 'asked', { status: detail.status ?? null });
 
     if (detail.status === 'processing') return await waitForProcessing(deps, held);
     if (detail.status === 'unavailable') {
@@ -58,6 +60,8 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
         },
         signal,
       }));
+    const { bytes, variant, checksums } = media;
+    note(turn, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
     still(await store.assets.saveMedia(turn, media));
 
     const artefacts = artefactsAtFirst(deps, asset, detail);
@@ -70,10 +74,12 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
         signal,
       }).catch(passOn(deps, held));
       if (thumbnail) keepThumbnail(artefacts, thumbnail);
+      note(turn, 'thumbnail', { status: artefacts.thumbnailState });
     }
     const api = withoutLinks(detail);
     const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
     artefacts.beside[record.key] = keptOf(record);
+    note(turn, 'recorded');
     await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
     still(
       await store.assets.mirrored(turn, {

@@ -10,7 +10,9 @@ export function startPruning({ store, log }: { store: Store; log: Log }) {
 
   async function prune(): Promise<void> {
     const pruned = await store.prune();
-    if (pruned && pruned.syncs + pruned.events > 0) log.info(pruned, 'old runs and events forgotten');
+    if (pruned && pruned.syncs + pruned.events + pruned.happenings > 0) {
+      log.info(pruned, 'old runs and events forgotten');
+    }
   }
 
   const failed = 'old runs and events were not forgotten; tried again in an hour';

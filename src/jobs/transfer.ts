@@ -7,6 +7,7 @@ import { type Download, type Link, Missing, OtherVersion, type Pinned } from '..
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import type { Turn } from '../store/assets.ts';
+import { note } from '../store/happenings.ts';
 import type { Asset, Media, UploadUnderWay } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { forget, inPartsFrom, moveInParts } from './in-parts.ts';
@@ -48,6 +49,7 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
 
   const { variant, link, bytes, contentType, from } = await openSource(deps, transfer);
   const { key, name } = placeOf(deps.keyTemplate, asset.companyId, detail, variant);
+  note(turn, 'began', { variant, bytes: bytes ?? null });
   const options = {
     contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
     contentDisposition: contentDisposition(name),
@@ -133,7 +135,7 @@ export function placeOf(template: string, companyId: string, detail: AssetDetail
 }
 
 /** The link to the original or the rendition, and how to renew it; undefined: there is none. */
-function linkTo({ detail, renew, throttle }: Transfer, variant: Media['variant']): Link | undefined {
+function linkTo({ turn, detail, renew, throttle }: Transfer, variant: Media['variant']): Link | undefined {
   const which = variant === 'mp4' ? 'mp4Url' : 'url';
   const url = detail.download?.[which];
   if (!url) return undefined;
@@ -142,6 +144,7 @@ function linkTo({ detail, renew, throttle }: Transfer, variant: Media['variant']
     throttle,
     async renew() {
       const next = await renew();
+      note(turn, 'renewed the link');
       if (versionOf(next) !== versionOf(detail)) {
         throw new OtherVersion('the file was replaced at the service during the transfer');
       }

@@ -2,9 +2,12 @@ import { z } from 'zod';
 import type { Asset, UploadPart } from '../store/schema.ts';
 import { nextCursor, pageOf, placeOf } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
+import { explanationOf } from './explanation.ts';
 import { Refused } from './refused.ts';
 import { assetStates } from './states.ts';
 import { count, text, time } from './text.ts';
+import { timelineEntry, timelineOf } from './timeline.ts';
+import { within } from './within.ts';
 
 export const assetQuery = z.strictObject({
   connectionId: text.optional(),
@@ -21,6 +24,9 @@ export const assetQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(500).default(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
+
+/** A bucket that takes longer to answer is said nothing of. */
+const patienceMs = 500;
 
 const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
 const thumbnailStates = ['none', 'pending', 'mirrored', 'gave_up'] as const;
@@ -83,17 +89,37 @@ export const assetAnswer = facts
       })
       .nullable()
       .describe('An upload in parts that is under way.'),
+    explanation: z
+      .array(z.string())
+      .describe('Where it is, or why it is not there: what it waits for, until when, and what there is to do.'),
+    timeline: z.array(timelineEntry).describe('What happened to it, oldest first; kept for 30 days.'),
   })
   .meta({ id: 'Asset' });
 
-export function assetOperations({ store }: Pick<OperationsDeps, 'store'>) {
+export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, 'store' | 'bucketTrouble'>) {
+  /** What the records rest on, for who misses something in them. */
+  async function whereWeLooked(): Promise<string> {
+    const connections = await store.connections.list();
+    const active = connections.filter(({ status }) => status === 'active');
+    if (active.length === 0) return 'Nothing is connected, so nothing is listed: POST /api/connect-links.';
+    const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
+    const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
+    const others = connections.length - active.length;
+    const rest = others > 0 ? `, and ${others} are paused or have ended` : '';
+    return (
+      `Looked at: ${companies.size} companies of ${active.length} active connections, ` +
+      `${last ? `listed last at ${last.toISOString()} or later` : 'of which not all were listed yet'}${rest}. ` +
+      'A company that the settings leave out is not listed; `asset-mirror resync CONNECTION --full` lists everything else again.'
+    );
+  }
+
   async function existing(id: string) {
     const [asset] = await store.assets.search({ id, limit: 1 });
     if (!asset) {
       throw new Refused(
         404,
         'asset_not_found',
-        `There is no asset ${id} in the records. GET /api/assets?q= looks for it.`,
+        `There is no asset ${id} in the records. ${await whereWeLooked()} GET /api/assets?q= looks for it by name.`,
       );
     }
     return asset;
@@ -101,7 +127,26 @@ export function assetOperations({ store }: Pick<OperationsDeps, 'store'>) {
 
   async function asset(id: string) {
     const found = await existing(id);
-    return detailsOf(found, found.upload ? await store.assets.parts(id) : []);
+    const waiting = found.nextAt !== null;
+    const [parts, { rows }, events, connection, trouble] = await Promise.all([
+      found.upload ? store.assets.parts(id) : [],
+      store.happenings.ofAsset(id),
+      store.events.search({ assetId: id, limit: 100 }),
+      found.connectionId === null ? undefined : store.connections.get(found.connectionId),
+      waiting ? within(patienceMs, bucketTrouble()) : null,
+    ]);
+    const details = detailsOf(found, parts);
+    return {
+      ...details,
+      explanation: explanationOf(found, {
+        now: new Date(),
+        connection,
+        readable: found.readable,
+        bucketTrouble: trouble ?? null,
+        stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
+      }),
+      timeline: timelineOf(found, rows, events),
+    };
   }
 
   return {

@@ -15,8 +15,8 @@ export interface OperationsDeps {
   schedule: Schedule;
   sealer: Sealer;
   tokens: Tokens;
-  /** Whether the bucket takes objects now. @throws why not */
-  checkBucket: () => Promise<void>;
+  /** Why the bucket takes nothing at present; null: it does. */
+  bucketTrouble: () => Promise<string | null>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   /** BANDWIDTH_LIMIT of this process. */

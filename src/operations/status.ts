@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
 import type { OperationsDeps } from './deps.ts';
 import { byState, leftOut, stateCounts } from './states.ts';
 import { count } from './text.ts';
@@ -7,7 +6,6 @@ import { within } from './within.ts';
 
 /** Seconds of transfers, before anything is said about the rest. */
 const soonestEstimate = 5;
-const bucketLookMs = 10_000;
 
 const open = z.object({ waiting: count, running: count });
 
@@ -38,17 +36,8 @@ export const statusAnswer = z
   })
   .meta({ id: 'Status' });
 
-export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues' | 'checkBucket' | 'traffic'>) {
+export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic'>) {
   const { store, queues } = options;
-
-  let looked: { at: number; reason: Promise<string | null> } | undefined;
-  /** Why the bucket takes nothing; null: it does. Each look writes an object, so one does for a while. */
-  function bucketTrouble(): Promise<string | null> {
-    if (!looked || Date.now() - looked.at > bucketLookMs) {
-      looked = { at: Date.now(), reason: options.checkBucket().then(() => null, reasonOf) };
-    }
-    return looked.reason;
-  }
 
   return {
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
@@ -64,7 +53,7 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
           verifications: await at.verifications.open(),
         })),
         within(5000, queues.counts()),
-        within(5000, bucketTrouble()),
+        within(5000, options.bucketTrouble()),
       ]);
       const { connections, counts, outstanding, recent, syncs, verifications } = records;
       const total = counts.reduce((sum, row) => (row.leftOut ? sum : sum + row.count), 0);

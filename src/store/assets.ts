@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { addEvent } from './events.ts';
+import { newStory, type Story, turnRow } from './happenings.ts';
 import type {
   Asset,
   AssetState,
@@ -25,10 +26,11 @@ export interface Turn {
   revision: number;
   size: number | null;
   uploadDate: number | null;
+  story: Story;
 }
 
 export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
-  return { assetId: id, turn, revision, size, uploadDate };
+  return { assetId: id, turn, revision, size, uploadDate, story: newStory() };
 }
 
 /** The turn is still its worker's: neither taken away nor given back. */
@@ -60,14 +62,23 @@ export interface QueuedAsset {
 const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
 export function assetRecords(db: Database) {
-  /** Writes what a worker found, if the turn is still its own, and gives the asset back. False: it is not. */
-  async function give(turn: Turn, values: Record<string, unknown>, on: Database = db): Promise<boolean> {
-    const { numUpdatedRows } = await on
+  /**
+   * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
+   * False: it is not.
+   */
+  async function give(
+    turn: Turn,
+    values: Record<string, unknown>,
+    outcome: Parameters<typeof turnRow>[1],
+    on: Database = db,
+  ): Promise<boolean> {
+    const given = on
       .updateTable('assets')
       .set({ queuedAt: null, turnUntil: null, ...values })
       .where(inHand(turn))
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+      .returning(['id', 'syncId']);
+    const { numAffectedRows } = await sql`WITH given AS (${given}) ${turnRow(turn, outcome)}`.execute(on);
+    return (numAffectedRows ?? 0n) > 0n;
   }
 
   async function setUpload(
@@ -103,7 +114,7 @@ export function assetRecords(db: Database) {
       waits: 0,
       processingSince: null,
     };
-    return give(turn, values, on);
+    return give(turn, values, { outcome: state, reason }, on);
   }
 
   return {
@@ -164,12 +175,16 @@ export function assetRecords(db: Database) {
      */
     async overdue(staleMs: number): Promise<QueuedAsset[]> {
       const { rows } = await sql<QueuedAsset & { queued: boolean }>`
-        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END WHERE id IN (
-          SELECT id FROM assets
+        WITH late AS MATERIALIZED (
+          SELECT id, sync_id, turn_until > queued_at AS lost FROM assets
           WHERE queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
             AND (queued_at < turn_until OR queued_at < now() - ${staleMs} * interval '1 ms')
-          ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED)
-        RETURNING id, state, turn, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
+          ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+        ), told AS (
+          INSERT INTO happenings (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
+        )
+        UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END FROM late WHERE assets.id = late.id
+        RETURNING assets.id, state, turn, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
       return rows.filter((row) => row.queued);
     },
 
@@ -318,9 +333,10 @@ export function assetRecords(db: Database) {
         thumbnail: JSON.stringify(done.thumbnail),
         beside: JSON.stringify(done.beside),
       };
-      if (!done.tell) return give(turn, values);
+      const outcome = { outcome: 'mirrored' as const, reason: done.reason ?? null, nextAt: done.nextAt };
+      if (!done.tell) return give(turn, values, outcome);
       return db.transaction().execute(async (tx) => {
-        const held = await give(turn, values, tx);
+        const held = await give(turn, values, outcome, tx);
         const { assetId } = turn;
         if (held)
           await addEvent(tx, {
@@ -334,13 +350,17 @@ export function assetRecords(db: Database) {
 
     /** Still transcoding: looked at again at `nextAt`. Spends no attempt. */
     async processing(turn: Turn, nextAt: Date): Promise<boolean> {
-      return give(turn, {
-        state: 'processing',
-        reason: null,
-        nextAt,
-        waits: 0,
-        processingSince: sql`coalesce(processing_since, now())`,
-      });
+      return give(
+        turn,
+        {
+          state: 'processing',
+          reason: null,
+          nextAt,
+          waits: 0,
+          processingSince: sql`coalesce(processing_since, now())`,
+        },
+        { outcome: 'processing', nextAt },
+      );
     },
 
     /** The service has no file for it, or it does not exist any more. */
@@ -354,35 +374,47 @@ export function assetRecords(db: Database) {
       nextAt: Date,
       options: { spent?: boolean; putOff?: boolean; reason: string | null },
     ): Promise<boolean> {
-      return give(turn, {
-        state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
-        nextAt,
-        reason: options.reason,
-        ...(options.spent && { attempts: sql`attempts + 1` }),
-        ...(options.putOff && { waits: sql`waits + 1` }),
-      });
+      return give(
+        turn,
+        {
+          state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
+          nextAt,
+          reason: options.reason,
+          ...(options.spent && { attempts: sql`attempts + 1` }),
+          ...(options.putOff && { waits: sql`waits + 1` }),
+        },
+        { outcome: 'again', reason: options.reason, nextAt },
+      );
     },
 
     /** The settings leave it out. */
     async leaveOut(turn: Turn, rule: string, reason: string): Promise<boolean> {
-      return give(turn, {
-        state: 'pending',
-        leftOut: rule,
-        reason,
-        nextAt: null,
-        attempts: 0,
-        waits: 0,
-        processingSince: null,
-      });
+      return give(
+        turn,
+        {
+          state: 'pending',
+          leftOut: rule,
+          reason,
+          nextAt: null,
+          attempts: 0,
+          waits: 0,
+          processingSince: null,
+        },
+        { outcome: 'left out', reason },
+      );
     },
 
     /** Another connection wants it, and this one does not. */
     async handOver(turn: Turn, connectionId: string): Promise<boolean> {
-      return give(turn, {
-        connectionId,
-        state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
-        nextAt: sql`now()`,
-      });
+      return give(
+        turn,
+        {
+          connectionId,
+          state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
+          nextAt: sql`now()`,
+        },
+        { outcome: 'handed over' },
+      );
     },
 
     async failed(turn: Turn, reason: string): Promise<boolean> {
@@ -395,19 +427,27 @@ export function assetRecords(db: Database) {
 
     /** The media is to be looked at again: another version, or none. */
     async startOver(turn: Turn): Promise<boolean> {
-      return give(turn, { state: 'pending', nextAt: sql`now()`, attempts: 0, waits: 0, reason: null });
+      return give(
+        turn,
+        { state: 'pending', nextAt: sql`now()`, attempts: 0, waits: 0, reason: null },
+        { outcome: 'started over' },
+      );
     },
 
     /** Transcript and thumbnail that are still missing are given up; the media stays as it is. */
     async giveUpArtefacts(turn: Turn, reason: string): Promise<boolean> {
-      return give(turn, {
-        nextAt: sql`CASE WHEN revision <> ${turn.revision}::int THEN now() END`,
-        attempts: 0,
-        waits: 0,
-        reason,
-        transcriptState: sql`CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END`,
-        thumbnailState: sql`CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`,
-      });
+      return give(
+        turn,
+        {
+          nextAt: sql`CASE WHEN revision <> ${turn.revision}::int THEN now() END`,
+          attempts: 0,
+          waits: 0,
+          reason,
+          transcriptState: sql`CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END`,
+          thumbnailState: sql`CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`,
+        },
+        { outcome: 'gave up', reason },
+      );
     },
 
     /**

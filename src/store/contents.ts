@@ -123,7 +123,7 @@ export function contentsRecords(db: Database) {
     async mend(id: string, what: { kind: ObjectKind; remedy: Remedy }[]): Promise<boolean> {
       const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
       const fetch = what.some((it) => it.remedy === 'fetch');
-      const { numUpdatedRows } = await db
+      const mended = db
         .updateTable('assets')
         .set({
           nextAt: sql`now()`,
@@ -141,8 +141,13 @@ export function contentsRecords(db: Database) {
         .where('state', '=', 'mirrored')
         .where('queuedAt', 'is', null)
         .where((e) => e.or([e('turnUntil', 'is', null), e('turnUntil', '<', sql<Date>`now()`)]))
-        .executeTakeFirst();
-      return numUpdatedRows > 0n;
+        .returning(['id', 'syncId']);
+      const told = JSON.stringify({ objects: what.map(({ kind }) => kind) });
+      const { numAffectedRows } = await sql`
+        WITH mended AS (${mended})
+        INSERT INTO happenings (asset_id, kind, sync_id, data)
+        SELECT id, 'mended', sync_id, ${told}::jsonb FROM mended`.execute(db);
+      return (numAffectedRows ?? 0n) > 0n;
     },
   };
 }

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import type { Asset, AssetState, Database, TranscriptState } from './schema.ts';
 
@@ -31,6 +32,8 @@ export type Decide = (before: Asset | undefined, listed: ListedAsset) => Decisio
 interface Row {
   asset: ListedAsset;
   decision: Decision;
+  /** Names of what the listing has otherwise than before. */
+  fields?: string[];
 }
 
 /**
@@ -56,12 +59,23 @@ export async function recordListed(
     if (!decision) continue;
     if (!before) fresh.push({ asset, decision });
     // What cannot be read replaces nothing that could.
-    else changed.push({ asset: asset.problem === undefined ? asset : { ...asset, ...listedBefore(before) }, decision });
+    else {
+      const kept = asset.problem === undefined ? asset : { ...asset, ...listedBefore(before) };
+      changed.push({ asset: kept, decision, fields: differing(before.listed, kept.listed) });
+    }
   }
   return {
     new: fresh.length && (await insert(tx, page, fresh)),
     changed: changed.length && (await update(tx, page, changed)),
   };
+}
+
+/** So many names of fields are told. */
+const mostFields = 20;
+
+function differing(before: Record<string, unknown>, after: Record<string, unknown>): string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  return names.filter((name) => !isDeepStrictEqual(before[name], after[name])).slice(0, mostFields);
 }
 
 const listedBefore = ({ projectId, assetType, name, size, uploadDate, listed }: Asset) => ({
@@ -80,15 +94,15 @@ async function insert(
 ): Promise<number> {
   // Another connection that reads the same company may have been first; what that one leaves out is this one's.
   const inserted = await sql<{ leftOut: string | null }>`
-    INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
+    WITH r AS (SELECT * FROM ${recordset(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       left_out, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
       r.state, r.reason, r.left_out, CASE WHEN r.due THEN now() END, ${page.syncId}
-    FROM ${recordset(rows)} ORDER BY r.id
+    FROM r ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       left_out = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL
-    RETURNING left_out`.execute(tx);
+    RETURNING id, left_out) ${tell(page)}`.execute(tx);
   return wanted(inserted.rows);
 }
 
@@ -100,7 +114,7 @@ async function update(
   const { connectionId, companyId } = page;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
   const updated = await sql<{ leftOut: string | null }>`
-    UPDATE assets AS a SET
+    WITH r AS (SELECT * FROM ${recordset(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Listed elsewhere now, and no longer where it was: it has moved.
       company_id = CASE WHEN EXISTS (SELECT 1 FROM access x WHERE x.company_id = a.company_id AND x.lost_at IS NULL)
@@ -114,15 +128,21 @@ async function update(
       processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM ${recordset(rows)} WHERE a.id = r.id RETURNING a.left_out`.execute(tx);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.left_out) ${tell(page)}`.execute(tx);
   return wanted(updated.rows);
 }
 
+/** What was decided is told of each asset, in the statement that writes it. */
+const tell = ({ syncId }: { syncId: string }) => sql`, told AS (
+    INSERT INTO happenings (asset_id, kind, sync_id, data)
+    SELECT taken.id, 'listed', ${syncId}, r.told FROM taken JOIN r ON r.id = taken.id)
+    SELECT left_out FROM taken`;
+
 const wanted = (rows: { leftOut: string | null }[]) => rows.filter((row) => row.leftOut === null).length;
 
-const recordset = (rows: Row[]) => sql`
+const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${JSON.stringify(
-    rows.map(({ asset, decision }) => ({
+    rows.map(({ asset, decision, fields }) => ({
       id: asset.id,
       project_id: asset.projectId,
       asset_type: asset.assetType,
@@ -136,6 +156,14 @@ const recordset = (rows: Row[]) => sql`
       afresh: decision.afresh,
       left_out: decision.leftOut ?? null,
       transcript_state: decision.transcriptState ?? null,
+      told: {
+        news,
+        state: decision.state,
+        due: decision.due,
+        ...(decision.reason !== null && { reason: decision.reason }),
+        ...(fields && fields.length > 0 && { fields }),
+      },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason text, due boolean, afresh boolean, left_out text, transcript_state text)`;
+    state text, reason text, due boolean, afresh boolean, left_out text, transcript_state text,
+    told jsonb)`;

@@ -343,6 +343,23 @@ const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE syncs ADD COLUMN traceparent text`.execute(db);
     },
   },
+  '0013_happenings': {
+    async up(db: Kysely<unknown>) {
+      // What happened to each asset, for people. Never changed, only added to and forgotten.
+      await sql`
+        CREATE TABLE happenings (
+          id bigint GENERATED ALWAYS AS IDENTITY,
+          asset_id text NOT NULL,
+          at timestamptz NOT NULL DEFAULT now(),
+          kind text NOT NULL,
+          sync_id text,
+          data jsonb NOT NULL DEFAULT '{}'
+        )`.execute(db);
+      await sql`CREATE INDEX happenings_by_asset ON happenings (asset_id, id)`.execute(db);
+      // They lie in the order of time: where the old ones end is found by blocks.
+      await sql`CREATE INDEX happenings_by_age ON happenings USING brin (at)`.execute(db);
+    },
+  },
   '0014_webhooks': {
     async up(db: Kysely<unknown>) {
       // Up to where events have become deliveries, in the order in which they are followed: at most one row.

@@ -9,16 +9,21 @@ export const remembered = {
   quietSyncs: 1,
   syncs: 30,
   events: 30,
+  /** What happened to assets. */
+  happenings: 30,
 };
 
 export interface Pruned {
   syncs: number;
   events: number;
+  happenings: number;
   states: number;
 }
 
 /** So many events at a time. */
 const batch = 10_000;
+/** So many happenings of an asset are kept. */
+const mostOfAsset = 200;
 
 /**
  * Forgets runs and events by their age: of each kind the last one of its connection, or of its asset, stays. And states of
@@ -31,7 +36,12 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     try {
       await pruneSessions(own);
       await pruneDeliveries(own, remembered.events);
-      return { syncs: await pruneSyncs(own), events: await pruneEvents(own), states: await pruneStates(own) };
+      return {
+        syncs: await pruneSyncs(own),
+        events: await pruneEvents(own),
+        happenings: await pruneHappenings(own),
+        states: await pruneStates(own),
+      };
     } finally {
       await sql`SELECT pg_advisory_unlock(7414)`.execute(own);
     }
@@ -72,6 +82,25 @@ async function pruneEvents(db: Database): Promise<number> {
           WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND ${which}
             AND EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id)
           ORDER BY e.at LIMIT ${batch})`.execute(db);
+      pruned += Number(numAffectedRows);
+      if (Number(numAffectedRows) < batch) break;
+    }
+  }
+  return pruned;
+}
+
+/** By age; and of an asset that has more to tell than is told of one, the oldest. */
+async function pruneHappenings(db: Database): Promise<number> {
+  let pruned = 0;
+  for (const which of [
+    sql`SELECT ctid FROM happenings WHERE at < now() - ${remembered.happenings}::int * interval '1 day'`,
+    sql`
+      SELECT h.ctid FROM (SELECT asset_id FROM happenings GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
+      CROSS JOIN LATERAL (SELECT ctid FROM happenings WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`,
+  ]) {
+    for (;;) {
+      const { numAffectedRows } = await sql`
+        DELETE FROM happenings WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`.execute(db);
       pruned += Number(numAffectedRows);
       if (Number(numAffectedRows) < batch) break;
     }

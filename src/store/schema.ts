@@ -21,6 +21,7 @@ export interface Schema {
   usedStates: { state: string; until: Date };
   endedSessions: { id: string; until: Date };
   events: EventTable;
+  happenings: HappeningTable;
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
   uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
@@ -301,6 +302,78 @@ interface VerificationLineTable {
   difference: boolean;
 }
 export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
+
+/** What came of a worker's turn at an asset. */
+export const outcomes = [
+  'mirrored',
+  'processing',
+  'unavailable',
+  'failed',
+  'again',
+  'started over',
+  'gave up',
+  'left out',
+  'handed over',
+] as const;
+export type Outcome = (typeof outcomes)[number];
+
+/** What a worker did, or met, so many ms after its turn began. */
+export interface Step {
+  ms: number;
+  did:
+    | 'asked'
+    | 'found in the bucket'
+    | 'began'
+    | 'went on'
+    | 'renewed the link'
+    | 'part failed'
+    | 'parts stored'
+    | 'stored'
+    | 'thumbnail'
+    | 'transcript'
+    | 'recorded';
+  /** What the service said of it; where an artefact stands. */
+  status?: string | null;
+  variant?: Media['variant'];
+  bytes?: number | null;
+  /** Of so many bytes, or parts. */
+  of?: number;
+  parts?: number;
+  part?: number;
+  checksums?: Record<string, string>;
+  reason?: string;
+}
+
+export const happeningKinds = ['listed', 'turn', 'lost', 'leftOut', 'letIn', 'mended'] as const;
+
+interface HappeningTable {
+  id: Generated<number>;
+  assetId: string;
+  at: Generated<Date>;
+  kind: (typeof happeningKinds)[number];
+  /** The run that last saw something new in the asset. */
+  syncId: string | null;
+  data: Generated<{
+    /** Of a listing: what it was, which fields are others than before, and what was decided. */
+    news?: 'new' | 'changed';
+    fields?: string[];
+    state?: AssetState;
+    due?: boolean;
+    /** Of a turn. */
+    outcome?: Outcome;
+    ms?: number;
+    steps?: Step[];
+    /** Steps that are not told. */
+    more?: number;
+    nextAt?: string;
+    reason?: string | null;
+    /** Of settings: the rule. */
+    rule?: string;
+    /** Of a verification: what was to be made again. */
+    objects?: string[];
+  }>;
+}
+export type Happening = Pick<Selectable<HappeningTable>, 'at' | 'kind' | 'syncId' | 'data'>;
 
 interface EventTable {
   id: Generated<number>;

@@ -104,6 +104,9 @@ export function selectionRecords(db: Database) {
           FROM out WHERE assets.id = out.id RETURNING assets.id
         ), parts AS (
           DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
+        ), told AS (
+          INSERT INTO happenings (asset_id, kind, data)
+          SELECT changed.id, 'leftOut', jsonb_build_object('rule', out.rule) FROM changed JOIN out ON out.id = changed.id
         )
         SELECT count(*) AS count FROM changed`.execute(db);
       return rows[0]!.count;
@@ -114,9 +117,11 @@ export function selectionRecords(db: Database) {
       if (ids.length === 0) return 0;
       const { numAffectedRows } = await sql`
         WITH let AS (
-          SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND left_out IS NOT NULL ORDER BY id FOR UPDATE)
-        UPDATE assets SET connection_id = ${connectionId}, left_out = NULL, reason = NULL, next_at = now()
-        FROM let WHERE assets.id = let.id`.execute(db);
+          SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND left_out IS NOT NULL ORDER BY id FOR UPDATE
+        ), changed AS (
+          UPDATE assets SET connection_id = ${connectionId}, left_out = NULL, reason = NULL, next_at = now()
+          FROM let WHERE assets.id = let.id RETURNING assets.id)
+        INSERT INTO happenings (asset_id, kind) SELECT id, 'letIn' FROM changed`.execute(db);
       return Number(numAffectedRows ?? 0n);
     },
 

@@ -6,6 +6,7 @@ import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { eventRecords } from './events.ts';
+import { happeningRecords } from './happenings.ts';
 import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
@@ -44,6 +45,7 @@ export async function openStore(options: { url: string; log: Log }) {
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
     bucket: bucketRecord(db),
+    happenings: happeningRecords(db),
     contents: contentsRecords(db),
     inventories: inventoryRecords(db),
     restore: restoreRecords(db),

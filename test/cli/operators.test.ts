@@ -67,6 +67,29 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[32mactive');
   });
 
+  test("say what a full sync would move, and an asset's story", async () => {
+    const plan = await run(['plan', id]);
+    expect(plan).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(
+        /^A full sync would move 1 assets, 5 B.*\n {2}1 assets, 5 B: known, and not in the bucket/,
+      ),
+    });
+    expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });
+
+    const [story, why, unknown] = await Promise.all([
+      run(['explain', whole]),
+      run(['explain', failed]),
+      run(['explain', 'nothing']),
+    ]);
+    expect(story.stdout).toMatch(
+      / {2}mirrored\n.*company acme.*\n\nIt is in the bucket since .*\n[\s\S]*\nsync .*\n.*seen for the first time: to be mirrored\n/,
+    );
+    expect(story.stdout).not.toContain('\u001b');
+    expect(why.stdout).toMatch(/ {2}failed\n[\s\S]*\nIt failed after 1 attempts?: [\s\S]*retry/);
+    expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('Looked at: 1 companies of 1 active') });
+  });
+
   test('retry what failed, and say what cannot be', async () => {
     expect(await run(['retry', failed, 'nothing'])).toMatchObject({
       code: 1,
@@ -77,6 +100,22 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     for (const wrong of [['retry'], ['retry', 'a', '--failed'], ['retry', 'a', '--connection', id]]) {
       expect((await run(wrong)).code, wrong.join(' ')).toBe(2);
     }
+  });
+
+  test('say and change the settings of a connection', async () => {
+    const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
+    expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
+    expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
+    expect((await run(['set', id, '--exclude', 'default', '--json'])).code).toBe(0);
+    for (const wrong of [
+      ['--include', 'videos'],
+      ['--interval', '5'],
+      ['--bandwidth', '5'],
+      ['--concurrency', 'x'],
+    ]) {
+      expect(await run(['set', id, ...wrong])).toMatchObject({ code: 2, stderr: expect.stringContaining(wrong[0]!) });
+    }
+    await scene.mirror.quiet();
   });
 
   test('resync and wait until everything is there; exit 1 when some of it fails', async () => {

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets.ts';
 import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -244,8 +245,7 @@ describe('a company', () => {
     // Between the loss and the run that finds it out, a worker is told that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    const { id: assetId, turn, revision, size, uploadDate } = held;
-    await stage.store.assets.failed({ assetId, turn, revision, size, uploadDate }, 'the service answered 404');
+    await stage.store.assets.failed(turnOf(held), 'the service answered 404');
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });

@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const MiB = 2 ** 20;
+let scene: Scene;
+beforeAll(async () => {
+  scene = await newScene({ environment: { TRANSCRIPT_DELAY: '1s' } });
+});
+afterAll(async () => {
+  await scene?.close();
+});
+
+interface Entry {
+  at: string;
+  what: string;
+  text: string;
+  syncId: string | null;
+}
+const explained = (id: string): Promise<{ timeline: Entry[]; explanation: string[] }> =>
+  scene.mirror.api('GET', `/assets/${id}`);
+const whats = (timeline: Entry[]) => timeline.map(({ what }) => what);
+
+describe('the timeline of an asset', { timeout: 120_000 }, () => {
+  test('tells in order what was seen, decided, tried, renewed, stored and recorded, of which run, and no link', async () => {
+    const id = await scene.film({ content: { seed: 'film', size: 40 * MiB } });
+    await scene.admin.setFaults(
+      { endpoint: 'asset', assetId: id, status: 500, times: 3 },
+      { endpoint: 'media', assetId: id, expireLinks: true, skip: 2, times: 1 },
+    );
+    const syncId = await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    await scene.mirror.quiet();
+    await scene.admin.clearFaults();
+
+    const { timeline, explanation } = await explained(id);
+    const times = timeline.map(({ at }) => Date.parse(at));
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    const told = whats(timeline);
+    const order = [
+      'listed.new',
+      'turn.again',
+      'step.asked',
+      'step.began',
+      'step.renewed_the_link',
+      'step.parts_stored',
+      'step.stored',
+      'step.thumbnail',
+      'step.recorded',
+      'turn.mirrored',
+      'step.transcript',
+    ];
+    let place = -1;
+    for (const what of order) {
+      place = told.indexOf(what, place + 1);
+      expect(place, `${what} in ${told.join(' ')}`).toBeGreaterThanOrEqual(0);
+    }
+    expect(timeline[0]).toMatchObject({ what: 'listed.new', syncId, text: 'seen for the first time: to be mirrored' });
+    expect(timeline.find(({ what }) => what === 'turn.again')!.text).toMatch(
+      /^did not work: .*500.*; comes back at 20/,
+    );
+    expect(timeline.find(({ what }) => what === 'step.parts_stored')!.text).toBe('stored 3 of 3 parts');
+    expect(timeline.find(({ what }) => what === 'step.stored')!.text).toMatch(/40\.0 MiB, .*crc32 [0-9a-f]{8}/);
+    expect(explanation[0]).toMatch(/^It is in the bucket since .*clip\.mp4 \(40\.0 MiB, the original, /);
+    expect(JSON.stringify(timeline)).not.toMatch(/svc[a-z]_|https?:|sig=/);
+
+    await scene.admin.changeAsset(id, { name: 'renamed.mp4', tags: ['new'] });
+    await scene.resync();
+    await until('the record', async () => (await scene.record(id))?.asset.name === 'renamed.mp4');
+    await scene.mirror.quiet();
+    const changed = (await explained(id)).timeline.find(({ what }) => what === 'listed.changed')!;
+    expect(changed.text).toBe('seen with another name and tags: its record is written anew');
+    expect(changed.syncId).not.toBe(syncId);
+  });
+
+  test('goes on after a failure, an operator, and changed settings', async () => {
+    const { mirror, connectionId } = scene;
+    const id = await scene.upload();
+    await scene.admin.setFaults({ endpoint: 'asset', assetId: id, body: { asset: { id, size: 'large' } } });
+    await scene.resync();
+    await mirror.assetIn(id, 'failed', 60_000);
+    let { timeline, explanation } = await explained(id);
+    expect(timeline.at(-1)).toMatchObject({ what: 'turn.failed', text: expect.stringMatching(/^failed: .*size/) });
+    expect(explanation).toEqual([
+      expect.stringMatching(/^It failed after 1 attempts?: .*size/),
+      `\`asset-mirror retry ${id}\` tries again now; a full sync does so, too.`,
+    ]);
+
+    await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
+    ({ timeline, explanation } = await explained(id));
+    expect(whats(timeline).at(-1)).toBe('settings.leftOut');
+    expect(explanation[0]).toBe(`It is left out by the settings of connection ${connectionId}: type documents.`);
+    await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
+    await mirror.assetIn(id, 'failed', 60_000);
+    await scene.admin.clearFaults();
+    await mirror.api('POST', `/assets/${id}/retry`);
+    await mirror.assetIn(id, 'mirrored', 60_000);
+    const told = whats((await explained(id)).timeline);
+    expect(told).toEqual(expect.arrayContaining(['settings.letIn', 'operator.retryAsset', 'turn.mirrored']));
+    expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('turn.mirrored'));
+  });
+
+  test('of an id that is not in the records, says what was looked at', async () => {
+    await expect(explained('nothing')).rejects.toThrow(
+      /404 .*asset_not_found.*Looked at: 1 companies of 1 active connections, listed last at 20.*resync CONNECTION --full/,
+    );
+  });
+});

@@ -1,0 +1,138 @@
+import { describe, expect, test } from 'vitest';
+import { type Circumstances, explanationOf } from '../../src/operations/explanation.ts';
+import type { Asset, Connection } from '../../src/store/schema.ts';
+
+const now = new Date('2026-03-01T12:00:00Z');
+const later = new Date('2026-03-01T12:10:00Z');
+const connection = { id: 'c', status: 'active', parkedUntil: null, lastError: null } as Connection;
+const circumstances: Circumstances = {
+  now,
+  connection,
+  readable: true,
+  bucketTrouble: null,
+  stored: { parts: 0, bytes: 0 },
+};
+const media = {
+  key: 'k/film.mp4',
+  bytes: 2048,
+  variant: 'mp4',
+  checksums: { crc32: '0a' },
+  etag: null,
+  version: 'v',
+} as const;
+const asset = (state: Asset['state'], more: Partial<Asset> = {}) =>
+  ({
+    id: 'a',
+    connectionId: 'c',
+    state,
+    reason: null,
+    leftOut: null,
+    attempts: 0,
+    listed: { id: 'a' },
+    media: null,
+    upload: null,
+    nextAt: now,
+    queuedAt: null,
+    turnUntil: null,
+    processingSince: null,
+    mirroredAt: null,
+    verifiedAt: null,
+    transcriptState: 'none',
+    transcriptDeadline: null,
+    thumbnailState: 'none',
+    ...more,
+  }) as Asset;
+
+describe('why an asset is where it is', () => {
+  test.each<[string, Asset, Partial<Circumstances>, RegExp]>([
+    ['waits its turn', asset('pending'), {}, /not in the bucket yet.*waits for its turn/],
+    ['is queued', asset('pending', { queuedAt: now }), {}, /on the queue since 2026-03-01T12:00:00/],
+    ['is in hand', asset('transferring', { turnUntil: later }), {}, /A worker has it in hand/],
+    [
+      'is in hand, in parts',
+      asset('transferring', { turnUntil: later, upload: { bytes: 4096 } as never }),
+      { stored: { parts: 1, bytes: 2048 } },
+      /1 parts, 2\.0 KiB of 4\.0 KiB, are stored/,
+    ],
+    [
+      'was put off',
+      asset('pending', { nextAt: later, reason: 'the link answered 500' }),
+      {},
+      /again at 2026-03-01T12:10.*the link answered 500.*retry a/,
+    ],
+    [
+      'is parked',
+      asset('pending'),
+      { connection: { ...connection, parkedUntil: later, lastError: 'asked' } },
+      /wait, until 2026-03-01T12:10.*\(asked\)/,
+    ],
+    ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused: .*resume c/],
+    [
+      'has lost its user',
+      asset('pending'),
+      { connection: { ...connection, status: 'disconnected' } },
+      /connect-link --connection c/,
+    ],
+    [
+      "is nobody's",
+      asset('pending', { connectionId: null }),
+      { connection: undefined },
+      /Nobody who can read its company/,
+    ],
+    ['cannot be read', asset('pending'), { readable: false }, /can no longer read its company/],
+    ['has no bucket', asset('pending'), { bucketTrouble: 'disk full' }, /everything waits: disk full/],
+    ['is replaced', asset('pending', { media }), {}, /takes the place of the one in the bucket/],
+    [
+      'is left out',
+      asset('pending', { leftOut: 'type videos', nextAt: null }),
+      {},
+      /left out by the settings of connection c: type videos.*set c/,
+    ],
+    [
+      'is transcoded',
+      asset('processing', { nextAt: later, processingSince: now }),
+      {},
+      /still transcoding it, since .*again at/,
+    ],
+    [
+      'has no file',
+      asset('unavailable', { nextAt: null, reason: 'none is attached' }),
+      {},
+      /no file of it: none is attached.*full sync/,
+    ],
+    [
+      'failed',
+      asset('failed', { nextAt: null, attempts: 5, reason: 'wrong size' }),
+      {},
+      /failed after 5 attempts: wrong size.*retry a/,
+    ],
+    [
+      'cannot be read where it is listed',
+      asset('failed', { nextAt: null, listed: {}, reason: 'size: x' }),
+      {},
+      /breaks the schema/,
+    ],
+    ['is gone', asset('gone', { nextAt: null }), {}, /never mirrored/],
+    ['is gone with its copy', asset('gone', { nextAt: null, media }), {}, /stays.*k\/film\.mp4/],
+    [
+      'is there',
+      asset('mirrored', { nextAt: null, media, mirroredAt: now, verifiedAt: later }),
+      {},
+      /since 2026-03-01T12:00.*k\/film\.mp4 \(2\.0 KiB, the mp4 rendition, crc32 0a\).*checksum at 2026-03-01T12:10/,
+    ],
+    [
+      'waits for its transcript',
+      asset('mirrored', { media, nextAt: later, transcriptState: 'pending', transcriptDeadline: later }),
+      {},
+      /transcript is not there yet, and is looked for, until 2026-03-01T12:10.*again at/,
+    ],
+    [
+      'gave up its transcript',
+      asset('mirrored', { media, nextAt: null, transcriptState: 'gave_up' }),
+      {},
+      /transcript was given up.*retry a/,
+    ],
+  ])('%s', (_, of, more, words) => {
+    expect(explanationOf(of, { ...circumstances, ...more }).join(' ')).toMatch(words);
+  });
+});
