@@ -42,6 +42,7 @@ export function startDispatcher(options: {
   let failing = false;
 
   async function sweep(): Promise<void> {
+    await store.counts.fold();
     const lost = await store.assets.overdue(staleMs);
     await queues.addAssets(lost);
     for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);

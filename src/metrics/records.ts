@@ -50,7 +50,7 @@ export function recordGauges(registry: Registry, { store, queues }: { store: Sto
   async function readRecords(): Promise<void> {
     const found = await within(
       patienceMs,
-      Promise.all([store.connections.countByStatus(), store.connections.lags(), store.assets.counts()]),
+      Promise.all([store.connections.countByStatus(), store.connections.lags(), store.counts.totals()]),
     ).catch(() => undefined);
     for (const gauge of [connections, assets, syncLag]) gauge.reset();
     if (!found) return;

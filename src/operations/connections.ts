@@ -118,7 +118,7 @@ export function connectionOperations(
 
   async function describe(connections: Connection[]) {
     const ids = connections.map((connection) => connection.id);
-    const [companies, counts] = await Promise.all([store.connections.companies(ids), store.assets.counts(ids)]);
+    const [companies, counts] = await Promise.all([store.connections.companies(ids), store.counts.byConnection(ids)]);
     const companiesOf = Map.groupBy(companies, (company) => company.connectionId);
     const countsOf = Map.groupBy(counts, (row) => row.connectionId);
     return connections.map((connection) => {

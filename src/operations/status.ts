@@ -46,8 +46,8 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
         // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
-          counts: await at.assets.counts(),
-          outstanding: await at.assets.outstanding(),
+          counts: await at.counts.totals(),
+          outstanding: await at.counts.outstanding(),
           recent: await at.assets.recent(60_000),
           syncs: await at.syncs.open(),
           verifications: await at.verifications.open(),

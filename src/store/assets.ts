@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { addEvent } from './events.ts';
 import { newStory, type Story, turnRow } from './happenings.ts';
 import type {
@@ -477,37 +477,6 @@ export function assetRecords(db: Database) {
       return Number(numAffectedRows ?? 0n);
     },
 
-    /** Counts by connection and state, with the bytes that are in the bucket. `leftOut`: of these, nothing is to be done. */
-    async counts(connectionIds?: string[]) {
-      const { rows } = await sql<{
-        connectionId: string | null;
-        state: AssetState;
-        leftOut: boolean;
-        count: number;
-        bytes: number;
-      }>`
-        SELECT connection_id, state, left_out IS NOT NULL AS left_out, count(*) AS count,
-          coalesce(sum(bytes), 0)::bigint AS bytes
-        FROM assets ${connectionIds ? sql`WHERE connection_id = ANY(${connectionIds}::text[])` : sql``}
-        GROUP BY connection_id, state, left_out IS NOT NULL`.execute(db);
-      return rows;
-    },
-
-    /**
-     * What is still to be moved by who can, as far as listings say; how many of these were put off for more than some
-     * seconds after an error; and how many wait for a transcript or a thumbnail.
-     */
-    async outstanding() {
-      const { rows } = await sql<{ count: number; bytes: number; later: number; artefacts: number }>`
-        SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
-          coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
-          count(*) FILTER (WHERE state = 'pending' AND reason IS NOT NULL AND next_at > now() + interval '5 seconds') AS later,
-          count(*) FILTER (WHERE state = 'mirrored') AS artefacts
-        FROM assets JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = assets.connection_id
-        WHERE next_at IS NOT NULL AND access.lost_at IS NULL AND c.status = 'active'`.execute(db);
-      return rows[0]!;
-    },
-
     /** What was mirrored in the last `ms`, and in how many seconds. */
     async recent(ms: number) {
       const { rows } = await sql<{ count: number; bytes: number; seconds: number }>`
@@ -530,28 +499,38 @@ export function assetRecords(db: Database) {
       after?: string | undefined;
       limit: number;
     }): Promise<(Asset & { readable: boolean })[]> {
+      const conditions = [
+        filter.id !== undefined && sql`assets.id = ${filter.id}`,
+        filter.connectionId !== undefined && sql`assets.connection_id = ${filter.connectionId}`,
+        filter.companyId !== undefined && sql`assets.company_id = ${filter.companyId}`,
+        filter.state !== undefined && sql`assets.state = ${filter.state}`,
+        filter.leftOut === true && sql`assets.left_out IS NOT NULL`,
+        filter.leftOut === false && sql`assets.left_out IS NULL`,
+        filter.after !== undefined && sql`assets.id > ${filter.after}`,
+      ].filter((condition) => condition !== false);
+      const facets = [
+        filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,
+        filter.type !== undefined && sql`asset_facets.asset_type = ${filter.type}`,
+      ].filter((condition) => condition !== false);
       const like = filter.q && `%${filter.q.replace(/[\\%_]/g, '\\$&')}%`;
-      return db
-        .selectFrom('assets')
-        .selectAll()
-        .select(
-          sql<boolean>`EXISTS (SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
-            WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
-              AND c.status <> 'disconnected')`.as('readable'),
-        )
-        .$if(filter.id !== undefined, (query) => query.where('id', '=', filter.id!))
-        .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
-        .$if(filter.companyId !== undefined, (query) => query.where('companyId', '=', filter.companyId!))
-        .$if(filter.projectId !== undefined, (query) => query.where('projectId', '=', filter.projectId!))
-        .$if(filter.state !== undefined, (query) => query.where('state', '=', filter.state!))
-        .$if(filter.type !== undefined, (query) => query.where('assetType', '=', filter.type!))
-        .$if(filter.leftOut === true, (query) => query.where('leftOut', 'is not', null))
-        .$if(filter.leftOut === false, (query) => query.where('leftOut', 'is', null))
-        .$if(!!like, (query) => query.where((e) => e.or([e('name', 'ilike', like!), e('id', '=', filter.q!)])))
-        .$if(filter.after !== undefined, (query) => query.where('id', '>', filter.after!))
-        .orderBy('id')
-        .limit(filter.limit)
-        .execute();
+      const faceted = (...more: RawBuilder<unknown>[]) => sql`
+        SELECT assets.id FROM asset_facets JOIN assets ON assets.id = asset_facets.id
+        WHERE ${sql.join([sql`true`, ...facets, ...conditions, ...more], sql` AND `)}`;
+      const page = (id: RawBuilder<unknown>) => sql`ORDER BY ${id} LIMIT ${filter.limit}`;
+      const found = like
+        ? sql`
+            (${faceted(sql`asset_facets.name ILIKE ${like}`)} ${page(sql`asset_facets.id`)})
+            UNION (${faceted(sql`assets.id = ${filter.q!}`)}) ${page(sql`id`)}`
+        : facets.length > 0
+          ? sql`${faceted()} ${page(sql`asset_facets.id`)}`
+          : sql`SELECT id FROM assets WHERE ${sql.join([sql`true`, ...conditions], sql` AND `)} ${page(sql`id`)}`;
+      const { rows } = await sql<Asset & { readable: boolean }>`
+        SELECT assets.*, EXISTS (
+          SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
+          WHERE a.connection_id = assets.connection_id AND a.company_id = assets.company_id AND a.lost_at IS NULL
+            AND c.status <> 'disconnected') AS readable
+        FROM assets WHERE assets.id = ANY(ARRAY(${found})) ORDER BY id`.execute(db);
+      return rows;
     },
   };
 }

@@ -343,6 +343,98 @@ const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE syncs ADD COLUMN traceparent text`.execute(db);
     },
   },
+  '0012_counts': {
+    async up(db: Kysely<unknown>) {
+      // Counts of assets, and what has changed since these were added up: rows that are only ever added, for whoever updates
+      // a count waits for everybody else who does. An empty connection is none.
+      const columns = sql`
+        connection_id text NOT NULL, company_id text NOT NULL, state text NOT NULL, left_out boolean NOT NULL,
+        assets bigint NOT NULL, bytes bigint NOT NULL, due bigint NOT NULL, due_bytes bigint NOT NULL`;
+      await sql`
+        CREATE TABLE asset_counts (${columns}, PRIMARY KEY (connection_id, company_id, state, left_out))`.execute(db);
+      // Emptied every few seconds: what is dead in it must not pile up.
+      await sql`CREATE TABLE asset_count_changes (${columns})
+        WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000)`.execute(db);
+      const facts = (sign: string, rows: string) =>
+        `SELECT ${sign}1 AS n, coalesce(connection_id, '') AS connection_id, company_id, state, left_out IS NOT NULL AS left_out,
+           coalesce(bytes, 0) AS bytes, next_at IS NOT NULL AS due, coalesce(size, 0) AS size FROM ${rows}`;
+      const sums = (of: string) => `
+        SELECT connection_id, company_id, state, left_out, sum(n), sum(n * bytes),
+          coalesce(sum(n) FILTER (WHERE due), 0), coalesce(sum(n * size) FILTER (WHERE due), 0)
+        FROM (${of}) AS facts GROUP BY connection_id, company_id, state, left_out`;
+      for (const [event, tables, of] of [
+        ['INSERT', 'NEW TABLE AS after', facts('', 'after')],
+        ['DELETE', 'OLD TABLE AS before', facts('-', 'before')],
+        ['UPDATE', 'OLD TABLE AS before NEW TABLE AS after', `${facts('', 'after')} UNION ALL ${facts('-', 'before')}`],
+      ] as const) {
+        const name = `count_assets_${event.toLowerCase()}`;
+        await sql`
+          CREATE FUNCTION ${sql.raw(name)}() RETURNS trigger LANGUAGE plpgsql AS ${sql.raw(`$$
+          BEGIN
+            INSERT INTO asset_count_changes ${sums(of)}
+            HAVING sum(n) <> 0 OR sum(n * bytes) <> 0 OR coalesce(sum(n) FILTER (WHERE due), 0) <> 0
+              OR coalesce(sum(n * size) FILTER (WHERE due), 0) <> 0;
+            RETURN NULL;
+          END $$`)}`.execute(db);
+        await sql`
+          CREATE TRIGGER ${sql.raw(name)} AFTER ${sql.raw(event)} ON assets REFERENCING ${sql.raw(tables)}
+          FOR EACH STATEMENT EXECUTE FUNCTION ${sql.raw(name)}()`.execute(db);
+      }
+      // Nobody writes assets until this is committed.
+      await sql`INSERT INTO asset_counts ${sql.raw(sums(facts('', 'assets')))}`.execute(db);
+      // Pages in the order of ids, of whatever people look for. What workers, who write assets all the time, never change is in
+      // a table of its own, whose indexes they need not write.
+      await sql`CREATE INDEX assets_in_state ON assets (state, id)`.execute(db);
+      await sql`CREATE INDEX assets_of_connection ON assets (connection_id, id)`.execute(db);
+      await sql`CREATE INDEX connections_in_order ON connections (connected_at, id)`.execute(db);
+      await sql`
+        CREATE TABLE asset_facets (id text PRIMARY KEY, name text, project_id text, asset_type text)`.execute(db);
+      await sql`INSERT INTO asset_facets SELECT id, name, project_id, asset_type FROM assets`.execute(db);
+      await sql`CREATE INDEX asset_facets_project ON asset_facets (project_id, id) WHERE project_id IS NOT NULL`.execute(
+        db,
+      );
+      await sql`CREATE INDEX asset_facets_type ON asset_facets (asset_type, id) WHERE asset_type IS NOT NULL`.execute(
+        db,
+      );
+      for (const [event, each, action] of [
+        [
+          'INSERT',
+          'REFERENCING NEW TABLE AS after FOR EACH STATEMENT',
+          'INSERT INTO asset_facets SELECT id, name, project_id, asset_type FROM after ON CONFLICT DO NOTHING',
+        ],
+        [
+          'UPDATE OF name, project_id, asset_type',
+          'FOR EACH ROW WHEN ((old.name, old.project_id, old.asset_type) IS DISTINCT FROM (new.name, new.project_id, new.asset_type))',
+          `UPDATE asset_facets SET name = new.name, project_id = new.project_id, asset_type = new.asset_type
+             WHERE id = new.id`,
+        ],
+        ['DELETE', 'FOR EACH ROW', 'DELETE FROM asset_facets WHERE id = old.id'],
+      ] as const) {
+        const name = `facet_assets_${event.slice(0, 6).toLowerCase()}`;
+        await sql`
+          CREATE FUNCTION ${sql.raw(name)}() RETURNS trigger LANGUAGE plpgsql AS ${sql.raw(`$$
+          BEGIN
+            ${action};
+            RETURN NULL;
+          END $$`)}`.execute(db);
+        await sql`
+          CREATE TRIGGER ${sql.raw(name)} AFTER ${sql.raw(event)} ON assets
+          ${sql.raw(each)} EXECUTE FUNCTION ${sql.raw(name)}()`.execute(db);
+      }
+      // Where the extension is not, or may not be made, names are found all the same, by reading them all.
+      await sql`
+        DO $$ BEGIN
+          CREATE EXTENSION IF NOT EXISTS pg_trgm;
+          CREATE INDEX asset_facets_name ON asset_facets USING gin (name gin_trgm_ops);
+        EXCEPTION WHEN OTHERS THEN
+          RAISE NOTICE 'pg_trgm cannot be used: %', SQLERRM;
+        END $$`.execute(db);
+      // What was put off after an error.
+      await sql`CREATE INDEX assets_put_off ON assets (next_at) WHERE state = 'pending' AND reason IS NOT NULL`.execute(
+        db,
+      );
+    },
+  },
   '0013_happenings': {
     async up(db: Kysely<unknown>) {
       // What happened to each asset, for people. Never changed, only added to and forgotten.

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { pruneCounts } from './counts.ts';
 import type { Database } from './schema.ts';
 import { pruneSessions } from './sessions.ts';
 import { pruneDeliveries } from './webhooks.ts';
@@ -35,6 +36,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     if (!rows[0]!.mine) return undefined;
     try {
       await pruneSessions(own);
+      await pruneCounts(own);
       await pruneDeliveries(own, remembered.events);
       return {
         syncs: await pruneSyncs(own),

@@ -4,6 +4,7 @@ import { bucketRecord } from './bucket.ts';
 import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
+import { countRecords } from './counts.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { eventRecords } from './events.ts';
 import { happeningRecords } from './happenings.ts';
@@ -90,6 +91,7 @@ export async function openStore(options: { url: string; log: Log }) {
 const readable = (db: Database) => ({
   connections: connectionRecords(db),
   assets: assetRecords(db),
+  counts: countRecords(db),
   syncs: syncRecords(db),
   verifications: verificationRecords(db),
 });

@@ -149,7 +149,7 @@ test('during the first sync of a large library the queue stays short, and anothe
   const seen = async () => {
     const { assets } = await queues.counts();
     mostJobs = Math.max(mostJobs, assets.waiting! + assets.active! + assets.delayed!);
-    return (await store.assets.counts([first])).reduce((sum, row) => sum + row.count, 0);
+    return (await store.counts.byConnection([first])).reduce((sum, row) => sum + row.count, 0);
   };
   await until('some to be listed', async () => (await seen()) >= count / 10, patience);
   const { id } = await admin.addAsset({
@@ -169,7 +169,7 @@ test('during the first sync of a large library the queue stays short, and anothe
     },
     patience,
   );
-  const pending = (await store.assets.counts([first])).find(({ state }) => state === 'pending');
+  const pending = (await store.counts.byConnection([first])).find(({ state }) => state === 'pending');
   expect(pending!.count).toBeGreaterThan(count / 20);
   await until('all to be listed', async () => (await seen()) === count, 3 * patience);
   // Four of each of the two.

@@ -22,7 +22,7 @@ describe.skipIf(!inject('redis'))('queues that are lost in the middle of the wor
   const upload = async (count: number) => {
     for (let i = 0; i < count; i++) await scene.upload({ uploadDate: Date.UTC(2024, 1, 29) + i * 1000 });
   };
-  const state = async () => (await scene.mirror.store.assets.counts()).map(({ state, count }) => ({ state, count }));
+  const state = async () => (await scene.mirror.store.counts.totals()).map(({ state, count }) => ({ state, count }));
   const runs = async () => scene.mirror.store.syncs.open();
 
   /** A run in the middle of its listing, another that waits for it, and files in the middle of their transfer. */
@@ -32,7 +32,7 @@ describe.skipIf(!inject('redis'))('queues that are lost in the middle of the wor
     await scene.admin.addFault({ endpoint: 'media', latency: 20_000, times: 4 });
     const first = await scene.resync();
     await until('files to be on their way', async () =>
-      (await scene.mirror.store.assets.counts()).some((row) => row.state === 'transferring'),
+      (await scene.mirror.store.counts.totals()).some((row) => row.state === 'transferring'),
     );
     await until('the first run to end', async () => (await scene.mirror.store.syncs.get(first))?.status === 'done');
     await upload(3);

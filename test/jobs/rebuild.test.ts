@@ -328,7 +328,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     expect(so.known).toBeGreaterThanOrEqual(200);
     expect(so.restored).toBeGreaterThan(0);
     expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
-    expect((await store.assets.counts()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
+    expect((await store.counts.totals()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
     expect(told).toEqual([]);
   });
 });

@@ -40,6 +40,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0009_operators' },
       { name: '0010_selection' },
       { name: '0011_correlation' },
+      { name: '0012_counts' },
       { name: '0013_happenings' },
       { name: '0014_webhooks' },
     ]);

@@ -26,7 +26,7 @@ test('what passes from one figure to another between two reads is still seen whe
   await store.assets.dispatch({ perConnection: 1 });
   const turn = turnOf((await store.assets.take('film', 60_000))!);
   const figures = await store.snapshot(async (at) => {
-    const { artefacts } = await at.assets.outstanding();
+    const { artefacts } = await at.counts.outstanding();
     expect(
       await store.assets.mirrored(turn, {
         detail: {},
@@ -40,8 +40,8 @@ test('what passes from one figure to another between two reads is still seen whe
         nextAt: new Date(),
       }),
     ).toBe(true);
-    return { artefacts, states: (await at.assets.counts()).map(({ state }) => state) };
+    return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
   });
   expect(figures).toEqual({ artefacts: 0, states: ['pending'] });
-  expect(await store.assets.outstanding()).toMatchObject({ artefacts: 1 });
+  expect(await store.counts.outstanding()).toMatchObject({ artefacts: 1 });
 });

@@ -1,0 +1,250 @@
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
+import { join } from 'node:path';
+import pg from 'pg';
+import { readConfig } from '../src/config.ts';
+import { createLog } from '../src/log.ts';
+import { startService } from '../src/service.ts';
+import { startEmbeddedPostgres } from '../src/store/embedded.ts';
+import { freePort } from '../test/support/ports.ts';
+
+/**
+ * How long the operator API takes with many connections and assets in the records: one of them has a third of all assets, the
+ * others share the rest. `node bench/operator-api.ts [CONNECTIONS] [ASSETS]` writes bench/results/operator-api.md.
+ */
+const CONNECTIONS = Number(process.argv[2] ?? 10_000);
+const ASSETS = Number(process.argv[3] ?? 1_000_000);
+const RUNS = 60;
+/** A request that is slow is asked less often. */
+const patienceMs = 3000;
+const LIMIT_MS = 100;
+
+/** With BENCH_DIR, the records stay there, and are used again. */
+const kept = process.env.BENCH_DIR;
+const directory = kept ?? (await mkdtemp(join(tmpdir(), 'asset-mirror-bench-')));
+const stack = new AsyncDisposableStack();
+if (kept === undefined) stack.defer(() => rm(directory, { recursive: true, force: true }));
+const log = createLog({ level: 'silent', pretty: false });
+const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
+stack.defer(() => postgres.stop());
+const port = await freePort();
+const url = `http://127.0.0.1:${port}`;
+const config = readConfig({
+  DATABASE_URL: postgres.url,
+  DATA_DIR: directory,
+  PORT: String(port),
+  PUBLIC_URL: url,
+  ADMIN_TOKEN: 'the-operators-token',
+  ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
+  LIBRARY_API_URL: 'http://127.0.0.1:9',
+  LIBRARY_APP_URL: 'http://127.0.0.1:9',
+  LIBRARY_CLIENT_ID: 'bench',
+  LIBRARY_CLIENT_SECRET: 'bench',
+});
+const service = await startService(config, log, 'web');
+stack.defer(() => service.stop());
+const db = new pg.Pool({ connectionString: postgres.url, max: 1 });
+stack.defer(() => db.end());
+
+const loaded = Date.now();
+if ((await db.query('SELECT 1 FROM connections LIMIT 1')).rowCount === 0) await fill();
+
+const one = async (query: string) => (await db.query(query)).rows[0];
+const { rare } = await one(
+  `SELECT id AS rare FROM assets WHERE connection_id = 'connection 7' AND state = 'mirrored' LIMIT 1`,
+);
+const late = Buffer.from(
+  JSON.stringify((await one(`SELECT id FROM assets ORDER BY id OFFSET ${ASSETS - 200} LIMIT 1`)).id),
+).toString('base64url');
+const { rows: deep } = await db.query(
+  `SELECT (extract(epoch FROM connected_at) * 1000000)::bigint AS connected, id FROM connections ORDER BY connected_at, id OFFSET ${CONNECTIONS - 150} LIMIT 1`,
+);
+const farConnections = Buffer.from(JSON.stringify({ connected: Number(deep[0].connected), id: deep[0].id })).toString(
+  'base64url',
+);
+
+const requests = [
+  '/status',
+  '/connections',
+  '/connections?limit=500',
+  `/connections?cursor=${farConnections}`,
+  '/connections?status=disconnected',
+  '/connections?q=person%2099',
+  '/connections?q=nobody',
+  '/connections/connection%201',
+  '/connections/connection%207',
+  '/assets',
+  '/assets?limit=500',
+  `/assets?cursor=${late}`,
+  '/assets?connectionId=connection%201',
+  '/assets?connectionId=connection%207',
+  '/assets?connectionId=connection%20none',
+  '/assets?companyId=company%207',
+  '/assets?projectId=project%2042',
+  '/assets?projectId=none',
+  '/assets?state=mirrored',
+  '/assets?state=failed',
+  '/assets?state=transferring',
+  '/assets?state=gone',
+  '/assets?state=pending',
+  '/assets?leftOut=true',
+  '/assets?type=videos',
+  '/assets?type=brand%20assets',
+  '/assets?connectionId=connection%201&state=failed',
+  '/assets?connectionId=connection%201&state=failed&type=audio',
+  '/assets?projectId=project%2042&state=unavailable',
+  '/assets?type=brand%20assets&state=failed',
+  '/assets?q=interview',
+  '/assets?q=mp4',
+  '/assets?q=cut%20777',
+  '/assets?q=no%20such%20name',
+  '/assets?q=zq',
+  `/assets?q=${encodeURIComponent(rare)}`,
+  '/assets?q=interview&connectionId=connection%207',
+  '/assets?q=interview&state=failed',
+  `/assets/${encodeURIComponent(rare)}`,
+  '/syncs',
+  '/syncs?connectionId=connection%207',
+  '/syncs?connectionId=connection%201&limit=500',
+  '/events',
+  '/events?limit=500',
+  '/events?connectionId=connection%207',
+  `/events?assetId=${encodeURIComponent(rare)}`,
+  '/events?kind=operator.pauseConnection',
+  '/events?kind=none',
+  '/settings',
+];
+const results: { path: string; p50: number; p99: number; bytes: number }[] = [];
+for (const path of requests) {
+  const times: number[] = [];
+  let bytes = 0;
+  // The first two only warm up.
+  const started = performance.now();
+  for (let run = -2; run < RUNS && (run < 3 || performance.now() - started < patienceMs); run++) {
+    const began = performance.now();
+    const response = await fetch(`${url}/api${path}`, {
+      headers: { authorization: 'Bearer the-operators-token', accept: 'application/json' },
+    });
+    bytes = (await response.arrayBuffer()).byteLength;
+    if (!response.ok) throw new Error(`${path}: ${response.status}`);
+    if (run >= 0) times.push(performance.now() - began);
+  }
+  times.sort((a, b) => a - b);
+  const at = (part: number) => times[Math.min(times.length - 1, Math.floor(part * times.length))]!;
+  const result = {
+    path: decodeURIComponent(path).replace(/cursor=[^&]*/, 'cursor=…'),
+    p50: at(0.5),
+    p99: at(0.99),
+    bytes,
+  };
+  results.push(result);
+  process.stdout.write(
+    `${result.p99 > LIMIT_MS ? '✗' : '✓'} ${result.p50.toFixed(1).padStart(7)} ${result.p99.toFixed(1).padStart(7)} ms  ${result.path}\n`,
+  );
+}
+write();
+await stack.disposeAsync();
+process.exit(0);
+
+/** Records as they are after years, by SQL: what they are about is in no bucket. */
+async function fill(): Promise<void> {
+  const say = (text: string) =>
+    process.stdout.write(`${((Date.now() - loaded) / 1000).toFixed(0).padStart(4)} s  ${text}\n`);
+  const steps: [string, string][] = [
+    [
+      'connections',
+      `
+      INSERT INTO connections (id, user_id, user_name, user_email, status, connected_at, last_sync_at)
+      SELECT 'connection ' || i, 'user ' || i, 'Person ' || i, 'person' || i || '@example.com',
+        CASE WHEN i % 50 = 0 THEN 'disconnected' WHEN i % 90 = 0 THEN 'paused' ELSE 'active' END,
+        now() - (${CONNECTIONS} - i) * interval '1 minute', now() - (i % 300) * interval '1 second'
+      FROM generate_series(1, ${CONNECTIONS}) AS i`,
+    ],
+    [
+      'companies',
+      `
+      INSERT INTO companies SELECT 'company ' || i, 'Company ' || i FROM generate_series(1, ${CONNECTIONS}) AS i`,
+    ],
+    [
+      'access',
+      `
+      INSERT INTO access (connection_id, company_id, mark)
+      SELECT 'connection ' || i, 'company ' || i, 1700000000000 FROM generate_series(1, ${CONNECTIONS}) AS i`,
+    ],
+    [
+      'assets',
+      `
+      INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
+        reason, next_at, left_out, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, beside)
+      SELECT id, 'connection ' || c, 'company ' || c, 'project ' || (i % 5000), type, name, size, uploaded, listed, listed, state,
+        CASE WHEN state IN ('failed', 'unavailable') OR left_out IS NOT NULL THEN 'the reason of it, in a sentence' END,
+        CASE WHEN state IN ('pending', 'processing', 'transferring') AND left_out IS NULL OR state = 'mirrored' AND i % 400 = 0
+          THEN now() + (i % 3600) * interval '1 second' END,
+        left_out,
+        CASE WHEN state IN ('mirrored', 'gone') THEN jsonb_build_object('key', 'company ' || c || '/p/' || id || '/' || name, 'bytes',
+          size, 'variant', 'original', 'checksums', jsonb_build_object('crc32', 'AAAAAA=='), 'etag', '"x"', 'version', 'v') END,
+        CASE WHEN state IN ('mirrored', 'gone') THEN size END, 'key', CASE WHEN state = 'mirrored' THEN now() - i * interval '10 seconds' END,
+        'none', 'none', '{}'
+      FROM (
+        SELECT i, CASE WHEN i % 3 = 0 THEN 1 ELSE 1 + (i * 7919::bigint) % ${CONNECTIONS} END AS c,
+          'ast_' || md5(i::text) AS id, (i % 1000) * 10000 AS size, 1700000000000 - i * 1000::bigint AS uploaded,
+          (ARRAY['videos', 'selects', 'social', 'photography', 'graphics', 'audio', 'documents'])[1 + i % 7] AS t,
+          CASE WHEN i % 20011 = 0 THEN 'brand assets'
+            ELSE (ARRAY['videos', 'selects', 'social', 'photography', 'graphics', 'audio', 'documents'])[1 + i % 7] END AS type,
+          (ARRAY['Interview', 'Drone pass', 'Scene', 'Behind the scenes', 'Social', 'Product'])[1 + i % 6] || ' cut ' || i % 9973 || '.mp4' AS name,
+          jsonb_build_object('id', i, 'name', 'some name', 'mimeType', 'video/mp4', 'tags', ARRAY['one', 'two'], 'projectName',
+            'A project', 'status', 'ready', 'more', repeat('x', 300)) AS listed,
+          CASE WHEN i % 997 = 0 THEN 'failed' WHEN i % 991 = 0 THEN 'unavailable' WHEN i % 50021 = 0 THEN 'transferring'
+            WHEN i % 211 = 0 THEN 'pending' WHEN i % 10007 = 0 THEN 'processing' WHEN i % 1511 = 0 THEN 'gone' ELSE 'mirrored' END AS state,
+          CASE WHEN i % 211 = 0 AND i % 5 = 0 THEN 'type videos' END AS left_out
+        FROM generate_series(1, ${ASSETS}) AS i) AS made`,
+    ],
+    [
+      'syncs',
+      `
+      INSERT INTO syncs (id, connection_id, mode, status, pages, seen, requested_at, started_at, finished_at)
+      SELECT md5('sync' || i), 'connection ' || 1 + i % ${CONNECTIONS}, 'incremental', 'done', 2, 100,
+        now() - i * interval '1 second', now() - i * interval '1 second', now() - i * interval '1 second'
+      FROM generate_series(1, ${ASSETS / 4}) AS i`,
+    ],
+    [
+      'events',
+      `
+      INSERT INTO events (kind, connection_id, asset_id, at, data)
+      SELECT CASE WHEN i % 9001 = 0 THEN 'operator.pauseConnection' ELSE 'asset.failed' END, 'connection ' || 1 + i % ${CONNECTIONS},
+        CASE WHEN i % 9001 <> 0 THEN 'ast_' || md5((i % ${ASSETS})::text) END, now() - (${ASSETS / 4} - i) * interval '1 second', '{"reason": "of it"}'
+      FROM generate_series(1, ${ASSETS / 4}) AS i`,
+    ],
+    ['statistics', 'VACUUM ANALYZE'],
+  ];
+  for (const [what, statement] of steps) {
+    await db.query(statement);
+    say(what);
+  }
+  await service.context.store.counts.fold();
+  await db.query('VACUUM ANALYZE');
+}
+
+function write(): void {
+  const slow = results.filter(({ p99 }) => p99 > LIMIT_MS);
+  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8')) as {
+    version: string;
+  };
+  const text = `# The operator API with many records
+
+${CONNECTIONS.toLocaleString('en')} connections, ${ASSETS.toLocaleString('en')} assets (a third of them of one connection), ${(ASSETS / 4).toLocaleString('en')} runs and as many
+events; each request ${RUNS} times (fewer where that takes long), one after another, over HTTP with everything that a request goes through.
+
+${new Date().toISOString().slice(0, 10)}, asset-mirror ${version}, Node ${process.version}, embedded PostgreSQL 18, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB,
+load ${loadavg()[0]!.toFixed(1)} at the end (the machine was shared).
+
+${slow.length === 0 ? `Every answer took less than ${LIMIT_MS} ms (p99).` : `More than ${LIMIT_MS} ms (p99): ${slow.map(({ path }) => `\`${path}\``).join(', ')}.`}
+
+| request | p50 ms | p99 ms | KiB |
+| --- | --- | --- | --- |
+${results.map(({ path, p50, p99, bytes }) => `| \`GET /api${path}\` | ${p50.toFixed(1)} | ${p99.toFixed(1)} | ${(bytes / 1024).toFixed(1)} |`).join('\n')}
+`;
+  mkdirSync(join(import.meta.dirname, 'results'), { recursive: true });
+  writeFileSync(join(import.meta.dirname, 'results/operator-api.md'), text);
+}
