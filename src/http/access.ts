@@ -65,6 +65,10 @@ export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
       }
       throw new Problem(403, 'foreign_origin', 'This was sent from a page elsewhere.');
     }
+    // A page that was open before asks for more: a form would be no answer to that.
+    if (request.headers.accept?.includes('application/json')) {
+      throw new Problem(401, 'unauthorized', 'The session has ended. Sign in at /sign-in.');
+    }
     reply.header('cache-control', 'no-store');
     return reply.redirect(`${base}/sign-in?to=${encodeURIComponent(base + request.url)}`, 303);
   });

@@ -14,6 +14,7 @@ import {
   retriedAnswer,
 } from '../operations/connections.ts';
 import { eventList, eventQuery } from '../operations/events.ts';
+import { historyAnswer, historyQuery } from '../operations/history.ts';
 import { rotatedKeysAnswer } from '../operations/keys.ts';
 import type { Operations } from '../operations/operations.ts';
 import { planLine, planQuery } from '../operations/plan.ts';
@@ -21,6 +22,7 @@ import { settingsAnswer, settingsRequest } from '../operations/settings.ts';
 import { statusAnswer } from '../operations/status.ts';
 import { resyncAnswer, resyncRequest, syncAnswer, syncList, syncQuery } from '../operations/syncs.ts';
 import { idParams } from '../operations/text.ts';
+import { upcomingAnswer, upcomingQuery } from '../operations/upcoming.ts';
 import { linesQuery, verificationAnswer, verifyAnswer, verifyRequest } from '../operations/verifications.ts';
 import type { createEventStreams } from './event-stream.ts';
 import { refusals } from './openapi.ts';
@@ -238,6 +240,28 @@ export function apiRoutes(
       if (!json) return streams.open(request, reply, request.query);
       return reply.type('application/json').send(await operations.events(request.query));
     },
+  );
+  app.get(
+    '/history',
+    {
+      schema: {
+        ...route('events', 'getHistory', 'What was mirrored and what failed, by time'),
+        querystring: historyQuery,
+        response: { 200: historyAnswer, ...refusals },
+      },
+    },
+    async (request) => operations.history(request.query),
+  );
+  app.get(
+    '/upcoming',
+    {
+      schema: {
+        ...route('assets', 'listUpcoming', 'What is looked at again soon, and when'),
+        querystring: upcomingQuery,
+        response: { 200: upcomingAnswer, ...refusals },
+      },
+    },
+    async (request) => operations.upcoming(request.query),
   );
   app.post(
     '/verify',

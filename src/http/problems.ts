@@ -23,6 +23,7 @@ const titles: Record<number, string> = {
   401: 'Not signed in',
   403: 'Forbidden',
   404: 'Not found',
+  405: 'Not allowed',
   409: 'Conflict',
   413: 'Too large',
   415: 'Unsupported media type',
@@ -39,37 +40,41 @@ const codes: Record<number, string> = {
   503: 'stopping',
 };
 
-function send(reply: FastifyReply, status: number, code: string, detail: string): FastifyReply {
-  return reply
-    .code(status)
-    .type('application/problem+json')
-    .send(JSON.stringify({ type: 'about:blank', title: titles[status] ?? 'Error', status, code, detail }));
+function send(reply: FastifyReply, body: z.infer<typeof problem>): FastifyReply {
+  return reply.code(body.status).type('application/problem+json').send(JSON.stringify(body));
 }
 
-/** Turns whatever a route threw into a problem. What nobody expected is logged, and told without its details. */
+const problemWith = (status: number, code: string, detail: string): z.infer<typeof problem> => ({
+  type: 'about:blank',
+  title: titles[status] ?? 'Error',
+  status,
+  code,
+  detail,
+});
+
+/** Turns whatever a route threw into a problem. */
 export function problemHandler(log: Log) {
-  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
-    if (error instanceof Refused) return send(reply, error.status, error.code, error.message);
-    if (hasZodFastifySchemaValidationErrors(error)) {
-      const details = error.validation.map((issue) => {
-        const field = issue.instancePath.replace(/^\//, '').replaceAll('/', '.');
-        return field ? `${field}: ${issue.message}` : issue.message;
-      });
-      return send(reply, 400, 'invalid_request', `${details.join('; ')}.`);
-    }
-    const status = error.statusCode ?? 500;
-    if (status < 500) return send(reply, status, codes[status] ?? 'bad_request', error.message);
-    log.error({ err: error, method: request.method, route: request.routeOptions.url }, 'request failed');
-    if (isAway(error)) {
-      return send(
-        reply,
-        503,
-        'not_available',
-        'The database does not answer at present. /readyz says when it is back.',
-      );
-    }
-    return send(reply, 500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
-  };
+  return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
+    send(reply, problemOf(error, log, { method: request.method, route: request.routeOptions.url }));
+}
+
+/** What was thrown, as it is told. What nobody expected is logged, with `about`, and told without its details. */
+export function problemOf(error: Error, log: Log, about: object = {}): z.infer<typeof problem> {
+  if (error instanceof Refused) return problemWith(error.status, error.code, error.message);
+  if (hasZodFastifySchemaValidationErrors(error)) {
+    const details = error.validation.map((issue) => {
+      const field = issue.instancePath.replace(/^\//, '').replaceAll('/', '.');
+      return field ? `${field}: ${issue.message}` : issue.message;
+    });
+    return problemWith(400, 'invalid_request', `${details.join('; ')}.`);
+  }
+  const status = (error as FastifyError).statusCode ?? 500;
+  if (status < 500) return problemWith(status, codes[status] ?? 'bad_request', error.message);
+  log.error({ err: error, ...about }, 'request failed');
+  if (isAway(error)) {
+    return problemWith(503, 'not_available', 'The database does not answer at present. /readyz says when it is back.');
+  }
+  return problemWith(500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
 }
 
 /** No connection to the database: of the network, or by the server that is starting or stopping (SQLSTATE 57P01 to 57P03). */
@@ -82,5 +87,5 @@ function isAway(error: unknown): boolean {
 }
 
 export function notFound(_request: FastifyRequest, reply: FastifyReply) {
-  return send(reply, 404, 'not_found', 'There is nothing at this address.');
+  return send(reply, problemWith(404, 'not_found', 'There is nothing at this address.'));
 }

@@ -1,6 +1,7 @@
 import cookie from '@fastify/cookie';
 import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler } from 'fastify-type-provider-zod';
+import type { Queues } from '../jobs/queues.ts';
 import type { Operations } from '../operations/operations.ts';
 import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
@@ -11,11 +12,13 @@ import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
 import { formPageHeaders, page } from './pages.ts';
 import { notFound, Problem, problemHandler } from './problems.ts';
+import { queueBoard } from './queue-board.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
+  queues: Queues;
   adminToken: string;
   health: Health;
   /** They are shown on a port of their own. */
@@ -80,6 +83,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
         }),
       ),
     );
+    await pages.register(async (board) => queueBoard(board, { ...deps, base: prefix }));
   });
   deps.health.probes(app);
   if (!deps.metricsElsewhere) deps.health.metrics(app);

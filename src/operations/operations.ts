@@ -3,11 +3,13 @@ import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { eventOperations } from './events.ts';
+import { historyOperations } from './history.ts';
 import { keyOperations } from './keys.ts';
 import { planOperations } from './plan.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
+import { upcomingOperations } from './upcoming.ts';
 import { verificationOperations } from './verifications.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
@@ -24,6 +26,8 @@ export function createOperations(deps: OperationsDeps) {
     ...syncOperations(deps),
     ...verificationOperations(deps),
     ...eventOperations(deps),
+    ...historyOperations(deps),
+    ...upcomingOperations(deps),
     ...keyOperations(deps),
     ...settingsOperations(deps),
   };

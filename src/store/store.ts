@@ -7,7 +7,9 @@ import { contentsRecords } from './contents.ts';
 import { countRecords } from './counts.ts';
 import { listen, type Notice, openDatabase } from './database.ts';
 import { eventRecords } from './events.ts';
+import { forecastRecords } from './forecast.ts';
 import { happeningRecords } from './happenings.ts';
+import { historyRecords } from './history.ts';
 import { inventoryRecords } from './inventories.ts';
 import { missingRecords } from './missing.ts';
 import { prune } from './prune.ts';
@@ -56,6 +58,8 @@ export async function openStore(options: { url: string; log: Log }) {
     selection: selectionRecords(db),
     sessions: sessions(db),
     events,
+    history: historyRecords(db),
+    forecast: forecastRecords(db),
     webhooks: webhookRecords(db),
 
     /** Reads that belong together: each sees the records as they are at one and the same moment. */

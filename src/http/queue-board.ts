@@ -1,0 +1,81 @@
+import { createBullBoard } from '@bull-board/api';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import { FastifyAdapter } from '@bull-board/fastify';
+import type { FastifyInstance } from 'fastify';
+import type { Queues } from '../jobs/queues.ts';
+import type { Log } from '../log.ts';
+import { Problem, problemOf } from './problems.ts';
+
+const descriptions = {
+  syncs: 'Runs of the listing, one per connection at a time.',
+  assets: 'Assets on their way into the bucket. A job holds the id; what is known of the asset is in the records.',
+} as const;
+
+/**
+ * What its page may do. It loads nothing from elsewhere; `unsafe-inline` is for styles alone, and for this path alone: the
+ * page's scripts make style elements for its notices and its menus.
+ */
+const policy =
+  "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
+  "form-action 'none'; frame-ancestors 'none'";
+
+/**
+ * bull-board on both queues, to look at: the records are the truth and jobs are made of them, so nothing is changed from here.
+ * `base` is the path of PUBLIC_URL. Whoever may see it has been asked before.
+ */
+export async function queueBoard(
+  app: FastifyInstance,
+  deps: { queues: Pick<Queues, 'syncs' | 'assets'>; log: Log; base: string },
+): Promise<void> {
+  const adapter = new FastifyAdapter();
+  adapter.setBasePath(`${deps.base}/queues`);
+  createBullBoard({
+    serverAdapter: adapter,
+    queues: (['syncs', 'assets'] as const).map((name) => {
+      const queue = new BullMQAdapter(deps.queues[name] as never, {
+        readOnlyMode: true,
+        description: descriptions[name],
+      });
+      queue.setFormatter(
+        'name',
+        ({ name, data }: { name: string; data?: { connectionId?: string; assetId?: string } }) =>
+          [name, data?.assetId ?? data?.connectionId].filter(Boolean).join(' '),
+      );
+      return queue;
+    }),
+    options: {
+      uiConfig: {
+        boardTitle: 'asset-mirror queues',
+        favIcon: { default: 'static/favicon-32x32.png', alternative: 'static/favicon-32x32.png' },
+        hideDocsLink: true,
+        locale: { lng: 'en-US' },
+        miscLinks: [{ text: 'Dashboard', url: `${deps.base}/` }],
+      },
+    },
+  });
+  adapter.setErrorHandler((error) => {
+    const { status, ...body } = problemOf(error, deps.log);
+    return { status: status as 500, body: { ...body, status, error: body.detail } as never };
+  });
+  app.addHook('onRequest', async (request, reply) => {
+    reply.headers({
+      'content-security-policy': policy,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'same-origin',
+    });
+    if (request.method !== 'GET' && request.method !== 'HEAD') {
+      throw new Problem(
+        405,
+        'read_only',
+        'The queues can only be looked at. Retry assets on the dashboard, or by the API.',
+      );
+    }
+  });
+  app.addHook('onSend', async (_request, reply, payload) => {
+    if (!String(reply.getHeader('content-type')).startsWith('text/html') || typeof payload !== 'string') return payload;
+    reply.header('cache-control', 'no-store');
+    // A font that would come from elsewhere.
+    return payload.replace(/<link href="https:[^>]*>/g, '');
+  });
+  await app.register(adapter.registerPlugin() as never, { prefix: '/queues' });
+}

@@ -1,0 +1,57 @@
+import { z } from 'zod';
+import { expectedKinds, mostCounted } from '../store/forecast.ts';
+import type { OperationsDeps } from './deps.ts';
+import { count, time } from './text.ts';
+
+export const upcomingQuery = z.strictObject({
+  minutes: z.coerce.number().int().min(1).max(1440).default(60),
+  limit: z.coerce.number().int().min(1).max(500).default(50),
+});
+export type UpcomingQuery = z.input<typeof upcomingQuery>;
+
+const kind = z
+  .enum(expectedKinds)
+  .describe(
+    'A video that is transcoded, a transcript or thumbnail that may have come, an asset put off after an error.',
+  );
+
+export const upcomingAnswer = z
+  .object({
+    counts: z
+      .object(
+        Object.fromEntries(expectedKinds.map((name) => [name, count])) as Record<
+          (typeof expectedKinds)[number],
+          typeof count
+        >,
+      )
+      .describe(`How many of each; there may be more than ${mostCounted}, which are not counted.`),
+    assets: z
+      .array(
+        z.object({
+          assetId: z.string(),
+          name: z.string().nullable(),
+          connectionId: z.string().nullable(),
+          kind,
+          at: time.describe('When it is looked at again.'),
+          reason: z.string().nullable(),
+        }),
+      )
+      .describe('Soonest first.'),
+  })
+  .meta({ id: 'Upcoming' });
+
+export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  return {
+    /** What is looked at again soon: videos that are transcoded, transcripts and thumbnails, what was put off. */
+    async upcoming(query: UpcomingQuery = {}) {
+      const { minutes, limit } = upcomingQuery.parse(query);
+      const found = await store.forecast.within(minutes * 60_000);
+      return {
+        counts: Object.fromEntries(
+          expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),
+        ) as Record<(typeof expectedKinds)[number], number>,
+        assets: found.slice(0, limit).map(({ at, ...one }) => ({ ...one, at: at.toISOString() })),
+      };
+    },
+  };
+}
