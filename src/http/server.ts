@@ -7,10 +7,10 @@ import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
 import { writeDownDeeds } from './audit.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
+import { dashboard } from './dashboard.ts';
 import { createEventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
-import { formPageHeaders, page } from './pages.ts';
 import { notFound, Problem, problemHandler } from './problems.ts';
 import { queueBoard } from './queue-board.ts';
 import { createSessions } from './session.ts';
@@ -71,18 +71,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   );
   await app.register(async (pages) => {
     signedInOnly(pages, access);
-    pages.get('/', { schema: { hide: true } }, async (_request, reply) =>
-      reply.headers(formPageHeaders).send(
-        page({
-          tone: 'good',
-          title: 'asset-mirror is running',
-          paragraphs: [
-            'You are signed in. The command line (`asset-mirror --help`) and /api have everything there is.',
-          ],
-          button: { action: `${prefix}/sign-out`, label: 'Sign out' },
-        }),
-      ),
-    );
+    await pages.register(async (page) => dashboard(page, { base: prefix, version: deps.version }));
     await pages.register(async (board) => queueBoard(board, { ...deps, base: prefix }));
   });
   deps.health.probes(app);

@@ -1,0 +1,79 @@
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import fastifyStatic from '@fastify/static';
+import type { FastifyInstance } from 'fastify';
+import { escapeHtml } from './pages.ts';
+
+const here = join(import.meta.dirname, 'dashboard');
+const packageOf = (file: string, up = 1) => {
+  let directory = fileURLToPath(import.meta.resolve(file));
+  for (let i = 0; i < up; i++) directory = dirname(directory);
+  return directory;
+};
+
+/** Nothing from elsewhere, nothing inline, and in no frame. */
+const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/** A browser keeps them and asks each time whether they are still these (ETag): no build gives them names by content. */
+const cached = { cacheControl: false, etag: true, lastModified: true } as const;
+
+/** The dashboard: a page, and its scripts and styles as they lie in the source. `base` is the path of PUBLIC_URL. */
+export async function dashboard(app: FastifyInstance, { base, version }: { base: string; version: string }) {
+  app.addHook('onRequest', async (_request, reply) => {
+    reply.headers({
+      'content-security-policy': policy,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'same-origin',
+    });
+  });
+  const page = shell(base, version);
+  app.get('/', { schema: { hide: true } }, async (_request, reply) =>
+    reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(page),
+  );
+  const folders = [
+    { root: here, prefix: '/dashboard/' },
+    { root: packageOf('lit-html', 2), prefix: '/dashboard/vendor/lit-html/' },
+    { root: packageOf('uplot', 2), prefix: '/dashboard/vendor/uplot/' },
+  ];
+  for (const [i, { root, prefix }] of folders.entries()) {
+    await app.register(fastifyStatic, {
+      root,
+      prefix,
+      ...cached,
+      index: false,
+      decorateReply: i === 0,
+      allowedPath: (path) => /\.(js|css|svg)$/.test(path),
+      setHeaders: (reply) => {
+        reply.header('cache-control', 'private, no-cache');
+      },
+    });
+  }
+}
+
+const shell = (base: string, version: string) => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>asset-mirror</title>
+<link rel="icon" href="${escapeHtml(base)}/dashboard/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="${escapeHtml(base)}/dashboard/vendor/uplot/dist/uPlot.min.css">
+<link rel="stylesheet" href="${escapeHtml(base)}/dashboard/dashboard.css">
+<script type="module" src="${escapeHtml(base)}/dashboard/app.js"></script>
+</head>
+<body data-base="${escapeHtml(base)}" data-version="${escapeHtml(version)}">
+<a class="skip" href="#main">Skip to the content</a>
+<header class="top">
+<a class="brand" href="#/"><svg viewBox="0 0 24 24" width="22" height="22" aria-hidden="true"><path d="M4 6.5 12 2l8 4.5v11L12 22l-8-4.5z" fill="currentColor" opacity=".22"/><path d="M8 9.5 12 7l4 2.5v5L12 17l-4-2.5z" fill="currentColor"/></svg>asset-mirror</a>
+<nav aria-label="Main"><a href="#/" data-view="overview">Overview</a><a href="#/assets" data-view="assets">Assets</a><a href="#/activity" data-view="activity">Activity</a><a href="${escapeHtml(base)}/queues/">Queues</a></nav>
+<span id="live" class="live" data-state="waiting">Connecting</span>
+<form method="post" action="${escapeHtml(base)}/sign-out"><button class="quiet">Sign out</button></form>
+</header>
+<main id="main" tabindex="-1"><div class="loading"><p>Loading …</p></div></main>
+<dialog id="dialog" aria-labelledby="dialog-title"></dialog>
+<div id="said" role="status" class="toast" aria-live="polite"></div>
+<noscript><p class="banner bad">The dashboard needs JavaScript. The command line (asset-mirror --help) has everything, too.</p></noscript>
+</body>
+</html>
+`;

@@ -1,0 +1,71 @@
+const { base = '' } = document.body.dataset;
+
+/** What the API refuses, in its own words. */
+export class Refusal extends Error {
+  /** @param {number} status @param {string} code @param {string} detail */
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** @param {string} path below /api */
+export const addressOf = (path) => `${base}/api${path}`;
+
+/** @param {Record<string, string | number | undefined | null>} query what is empty is left out */
+export const queryOf = (query) => {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
+  return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
+};
+
+/**
+ * Asks the API. Who is no longer signed in is led to the form, and back.
+ * @template T
+ * @param {string} path
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
+ * @returns {Promise<T>}
+ */
+export async function api(path, options = {}) {
+  const response = await ask(path, options);
+  return response.json();
+}
+
+/**
+ * The lines of JSON of an answer, as they come.
+ * @template T
+ * @param {string} path
+ * @param {{ signal?: AbortSignal }} [options]
+ * @returns {AsyncGenerator<T>}
+ */
+export async function* linesOf(path, options = {}) {
+  const { body } = await ask(path, options);
+  if (!body) return;
+  let rest = '';
+  for await (const text of body.pipeThrough(new TextDecoderStream())) {
+    const lines = (rest + text).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line) yield JSON.parse(line);
+  }
+}
+
+/** @param {string} path @param {{ method?: string, body?: unknown, signal?: AbortSignal }} options */
+async function ask(path, { method = 'GET', body, signal }) {
+  const response = await fetch(addressOf(path), {
+    method,
+    headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': 'application/json' }) },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+    ...(signal && { signal }),
+  }).catch((error) => {
+    if (signal?.aborted) throw error;
+    throw new Refusal(0, 'away', 'The service does not answer. Is it running, and is the line good?');
+  });
+  if (response.ok) return response;
+  if (response.status === 401) {
+    location.assign(`${base}/sign-in?to=${encodeURIComponent(`${base}/`)}`);
+  }
+  const { code = 'unknown', detail = `The service answered with ${response.status}.` } = await response
+    .json()
+    .catch(() => ({}));
+  throw new Refusal(response.status, code, detail);
+}

@@ -1,0 +1,118 @@
+import { api } from './api.js';
+import { follow } from './live.js';
+import { trouble } from './parts.js';
+import { draw, onDraw, say, state } from './state.js';
+import { render } from './vendor/lit-html/lit-html.js';
+import { activity } from './views/activity.js';
+import { assetView } from './views/asset.js';
+import { assetsView } from './views/assets.js';
+import { connectionView } from './views/connection.js';
+import { overview } from './views/overview.js';
+import { tell } from './words.js';
+
+/** What is shown is asked for again at most so often, while things change; and so often in any case. */
+const refreshMs = 2000;
+const beatMs = 15_000;
+const keptEvents = 100;
+
+const main = /** @type {HTMLElement} */ (document.getElementById('main'));
+const live = /** @type {HTMLElement} */ (document.getElementById('live'));
+main.replaceChildren();
+
+/** @typedef {{ title: string, open: (path: string[], query: URLSearchParams) => Promise<unknown>, refresh: () => Promise<unknown>, render: () => unknown }} View */
+/** @type {View} */
+let view = overview;
+let place = '';
+
+/** @param {string} first @param {string[]} rest @returns {[View, string]} */
+function viewOf(first, rest) {
+  if (first === 'connections' && rest.length > 0) return [connectionView, 'overview'];
+  if (first === 'assets') return rest.length > 0 ? [assetView, 'assets'] : [assetsView, 'assets'];
+  if (first === 'activity') return [activity, 'activity'];
+  return [overview, 'overview'];
+}
+
+async function go() {
+  const [path = '', query = ''] = location.hash.slice(1).split('?');
+  const [first = '', ...rest] = path.split('/').filter(Boolean);
+  const [next, tab] = viewOf(first, rest);
+  const arrived = place !== '' && place !== path;
+  place = path || '/';
+  view = next;
+  document.title = `${view.title} · asset-mirror`;
+  for (const link of document.querySelectorAll('nav a[data-view]')) {
+    if (link instanceof HTMLElement && link.dataset.view === tab) link.setAttribute('aria-current', 'page');
+    else link.removeAttribute('aria-current');
+  }
+  draw();
+  if (arrived) {
+    scrollTo(0, 0);
+    main.focus({ preventScroll: true });
+  }
+  await view.open(rest, new URLSearchParams(query));
+  draw();
+}
+
+let looking = false;
+let wanted = false;
+/** Asks again for what is shown: one look at a time, and none while nobody sees it. */
+async function refresh() {
+  if (looking || document.hidden) {
+    wanted = true;
+    return;
+  }
+  looking = true;
+  wanted = false;
+  await view.refresh().catch(() => {});
+  setTimeout(() => {
+    looking = false;
+    if (wanted) refresh();
+  }, refreshMs);
+}
+
+onDraw(() => {
+  try {
+    render(view.render(), main);
+  } catch (error) {
+    render(trouble(/** @type {Error} */ (error)), main);
+    throw error;
+  }
+});
+addEventListener('hashchange', go);
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) refresh();
+});
+setInterval(() => {
+  draw();
+  refresh();
+}, beatMs);
+
+follow({
+  onStatus(status) {
+    const before = state.status;
+    state.status = status;
+    // What moves is seen; that it is done is said.
+    if (before && before.outstanding.assets > 0 && status.outstanding.assets === 0)
+      say('Everything that can be is mirrored.');
+    draw();
+    refresh();
+  },
+  onEvent(event) {
+    state.events = [event, ...state.events.filter(({ id }) => id !== event.id)].slice(0, keptEvents);
+    if (/^connection\.(disconnected|recovered)$/.test(event.kind)) say(`${tell(event).text}.`, 'bad');
+    draw();
+    refresh();
+  },
+  onLine(good) {
+    live.dataset.state = good ? 'good' : 'lost';
+    live.textContent = good ? 'Live' : 'Reconnecting';
+  },
+});
+
+api('/events?limit=20')
+  .then((page) => {
+    state.events = /** @type {{ events: typeof state.events }} */ (page).events;
+    draw();
+  })
+  .catch(() => {});
+go();

@@ -1,0 +1,155 @@
+/** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
+import { ago, bytes, counted, number, when } from './format.js';
+import { repeat } from './vendor/lit-html/directives/repeat.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { conditionOf, stateNames, states, tell, wanted } from './words.js';
+
+/** @param {string} tone @param {string} word */
+export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
+
+/** @type {Record<string, string>} */
+const tones = {
+  mirrored: 'good',
+  transferring: 'go',
+  processing: 'go',
+  pending: 'plain',
+  failed: 'bad',
+  unavailable: 'warn',
+  gone: 'plain',
+};
+/** @param {string} state */
+export const statePill = (state) => pill(tones[state] ?? 'plain', stateNames[state] ?? state);
+
+/** A time as people say it, with the exact one behind it. @param {string | null | undefined} at @param {string} [never] */
+export const time = (at, never = 'never') =>
+  at ? html`<time datetime=${at} title=${when(at)}>${ago(at)}</time>` : html`<span class="soft">${never}</span>`;
+
+/** How many are in each state, as a bar. @param {Status['assets']['byState']} byState */
+export function bar(byState) {
+  const shown = states.filter((state) => state !== 'gone' && byState[state] > 0);
+  const words = shown.map((state) => `${number(byState[state])} ${stateNames[state]?.toLowerCase()}`).join(', ');
+  return html`<span class="bar" role="img" aria-label=${words || 'Nothing yet'}>${shown.map(
+    (state) => html`<i class=${state} .style=${`flex-grow: ${byState[state]}`}></i>`,
+  )}</span>`;
+}
+
+/** @param {Status['assets']['byState']} byState */
+export function share(byState) {
+  const all = wanted(byState);
+  return all === 0 ? 1 : byState.mirrored / all;
+}
+
+/** Down, never up: 100 % is all of them. @param {number} part */
+export const percent = (part) => `${part >= 1 ? 100 : (Math.floor(part * 1000) / 10).toFixed(1)} %`;
+
+/** @param {string} text */
+export const empty = (text) => html`<p class="empty">${text}</p>`;
+
+/** @param {number} lines */
+export const skeleton = (lines) =>
+  html`<div class="skeleton" aria-hidden="true">${Array.from({ length: lines }, () => html`<i></i>`)}</div>`;
+
+/** What went wrong while a part of the page was asked for. @param {Error | undefined} error */
+export const trouble = (error) => (error ? html`<p class="banner bad" role="alert">${error.message}</p>` : nothing);
+
+/** @param {Connection} connection */
+export const nameOf = ({ user }) => user.name || user.email || user.id;
+/** @param {Connection} connection */
+export const companiesOf = ({ companies }) => companies.map(({ name }) => name).join(', ') || 'No company';
+
+/** @param {Connection[]} connections */
+export const connectionTable = (connections) => html`<table role="table" class="cards">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Connection</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col">Mirrored</th><th role="columnheader" scope="col" class="right">Stored</th>
+    <th role="columnheader" scope="col">Last sync</th><th role="columnheader" scope="col">Next sync</th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    connections,
+    ({ id }) => id,
+    (connection) => {
+      const { counts, bytes: stored } = connection;
+      const condition = conditionOf(connection);
+      const { failed } = counts.byState;
+      return html`<tr role="row">
+        <th role="rowheader" scope="row"><a href="#/connections/${connection.id}">${nameOf(connection)}</a>
+          <small>${companiesOf(connection)}</small></th>
+        <td role="cell" data-label="State">${pill(condition.tone, condition.word)}${
+          failed > 0 ? html` ${pill('bad', `${number(failed)} failed`)}` : nothing
+        }</td>
+        <td role="cell" data-label="Mirrored"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(wanted(counts.byState))}</span></span></div></td>
+        <td role="cell" data-label="Stored" class="right figures">${bytes(stored)}</td>
+        <td role="cell" data-label="Last sync">${time(connection.lastSyncAt, 'not yet')}</td>
+        <td role="cell" data-label="Next sync">${time(connection.nextSyncAt, 'none')}</td>
+      </tr>`;
+    },
+  )}</tbody>
+</table>`;
+
+/**
+ * @param {AssetSummary[]} assets
+ * @param {(asset: AssetSummary) => void} retry
+ */
+export const assetTable = (assets, retry) => html`<table role="table" class="cards">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Asset</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col">Why, and what comes next</th><th role="columnheader" scope="col" class="right">Size</th>
+    <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    assets,
+    ({ id }) => id,
+    (asset) => html`<tr role="row">
+      <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
+        <small>${[asset.type, asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
+      <td role="cell" data-label="State">${asset.leftOut ? pill('plain', 'Left out') : statePill(asset.state)}</td>
+      <td role="cell" data-label="Why" class="why">${asset.reason ?? ''}${
+        asset.nextAt && asset.state !== 'transferring'
+          ? html` <span class="soft">${asset.reason ? '· ' : ''}${nextWords(asset)} ${time(asset.nextAt)}</span>`
+          : nothing
+      }${asset.state === 'mirrored' && !asset.nextAt ? html`<span class="soft">in the bucket since ${time(asset.mirroredAt)}</span>` : nothing}</td>
+      <td role="cell" data-label="Size" class="right figures">${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : html`<span class="soft">unknown</span>`}</td>
+      <td role="cell" class="right">${
+        canRetry(asset)
+          ? html`<button class="small" @click=${() => retry(asset)} aria-label="Retry ${asset.name ?? asset.id}">Retry</button>`
+          : nothing
+      }</td>
+    </tr>`,
+  )}</tbody>
+</table>`;
+
+/** @param {Pick<AssetSummary, 'state' | 'leftOut' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */
+export const canRetry = ({ state, leftOut, nextAt, transcript, thumbnail }) =>
+  leftOut === null &&
+  (['failed', 'unavailable'].includes(state) ||
+    (nextAt !== null && new Date(nextAt).getTime() > Date.now()) ||
+    (state === 'mirrored' && [transcript, thumbnail].includes('gave_up')));
+
+/** @param {AssetSummary} asset */
+function nextWords({ state, nextAt, transcript }) {
+  if (nextAt && new Date(nextAt).getTime() <= Date.now()) return 'due';
+  if (state === 'mirrored') return transcript === 'pending' ? 'transcript looked for' : 'thumbnail looked for';
+  return 'next look';
+}
+
+/** @param {MirrorEvent[]} events */
+export const eventList = (events) =>
+  html`<ul class="events">${repeat(
+    events,
+    ({ id }) => id,
+    (event) => {
+      const { text, reason, tone } = tell(event);
+      const link = event.assetId
+        ? html`<a href="#/assets/${encodeURIComponent(event.assetId)}">${event.assetId}</a>`
+        : event.connectionId
+          ? html`<a href="#/connections/${event.connectionId}">${event.connectionId.slice(0, 8)}</a>`
+          : nothing;
+      return html`<li class=${tone}><span>${text} ${link}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
+    },
+  )}</ul>`;
+
+/** @param {boolean} isMore @param {() => void} more @param {string} what */
+export const moreButton = (isMore, more, what) =>
+  isMore ? html`<p class="more"><button @click=${more}>Show more ${what}</button></p>` : nothing;
+
+export { counted };

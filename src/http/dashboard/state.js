@@ -1,0 +1,40 @@
+/** @import { MirrorEvent, Status } from './types.d.ts' */
+
+/** What all views see; `draw` shows it. */
+export const state = {
+  /** @type {Status | undefined} */
+  status: undefined,
+  /** The newest first. @type {MirrorEvent[]} */
+  events: [],
+};
+
+/** @type {() => void} */
+let show = () => {};
+let asked = false;
+
+/** @param {() => void} render */
+export function onDraw(render) {
+  show = render;
+}
+
+/** Shows what has changed, with the next frame. */
+export function draw() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    show();
+  });
+}
+
+let silence = 0;
+/** Says a result, to the eye and to screen readers. @param {string} text @param {'plain' | 'bad'} [tone] */
+export function say(text, tone = 'plain') {
+  const said = /** @type {HTMLElement} */ (document.getElementById('said'));
+  said.textContent = text;
+  said.dataset.tone = tone;
+  clearTimeout(silence);
+  silence = window.setTimeout(() => {
+    said.textContent = '';
+  }, 8000);
+}

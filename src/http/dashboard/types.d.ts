@@ -1,0 +1,21 @@
+/** What the operator API answers, as the dashboard reads it: made of the schemas that check the answers. */
+import type { z } from 'zod';
+import type { assetAnswer, assetList } from '../../operations/assets.ts';
+import type { connectionAnswer } from '../../operations/connections.ts';
+import type { eventAnswer } from '../../operations/events.ts';
+import type { historyAnswer } from '../../operations/history.ts';
+import type { planAnswer, planProgress } from '../../operations/plan.ts';
+import type { statusAnswer } from '../../operations/status.ts';
+import type { syncAnswer } from '../../operations/syncs.ts';
+import type { upcomingAnswer } from '../../operations/upcoming.ts';
+
+export type Status = z.infer<typeof statusAnswer>;
+export type Connection = z.infer<typeof connectionAnswer>;
+export type AssetSummary = z.infer<typeof assetList>['assets'][number];
+export type Asset = z.infer<typeof assetAnswer>;
+export type Sync = z.infer<typeof syncAnswer>;
+export type MirrorEvent = z.infer<typeof eventAnswer>;
+export type History = z.infer<typeof historyAnswer>;
+export type Upcoming = z.infer<typeof upcomingAnswer>;
+export type Plan = z.infer<typeof planAnswer>;
+export type PlanProgress = z.infer<typeof planProgress>;

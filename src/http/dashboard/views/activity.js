@@ -1,0 +1,24 @@
+/** @import { MirrorEvent } from '../types.d.ts' */
+import { listOf } from '../lists.js';
+import { empty, eventList, moreButton, skeleton, trouble } from '../parts.js';
+import { html } from '../vendor/lit-html/lit-html.js';
+
+/** @type {ReturnType<typeof listOf<MirrorEvent>>} */
+const events = listOf('/events', 'events');
+
+export const activity = {
+  title: 'Activity',
+  open: () => events.filter({}),
+  refresh: () => events.refresh(),
+  render: () => html`
+    <section class="card" aria-labelledby="activity-title"><h1 id="activity-title" tabindex="-1">Activity</h1>
+      ${trouble(events.error)}
+      ${
+        events.rows === undefined
+          ? skeleton(6)
+          : events.rows.length > 0
+            ? html`${eventList(events.rows)}${moreButton(events.isMore, () => events.more(), 'of it')}`
+            : empty('Nothing has happened yet.')
+      }
+    </section>`,
+};

@@ -1,0 +1,94 @@
+/** @import { Asset } from '../types.d.ts' */
+import { act, retryAsset } from '../actions.js';
+import { api } from '../api.js';
+import { bytes, when } from '../format.js';
+import { canRetry, empty, skeleton, statePill, time, trouble } from '../parts.js';
+import { draw } from '../state.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+
+/** @type {Asset | undefined} */
+let asset;
+/** @type {Error | undefined} */
+let error;
+let id = '';
+
+async function load() {
+  const asked = id;
+  try {
+    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(asked)}`));
+    if (asked !== id) return;
+    asset = found;
+    error = undefined;
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  draw();
+}
+
+/** @type {Record<string, string>} */
+const artefacts = {
+  none: 'None',
+  pending: 'Not there yet',
+  mirrored: 'Mirrored',
+  no_speech: 'No speech in it',
+  gave_up: 'Given up',
+};
+
+export const assetView = {
+  title: 'Asset',
+  /** @param {string[]} path */
+  async open([wantedId = '']) {
+    if (decodeURIComponent(wantedId) !== id) asset = undefined;
+    id = decodeURIComponent(wantedId);
+    await load();
+  },
+  refresh: load,
+  render() {
+    if (!asset) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    const { checksums, beside, upload } = asset;
+    return html`
+      <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a> <a href="#/assets">Assets</a>${
+        asset.connectionId ? html` <a href="#/connections/${asset.connectionId}">Connection</a>` : nothing
+      }</nav>
+      ${trouble(error)}
+      <section class="card" aria-labelledby="asset-title">
+        <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
+          <p class="soft">${[asset.type, asset.mimeType, asset.projectId && `project ${asset.projectId}`].filter(Boolean).join(' · ')}</p></div>
+          <p class="state">${statePill(asset.state)}</p></div>
+        ${explanationOf(asset)}
+        ${canRetry(asset) ? html`<div class="actions"><button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button></div>` : nothing}
+        <dl class="facts">
+          <div><dt>Size</dt><dd>${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : 'unknown'}${asset.variant === 'mp4' ? html` <small>mp4 rendition</small>` : nothing}</dd></div>
+          <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
+          <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
+          <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
+          <div><dt>Checked</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>
+          <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
+          <div><dt>Transcript</dt><dd>${artefacts[asset.transcript]}</dd></div>
+          <div><dt>Thumbnail</dt><dd>${artefacts[asset.thumbnail]}</dd></div>
+          ${asset.nextAt ? html`<div><dt>Next look</dt><dd>${time(asset.nextAt)}</dd></div>` : nothing}
+          ${upload ? html`<div><dt>Upload</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
+          <div class="wide"><dt>Id</dt><dd><code>${asset.id}</code></dd></div>
+          ${asset.key ? html`<div class="wide"><dt>In the bucket</dt><dd><code>${asset.key}</code></dd></div>` : nothing}
+          ${Object.entries(checksums ?? {}).map(([name, value]) => html`<div class="wide"><dt>${name}</dt><dd><code>${value}</code></dd></div>`)}
+          ${beside.map((one) => html`<div class="wide"><dt>Beside it, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
+        </dl>
+      </section>
+      <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">What happened</h2>${timelineOf(asset)}</section>`;
+  },
+};
+
+/** @param {Asset} of */
+const explanationOf = ({ explanation }) =>
+  explanation.length > 0
+    ? html`<div class="explain">${explanation.map((line) => html`<p>${line}</p>`)}</div>`
+    : nothing;
+
+/** @param {Asset} of */
+const timelineOf = ({ timeline }) =>
+  timeline.length > 0
+    ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${text}</span>${time(at)}</li>`)}</ul>`
+    : empty('Nothing is written down about it any more.');
+
+/** @param {string} what */
+const toneOf = (what) => (/fail|gave_up/.test(what) ? 'bad' : /mirrored|stored|verified/.test(what) ? 'good' : 'plain');

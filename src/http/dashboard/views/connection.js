@@ -1,0 +1,196 @@
+/** @import { AssetSummary, Connection, Sync } from '../types.d.ts' */
+import { act, pauseOrResume, resync, retryAsset, retryFailed } from '../actions.js';
+import { api } from '../api.js';
+import { disconnectDialog, linkDialog, planDialog, resyncDialog } from '../dialogs.js';
+import { bytes, counted, duration, number } from '../format.js';
+import { listOf } from '../lists.js';
+import { assetTable, bar, companiesOf, empty, moreButton, nameOf, pill, skeleton, time, trouble } from '../parts.js';
+import { draw, say } from '../state.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { conditionOf, stateNames, states, wanted } from '../words.js';
+
+/** @type {Connection | undefined} */
+let connection;
+/** @type {Error | undefined} */
+let error;
+/** @type {ReturnType<typeof listOf<AssetSummary>>} */
+const assets = listOf('/assets', 'assets');
+/** @type {ReturnType<typeof listOf<Sync>>} */
+const syncs = listOf('/syncs', 'syncs');
+let id = '';
+/** Which of its assets are shown. */
+let shown = 'failed';
+
+const filter = () => assets.filter({ connectionId: id, state: shown });
+
+async function load() {
+  try {
+    connection = await api(`/connections/${encodeURIComponent(id)}`);
+    error = undefined;
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  draw();
+}
+
+const again = () => Promise.all([load(), assets.refresh(), syncs.refresh()]);
+
+export const connectionView = {
+  title: 'Connection',
+  /** @param {string[]} path */
+  async open([wantedId = '']) {
+    if (wantedId !== id) connection = undefined;
+    id = wantedId;
+    shown = 'failed';
+    await load();
+    const { failed = 0, pending = 0, processing = 0 } = connection?.counts.byState ?? {};
+    if (failed === 0 && processing > 0) shown = 'processing';
+    else if (failed === 0 && pending > 0) shown = 'pending';
+    await Promise.all([filter(), syncs.filter({ connectionId: id })]);
+  },
+  refresh: again,
+  render() {
+    if (!connection)
+      return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    const condition = conditionOf(connection);
+    const { byState } = connection.counts;
+    return html`
+      <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a></nav>
+      ${trouble(error)}
+      <section class="card" aria-labelledby="connection-title">
+        <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
+          <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p></div>
+          <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
+        ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}">${connection.lastError}</p>` : nothing}
+        ${bar(byState)}
+        <ul class="legend">${states
+          .filter((name) => byState[name] > 0)
+          .map(
+            (name) =>
+              html`<li><a href="#/assets?state=${name}&connectionId=${id}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
+          )}</ul>
+        ${buttons(connection)}
+        <dl class="facts">
+          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))} · ${bytes(connection.bytes)}</dd></div>
+          <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
+          <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
+          <div><dt>At once</dt><dd>${counted(connection.pace.limit, 'asset')}${connection.pace.limit < connection.pace.ceiling ? html` <small>slowed down from ${connection.pace.ceiling}</small>` : nothing}</dd></div>
+          <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
+          ${connection.counts.leftOut > 0 ? html`<div><dt>Left out</dt><dd><a href="#/assets?leftOut=true&connectionId=${id}">${counted(connection.counts.leftOut, 'asset')}</a></dd></div>` : nothing}
+          <div class="wide"><dt>Id</dt><dd><code>${connection.id}</code></dd></div>
+        </dl>
+      </section>
+      <section class="card" aria-labelledby="attention-title">
+        <div class="head"><h2 id="attention-title">What is not there</h2>
+          <div class="tools"><div class="segments" role="group" aria-label="State">${
+            /** @type {const} */ (['failed', 'pending', 'processing', 'unavailable']).map(
+              (name) =>
+                html`<button aria-pressed=${shown === name} @click=${() => {
+                  shown = name;
+                  filter();
+                  draw();
+                }}>${stateNames[name]} <b>${number(byState[name])}</b></button>`,
+            )
+          }</div>
+          ${shown === 'failed' && byState.failed > 0 && connection.status !== 'disconnected' ? html`<button @click=${() => act(() => retryFailed(id), again)}>Retry all failed</button>` : nothing}</div></div>
+        ${trouble(assets.error)}
+        ${
+          assets.rows === undefined
+            ? skeleton(3)
+            : assets.rows.length > 0
+              ? html`${assetTable(assets.rows, (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+              : empty(
+                  {
+                    failed: 'Nothing has failed.',
+                    pending: 'Nothing waits to be mirrored.',
+                    processing: 'No video is being transcoded.',
+                    unavailable: 'The library has a file for everything.',
+                  }[shown] ?? '',
+                )
+        }
+      </section>
+      <section class="card" aria-labelledby="syncs-title"><h2 id="syncs-title">Syncs</h2>
+        ${trouble(syncs.error)}
+        ${syncs.rows === undefined ? skeleton(3) : syncs.rows.length > 0 ? html`${syncTable(syncs.rows)}${moreButton(syncs.isMore, () => syncs.more(), 'syncs')}` : empty('It was never synced.')}
+      </section>`;
+  },
+};
+
+/** @param {Connection} of */
+function buttons(of) {
+  const active = of.status === 'active';
+  const failed = (/** @type {Error} */ problem) => say(problem.message, 'bad');
+  return html`<div class="actions">
+    ${
+      active
+        ? html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
+          <button @click=${() => resyncDialog(of, knownOf(), again)}>Sync …</button>
+          <button @click=${() => planDialog(of)}>Plan</button>
+          <button @click=${() => act(() => pauseOrResume(of, 'pause'), again)}>Pause</button>`
+        : nothing
+    }
+    ${of.status === 'paused' ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
+    <button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>
+    ${of.status === 'disconnected' ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
+  </div>`;
+}
+
+/** What is shown of its assets tells which projects and types there are. */
+function knownOf() {
+  const rows = assets.rows ?? [];
+  const names = (/** @type {(string | null)[]} */ all) => [...new Set(all)].filter((name) => name !== null).sort();
+  return {
+    projects: names(rows.map(({ projectId }) => projectId)),
+    types: names([...rows.map(({ type }) => type), 'videos', 'images', 'audio', 'documents']),
+  };
+}
+
+/** @type {Record<string, [string, string]>} */
+const syncStates = {
+  waiting: ['plain', 'Waiting'],
+  running: ['go', 'Running'],
+  done: ['good', 'Done'],
+  failed: ['bad', 'Failed'],
+};
+
+/** @param {Sync[]} rows */
+const syncTable = (rows) => html`<table role="table" class="cards">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Asked for</th><th role="columnheader" scope="col">Of</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col" class="right">Seen</th><th role="columnheader" scope="col" class="right">New</th>
+    <th role="columnheader" scope="col" class="right">Changed</th><th role="columnheader" scope="col" class="right">Gone</th><th role="columnheader" scope="col">Took</th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    rows,
+    (sync) => sync.id,
+    (sync) => {
+      const [tone, word] = syncStates[sync.status] ?? ['plain', sync.status];
+      return html`<tr role="row">
+        <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sync.error}</small>` : nothing}</th>
+        <td role="cell" data-label="Of">${scopeOf(sync)}</td>
+        <td role="cell" data-label="State">${pill(tone, word)}</td>
+        <td role="cell" data-label="Seen" class="right figures">${number(sync.seen)}</td>
+        <td role="cell" data-label="New" class="right figures">${number(sync.new)}</td>
+        <td role="cell" data-label="Changed" class="right figures">${number(sync.changed)}</td>
+        <td role="cell" data-label="Gone" class="right figures">${number(sync.gone)}</td>
+        <td role="cell" data-label="Took">${
+          sync.startedAt && sync.finishedAt
+            ? duration((new Date(sync.finishedAt).getTime() - new Date(sync.startedAt).getTime()) / 1000)
+            : ''
+        }</td>
+      </tr>`;
+    },
+  )}</tbody></table>`;
+
+/** @param {Sync} sync */
+function scopeOf({ mode, scope }) {
+  const part = [
+    scope.companyId && `company ${scope.companyId}`,
+    scope.projectId && `project ${scope.projectId}`,
+    scope.assetType,
+    scope.assetIds && counted(scope.assetIds.length, 'asset'),
+  ].filter(Boolean);
+  if (part.length > 0) return part.join(', ');
+  return mode === 'full' ? 'Everything' : 'What is new';
+}

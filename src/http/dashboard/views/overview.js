@@ -1,0 +1,228 @@
+/** @import { Connection, History, Status, Upcoming } from '../types.d.ts' */
+import { api } from '../api.js';
+import '../chart.js';
+import { linkDialog } from '../dialogs.js';
+import { bytes, counted, duration, number } from '../format.js';
+import { later, listOf } from '../lists.js';
+import {
+  bar,
+  connectionTable,
+  empty,
+  eventList,
+  moreButton,
+  percent,
+  share,
+  skeleton,
+  time,
+  trouble,
+} from '../parts.js';
+import { draw, say, state } from '../state.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { kindNames, stateNames, states, wanted } from '../words.js';
+
+/** @type {ReturnType<typeof listOf<Connection>>} */
+const connections = listOf('/connections', 'connections');
+/** @type {History | undefined} */
+let history;
+/** @type {Upcoming | undefined} */
+let upcoming;
+/** @type {'hour' | 'day' | 'week'} */
+let range = 'hour';
+let search = '';
+let status = '';
+/** @type {{ assets: import('../chart.js').ChartData, bytes: import('../chart.js').ChartData } | undefined} */
+let charts;
+
+const filter = () => connections.filter({ q: search || undefined, status: status || undefined });
+const filterSoon = later(filter, 200);
+const historySoon = later(() => loadHistory(), 1000);
+
+async function loadHistory() {
+  try {
+    history = await api(`/history?range=${range}`);
+  } catch {
+    return;
+  }
+  if (!history) return;
+  const { points, step, complete } = history;
+  const times = points.map(({ at }) => new Date(at).getTime() / 1000);
+  const withDay = range === 'week';
+  charts = {
+    assets: {
+      times,
+      withDay,
+      base: 10,
+      format: (value) => (value % 1 === 0 ? number(value) : ''),
+      series: [
+        { label: 'Mirrored', colour: 'go', values: points.map(({ assets }) => assets), bars: true },
+        { label: 'Failed', colour: 'bad', values: points.map(({ failed }) => failed), bars: true },
+      ],
+    },
+    bytes: {
+      times,
+      withDay,
+      base: 2,
+      format: (value) => `${bytes(value)}/s`,
+      series: [{ label: 'Stored', colour: 'good', values: points.map((point) => point.bytes / step) }],
+    },
+  };
+  draw();
+  if (!complete) historySoon();
+}
+
+async function loadUpcoming() {
+  try {
+    upcoming = await api('/upcoming?limit=8');
+    draw();
+  } catch {
+    // The next look brings it.
+  }
+}
+
+export const overview = {
+  title: 'Overview',
+  async open() {
+    await Promise.all([filter(), loadHistory(), loadUpcoming()]);
+  },
+  refresh() {
+    return Promise.all([connections.refresh(), loadHistory(), loadUpcoming()]);
+  },
+  render: () => html`
+    <h1 class="hidden">Overview</h1>
+    ${warnings(state.status)}
+    ${state.status ? summary(state.status) : html`<section class="card">${skeleton(3)}</section>`}
+    ${throughput()}
+    <section class="card" aria-labelledby="connections-title">
+      <div class="head"><h2 id="connections-title">Connections</h2>
+        <div class="tools">
+          <label><span class="hidden">Search connections</span><input type="search" placeholder="Name, address, company" .value=${search}
+            @input=${(/** @type {InputEvent} */ event) => {
+              search = /** @type {HTMLInputElement} */ (event.target).value.trim();
+              filterSoon();
+            }}></label>
+          <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) => {
+            status = /** @type {HTMLSelectElement} */ (event.target).value;
+            filter();
+          }}>${[
+            ['', 'All'],
+            ['active', 'Active'],
+            ['paused', 'Paused'],
+            ['disconnected', 'Disconnected'],
+          ].map(
+            ([value, name]) => html`<option value=${value} ?selected=${value === status}>${name}</option>`,
+          )}</select></label>
+          <button class="main" @click=${() => linkDialog(undefined).catch((error) => say(error.message, 'bad'))}>Connect</button>
+        </div></div>
+      ${trouble(connections.error)}
+      ${
+        connections.rows === undefined
+          ? skeleton(4)
+          : connections.rows.length > 0
+            ? html`${connectionTable(connections.rows)}${moreButton(connections.isMore, () => connections.more(), 'connections')}`
+            : search || status
+              ? empty('No connection is like that.')
+              : empty(
+                  'Nobody has connected yet. “Connect” makes a link to send to the person whose library is to be mirrored.',
+                )
+      }
+    </section>
+    <div class="columns">
+      <section class="card" aria-labelledby="next-title"><h2 id="next-title">In the next hour</h2>${nextHour()}</section>
+      <section class="card" aria-labelledby="lately-title"><h2 id="lately-title">Lately</h2>${
+        state.events.length > 0
+          ? html`${eventList(state.events.slice(0, 7))}<p class="more"><a href="#/activity">All activity</a></p>`
+          : empty('Nothing has happened yet.')
+      }</section>
+    </div>`,
+};
+
+/** @param {Status | undefined} now */
+function warnings(now) {
+  if (!now) return nothing;
+  const { disconnected } = now.connections;
+  return html`
+    ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket takes nothing at present, so everything waits:</strong> ${now.bucket.reason}</p>`}
+    ${now.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}
+    ${
+      disconnected > 0
+        ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'has' : 'have'} ended. The user has to connect again.
+        <button class="small" @click=${() => {
+          status = 'disconnected';
+          filter();
+        }}>Show</button></p>`
+        : nothing
+    }`;
+}
+
+/** @param {Status} now */
+function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, connections: of }) {
+  const { byState } = assets;
+  const all = wanted(byState);
+  const part = share(byState);
+  const moving = outstanding.assets > 0;
+  return html`<section class="card summary" aria-labelledby="summary-title">
+    <div class="hero">
+      <div><h2 id="summary-title" class="label">Mirrored</h2>
+        <p class="huge" data-test="mirrored">${all === 0 ? '–' : percent(part)}</p>
+        <p class="soft">${all === 0 ? 'Nothing is listed yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}`}</p></div>
+      <dl class="figures-row">
+        <div><dt>Stored</dt><dd>${bytes(stored)}</dd></div>
+        <div><dt>To move</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'all there'}</small></dd></div>
+        <div><dt>Rate</dt><dd>${bytes(rate.bytesPerSecond)}/s<small>${rate.assetsPerSecond < 10 ? rate.assetsPerSecond.toFixed(1) : number(Math.round(rate.assetsPerSecond))} assets/s</small></dd></div>
+        <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : counted(of.active, 'active connection')}</small></dd></div>
+      </dl>
+    </div>
+    ${bar(byState)}
+    <ul class="legend">${states
+      .filter((name) => byState[name] > 0)
+      .map(
+        (name) =>
+          html`<li><a href="#/assets?state=${name}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
+      )}
+      ${assets.leftOut > 0 ? html`<li><a href="#/assets?leftOut=true"><i class="gone"></i>Left out <b>${number(assets.leftOut)}</b></a></li>` : nothing}</ul>
+  </section>`;
+}
+
+const spans = {
+  hour: 'the last hour, by minute',
+  day: 'the last 24 hours, by quarter of an hour',
+  week: 'the last 7 days, by 2 hours',
+};
+
+function throughput() {
+  const sum = (/** @type {'assets' | 'bytes' | 'failed'} */ name) =>
+    history?.points.reduce((total, point) => total + point[name], 0) ?? 0;
+  return html`<section class="card" aria-labelledby="throughput-title">
+    <div class="head"><h2 id="throughput-title">Throughput</h2>
+      <div class="segments" role="group" aria-label="How far back">${
+        /** @type {const} */ (['hour', 'day', 'week']).map(
+          (name) =>
+            html`<button aria-pressed=${range === name} @click=${() => {
+              range = name;
+              loadHistory();
+              draw();
+            }}>${name === 'hour' ? 'Hour' : name === 'day' ? 'Day' : 'Week'}</button>`,
+        )
+      }</div></div>
+    <div class="charts">
+      <figure><figcaption>Assets <span class="keys"><i class="mirrored"></i> mirrored <i class="failed"></i> failed</span> <output id="assets-readout"></output></figcaption>
+        <time-chart readout="assets-readout" role="img" aria-label="Assets in ${spans[range]}: ${number(sum('assets'))} mirrored, ${number(sum('failed'))} failed" .data=${charts?.assets}></time-chart></figure>
+      <figure><figcaption>Bytes <output id="bytes-readout"></output></figcaption>
+        <time-chart readout="bytes-readout" role="img" aria-label="Bytes in ${spans[range]}: ${bytes(sum('bytes'))} stored" .data=${charts?.bytes}></time-chart></figure>
+    </div>
+    <p class="soft small">In ${spans[range]}: ${counted(sum('assets'), 'asset')} mirrored (${bytes(sum('bytes'))}), ${number(sum('failed'))} failed.${history && !history.complete ? ' Still being added up …' : ''}</p>
+  </section>`;
+}
+
+function nextHour() {
+  if (!upcoming) return skeleton(3);
+  const { counts, assets } = upcoming;
+  const kinds = Object.entries(counts).filter(([, n]) => n > 0);
+  if (kinds.length === 0)
+    return empty('Nothing is waited for: no video is transcoding, no transcript is due, nothing was put off.');
+  return html`<ul class="tags">${kinds.map(([kind, n]) => html`<li>${kindNames[kind]} <b>${n >= 1000 ? '1,000 or more' : number(n)}</b></li>`)}</ul>
+    <ul class="events">${assets.map(
+      ({ assetId, name, kind, at, reason }) =>
+        html`<li><span><a href="#/assets/${encodeURIComponent(assetId)}">${name ?? assetId}</a> <small>${kindNames[kind]}${reason ? ` · ${reason}` : ''}</small></span>${time(at)}</li>`,
+    )}</ul>`;
+}

@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { grounds } from '../support/mirror.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+
+describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
+  let stage: Stage;
+  let connectionId: string;
+  let cookie: string;
+  const get = (path: string, headers: Record<string, string> = {}) =>
+    fetch(stage.ground.publicUrl + path, { redirect: 'manual', headers: { cookie, ...headers } });
+
+  beforeAll(async () => {
+    stage = await newStage({ redis });
+    ({ connectionId } = await stage.company());
+    const origin = stage.ground.publicUrl;
+    const answer = await fetch(`${origin}/sign-in`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { origin },
+      body: new URLSearchParams({ token: 'the-operators-token' }),
+    });
+    cookie = answer.headers.getSetCookie()[0]!.split(';')[0]!;
+    const { queues } = stage.mirror.service.context;
+    await queues.addAssets([{ id: 'asset-1', state: 'pending', turn: 0 }]);
+    await queues.addSync(connectionId);
+  });
+  afterAll(async () => {
+    await stage?.close();
+  });
+
+  test('shows both queues with jobs that say what they are about, and hold nothing but ids', async () => {
+    const { queues } = (await (await get('/queues/api/queues?activeQueue=assets&page=1')).json()) as {
+      queues: {
+        name: string;
+        readOnlyMode: boolean;
+        counts: Record<string, number>;
+        jobs: Record<string, unknown>[];
+      }[];
+    };
+    expect(queues.map(({ name, readOnlyMode }) => [name, readOnlyMode]).sort()).toEqual([
+      ['assets', true],
+      ['syncs', true],
+    ]);
+    const { jobs, counts } = queues.find(({ name }) => name === 'assets')!;
+    expect(counts.waiting).toBe(1);
+    expect(jobs[0]).toMatchObject({ name: 'mirror-asset asset-1', data: { assetId: 'asset-1' } });
+    for (const { readOnlyMode } of queues) expect(readOnlyMode).toBe(true);
+  });
+
+  test('its page loads nothing from elsewhere, and its scripts are here', async () => {
+    const page = await get('/queues/');
+    expect(page.headers.get('content-security-policy')).toMatch(
+      /^default-src 'self'; style-src 'self' 'unsafe-inline'/,
+    );
+    const html = await page.text();
+    expect(html).not.toMatch(/(src|href)="(https?:)?\/\//);
+    const script = /src="(static\/js\/main[^"]*)"/.exec(html)![1];
+    expect((await get(`/queues/${script}`)).headers.get('content-type')).toMatch(/javascript/);
+  });
+
+  test('nothing is changed from there', async () => {
+    const { queues } = stage.mirror.service.context;
+    for (const path of ['assets/pause', 'assets/empty', 'assets/obliterate', 'pause']) {
+      const answer = await fetch(`${stage.ground.publicUrl}/queues/api/queues/${path}`, {
+        method: 'PUT',
+        headers: { cookie, origin: stage.ground.publicUrl, accept: 'application/json' },
+      });
+      expect([answer.status, ((await answer.json()) as { code: string }).code]).toEqual([405, 'read_only']);
+    }
+    expect(await queues.assets.getWaitingCount()).toBe(1);
+  });
+
+  test('who is not signed in sees none of it', async () => {
+    const page = await get('/queues/', { cookie: '' });
+    expect([page.status, page.headers.get('location')]).toEqual([303, '/sign-in?to=%2Fqueues%2F']);
+    const data = await get('/queues/api/queues', { cookie: '', accept: 'application/json, text/plain, */*' });
+    expect([data.status, ((await data.json()) as { code: string }).code]).toEqual([401, 'unauthorized']);
+  });
+});
