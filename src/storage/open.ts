@@ -1,5 +1,5 @@
 import { openDirectory } from './directory.ts';
-import type { S3Options } from './s3.ts';
+import type { S3Options } from './s3-client.ts';
 import type { Storage } from './storage.ts';
 
 /** Where objects go, as STORAGE_URL says it. */

@@ -24,7 +24,8 @@ import { formatBytes } from '../units.ts';
 import { openDirectory } from './directory.ts';
 import { bucketIdKey, ours } from './keys.ts';
 import { findProofs, type Proof } from './proof.ts';
-import { codeOf, connect, placeOf, type S3Options, sorted, statusOf } from './s3.ts';
+import { connect, placeOf, type S3Options } from './s3-client.ts';
+import { codeOf, sorted, statusOf } from './s3-errors.ts';
 import { listUploads } from './sweep.ts';
 
 const area = 'bucket' as const;

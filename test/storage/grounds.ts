@@ -14,7 +14,8 @@ import {
   S3Client,
 } from '@aws-sdk/client-s3';
 import { openDirectory } from '../../src/storage/directory.ts';
-import { openS3, type S3Options } from '../../src/storage/s3.ts';
+import { openS3 } from '../../src/storage/s3.ts';
+import type { S3Options } from '../../src/storage/s3-client.ts';
 import type { S3Server } from '../support/services.ts';
 import type { Ground } from './conformance.ts';
 

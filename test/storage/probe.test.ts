@@ -12,7 +12,7 @@ import {
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import type { Finding } from '../../src/finding.ts';
 import { lifecycleFindings, probeDirectory, probeS3 } from '../../src/storage/probe.ts';
-import type { S3Options } from '../../src/storage/s3.ts';
+import type { S3Options } from '../../src/storage/s3-client.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { freePort } from '../support/ports.ts';
 import { newBucket, newDirectory } from './grounds.ts';

@@ -1,0 +1,215 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  ListPartsCommand,
+  type PutObjectCommandInput,
+  type S3Client,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import { crc32Of } from './crc32.ts';
+import { Meter, openBody } from './meter.ts';
+import type { Proof } from './proof.ts';
+import { leastChunk, stoppedBy, trailers, unquoted } from './s3-client.ts';
+import { codeOf, sorted, statusOf } from './s3-errors.ts';
+import {
+  type Part,
+  type PutOptions,
+  partBytesFor,
+  partLength,
+  type StoredObject,
+  type Upload,
+  UploadLost,
+  type Uploads,
+} from './storage.ts';
+
+/** What an upload needs of the bucket that it is in. */
+export interface Bucket {
+  client: S3Client;
+  /** For people. */
+  name: string;
+  at(key: string): { Bucket: string; Key: string };
+  /** With everything that an object is given beside its bytes. */
+  target(key: string, put: PutOptions): PutObjectCommandInput;
+  howToProve(): Promise<Proof>;
+  describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined>;
+  /** An error as it is, or what everyone suffers from. */
+  told(error: unknown, signal?: AbortSignal): Promise<unknown>;
+}
+
+/**
+ * Uploads in parts to an S3 store. Parts have CRC-32 behind them wherever checksums are kept: it is what is remembered of
+ * each, and sums up to the whole's.
+ */
+export function s3Uploads({ client, name, at, target, howToProve, describe, told }: Bucket): Uploads {
+  const of = ({ id, key }: Pick<Upload, 'id' | 'key'>) => ({ ...at(key), UploadId: id });
+
+  async function listParts(upload: Pick<Upload, 'id' | 'key'>, signal?: AbortSignal) {
+    const parts = new Map<number, { bytes: number; etag: string }>();
+    let after: string | undefined;
+    do {
+      try {
+        const page = await client.send(
+          new ListPartsCommand({ ...of(upload), PartNumberMarker: after }),
+          stoppedBy(signal),
+        );
+        for (const { PartNumber, Size, ETag } of page.Parts ?? []) {
+          parts.set(PartNumber!, { bytes: Size ?? 0, etag: unquoted(ETag) ?? '' });
+        }
+        after = page.IsTruncated ? page.NextPartNumberMarker : undefined;
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (isNoUpload(error)) return undefined;
+        throw await told(sorted(error, name), signal);
+      }
+    } while (after);
+    return parts;
+  }
+
+  const isKnown = (upload: Upload) =>
+    listParts(upload).then(
+      (parts) => parts !== undefined,
+      () => true,
+    );
+
+  return {
+    async begin(key, { signal, ...put }) {
+      try {
+        const { ContentType, ContentDisposition, Metadata, StorageClass, ServerSideEncryption, SSEKMSKeyId } = target(
+          key,
+          put,
+        );
+        const summed = trailers[await howToProve()] !== undefined;
+        // Not broken off by the signal: one that is made and not known could not be forgotten.
+        const { UploadId } = await client.send(
+          new CreateMultipartUploadCommand({
+            ...at(key),
+            ContentType,
+            ContentDisposition,
+            Metadata,
+            StorageClass,
+            ServerSideEncryption,
+            SSEKMSKeyId,
+            ...(summed && { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
+          }),
+        );
+        if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
+        return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
+      } catch (error) {
+        throw await told(sorted(error, name), signal);
+      }
+    },
+
+    async put(upload, number, body, { signal } = {}) {
+      const bytes = partLength(upload, number);
+      const flow = openBody(body, signal);
+      const { breaker, broken } = flow;
+      try {
+        breaker.signal.throwIfAborted();
+        const prove = await Promise.race([howToProve(), broken]);
+        const summed = trailers[prove] !== undefined;
+        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag', ...(summed && { least: leastChunk }) });
+        flow.flowInto(meter);
+        const answer = await client.send(
+          new UploadPartCommand({
+            ...of(upload),
+            PartNumber: number,
+            Body: meter,
+            ContentLength: bytes,
+            ...(summed && { ChecksumAlgorithm: 'CRC32' }),
+          }),
+          { abortSignal: breaker.signal },
+        );
+        if (!meter.whole)
+          throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);
+        const etag = unquoted(answer.ETag);
+        if (!etag) throw new Error(`store part ${number} of ${upload.key}: the store gave it no ETag`);
+        if (meter.etag && etag !== meter.etag) {
+          throw new Error(
+            `store part ${number} of ${upload.key}: the store has ETag ${etag} of a part with ${meter.etag}`,
+          );
+        }
+        return { number, bytes, etag, crc32: meter.checksums().crc32 };
+      } catch (error) {
+        if (!breaker.signal.aborted) {
+          // A store that knows no such upload may hang up before it has read the part.
+          // And one that was begun without checksums, under another setting, takes no part with one.
+          const other = codeOf(error) === 'InvalidRequest';
+          const knows = !isNoUpload(error) && !other && (statusOf(error) !== undefined || (await isKnown(upload)));
+          breaker.abort(knows ? sorted(error, name) : lostUpload(upload, error));
+        }
+        throw await told(breaker.signal.reason, signal);
+      } finally {
+        flow.close();
+      }
+    },
+
+    list: (upload, { signal } = {}) => listParts(upload, signal),
+
+    async complete(upload, parts, { signal } = {}) {
+      const { key } = upload;
+      let doubt: unknown;
+      const summed = trailers[await howToProve()] !== undefined;
+      const sumOf = (crc32: string) => Buffer.from(crc32, 'hex').toString('base64');
+      try {
+        // Not broken off by the signal: it would be as good as an answer that got lost.
+        await client.send(
+          new CompleteMultipartUploadCommand({
+            ...of(upload),
+            MultipartUpload: {
+              Parts: parts.map(({ number, etag, crc32 }) => ({
+                PartNumber: number,
+                ETag: etag,
+                ...(summed && { ChecksumCRC32: sumOf(crc32) }),
+              })),
+            },
+            // The store compares it with what it has put together.
+            ...(summed && { ChecksumCRC32: sumOf(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' }),
+          }),
+        );
+      } catch (error) {
+        // Cut off, a 5xx, or NoSuchUpload after the success of an attempt before this one.
+        doubt = error;
+      }
+      const found = await describe(key, signal);
+      const expected = etagOfParts(parts);
+      const same =
+        found?.bytes === upload.bytes &&
+        (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
+      if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
+      if (doubt && !(await isKnown(upload))) throw lostUpload(upload, doubt);
+      if (doubt) throw await told(sorted(doubt, name), signal);
+      throw new Error(
+        `store ${key}: the store has ${found ? `${found.bytes} bytes, ETag ${found.etag}` : 'nothing'} of ${upload.bytes} bytes in ${parts.length} parts`,
+      );
+    },
+
+    async abort(upload) {
+      // A part that is under way may still arrive behind the first abort (S3 API, AbortMultipartUpload).
+      for (let tries = 0; tries < 10; tries++) {
+        await client.send(new AbortMultipartUploadCommand(of(upload))).catch(async (error) => {
+          if (!isNoUpload(error)) throw await told(sorted(error, name));
+        });
+        const left = await listParts(upload);
+        if (!left || left.size === 0) return;
+        await sleep(200 * tries);
+      }
+      throw new Error(`store ${upload.key}: the store does not forget upload ${upload.id}`);
+    },
+  };
+}
+
+/** Stores differ in the word for an upload that they do not know: NoSuchUpload, or NoSuchKey. */
+const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
+const lostUpload = ({ key }: Upload, cause: unknown) =>
+  new UploadLost(`store ${key}: the store knows its upload no more`, { cause });
+
+/** The ETag of an object of parts whose own are MD5, as S3 makes it; undefined when they are something else. */
+function etagOfParts(parts: Part[]): string | undefined {
+  if (!parts.every(({ etag }) => /^[\da-f]{32}$/.test(etag))) return undefined;
+  const all = Buffer.concat(parts.map(({ etag }) => Buffer.from(etag, 'hex')));
+  return `${createHash('md5').update(all).digest('hex')}-${parts.length}`;
+}
+const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag ?? '');
