@@ -272,10 +272,9 @@ async function listCompany(
       return breakOff(error, pages);
     });
     if (!page) return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
-    const next = page.nextCursor !== undefined && !seen.has(`cursor ${page.nextCursor}`) ? page.nextCursor : undefined;
-
     const listed = [...page.assets.map(listedOf), ...page.broken.map(({ item, problem }) => brokenOf(item, problem))];
-    if (listed.length === 0 || seen.before(`page ${listed.map((asset) => asset.id).join(' ')}`)) idle++;
+    const again = listed.length > 0 && seen.before(`page ${listed.map((asset) => asset.id).join(' ')}`);
+    if (listed.length === 0 || again) idle++;
     if (idle > idlePages) throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
     // As the settings are now: a change of them takes effect with the next page.
     const selection = await selectionNow(deps, connection.id);
@@ -296,6 +295,13 @@ async function listCompany(
       if (typeof uploadDate === 'number' && uploadDate <= began && uploadDate > (newest ?? -Infinity))
         newest = uploadDate;
     }
+    // A last page may well repeat its own cursor; of any other way back nobody knows whether something lies behind it.
+    const back = page.nextCursor !== undefined && seen.has(`cursor ${page.nextCursor}`);
+    if (back && (page.nextCursor !== cursor || again)) {
+      const what = 'the last page leads back to an earlier one; should something lie behind it, the service hides it';
+      problems.add(`list the assets of company ${company.id}: ${what}`, { fatal: false });
+    }
+    const next = back ? undefined : page.nextCursor;
     const last = next === undefined;
     const position: SyncPosition =
       last && !reconciles

@@ -132,6 +132,30 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBeNull();
   });
 
+  test('whose cursors lead back to where the listing has been end there, and that is told', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      body: { assets: [{ id: `${companyId} ${id}`, uploadDate: longAgo }], nextCursor },
+    });
+    const once = (skip: number) => ({ skip, times: 1 });
+    // Round and round, and whatever the cursor the first page.
+    for (const rules of [
+      [
+        { ...page('a', 'one'), ...once(0) },
+        { ...page('b', 'two'), ...once(1) },
+        { ...page('c', 'one'), ...once(2) },
+      ],
+      [page('a', 'one')],
+    ]) {
+      await stage.admin.setFaults(...rules);
+      const run = await stage.sync(connectionId, 'full');
+      expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('leads back') });
+    }
+    expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
+  });
+
   test('an unfinished listing moves no mark; the next run goes on at its cursor and finds the older half', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 250);
