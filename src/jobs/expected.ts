@@ -1,3 +1,4 @@
+import { beside } from '../storage/keys.ts';
 import type { AssetContents } from '../store/contents.ts';
 import type { ObjectKind } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -30,8 +31,10 @@ export function isMoving(asset: AssetContents): boolean {
 
 /** The objects of an asset that is settled, in the order of their keys. */
 export function expectedOf(asset: AssetContents): Expected[] {
-  const { media, recordKey, transcriptKeys, thumbnail } = asset;
+  const { media, transcriptKeys, thumbnail } = asset;
   if (!media || !isSettled(asset)) return [];
+  // One that was lost, and could not be written again, is to be there all the same.
+  const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? beside.record(media.key) : null);
   const other = (key: string, kind: ObjectKind, length?: number): Expected => {
     const kept = asset.beside[key];
     const { bytes = length, etag, crc32 } = kept ?? {};

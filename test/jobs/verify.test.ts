@@ -93,6 +93,20 @@ describe.each(grounds())('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
+  test('a record that could not be written again is told until it is', async () => {
+    const record = `${plain.key}.asset.json`;
+    await scene.storage.remove(record);
+    await scene.admin.addFault({ endpoint: 'asset', assetId: plain.id, body: {} });
+    for (let times = 0; times < 2; times++) {
+      expect(brief(await verify({ repair: true }))).toEqual([`- ${record}`]);
+      await scene.mirror.quiet();
+    }
+    await scene.admin.clearFaults();
+    await verify({ repair: true });
+    await scene.mirror.quiet();
+    expect(await verify()).toMatchObject({ differences: 0, counts: { same: 8 } });
+  });
+
   test('everything of an asset that is missing at once is told, and comes back', async () => {
     const keys = await scene.keys(film.id);
     for (const key of keys) await scene.storage.remove(key);
