@@ -33,6 +33,9 @@ import { s3Uploads } from './s3-uploads.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 import { sweepUploads } from './sweep.ts';
 
+/** The library may call a file anything; of that a header holds printable ASCII (RFC 9110, section 8.3.1), and not much. */
+const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType);
+
 /** The largest body of one PUT (S3 user guide, "Uploading objects"). */
 const largestPut = 5 * 2 ** 30;
 const mostParts = 10_000;
@@ -100,7 +103,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   function target(key: string, put: PutOptions): PutObjectCommandInput {
     return {
       ...at(key),
-      ContentType: put.contentType ?? 'application/octet-stream',
+      ContentType: put.contentType && isType(put.contentType) ? put.contentType : 'application/octet-stream',
       ...(put.contentDisposition && { ContentDisposition: put.contentDisposition }),
       ...(put.metadata && { Metadata: put.metadata }),
       ...(options.storageClass && { StorageClass: options.storageClass as never }),

@@ -55,6 +55,14 @@ describe.runIf(s3)('an S3 store', () => {
       expect((await head('plain')).ContentType).toBe('application/octet-stream');
     });
 
+    test.each(['vidéo/mp4', 'video/mp4; name=“clip”', 'text/plain\r\nx-evil: 1', `a/${'b'.repeat(9000)}`])(
+      'the general type where that is given which no header can hold (%.20s)',
+      async (contentType) => {
+        await ground.storage.put('untyped', 'x', { contentType });
+        expect((await head('untyped')).ContentType).toBe('application/octet-stream');
+      },
+    );
+
     test('below the prefix, and keys are told without it', async () => {
       const storage = await openBucket(s3, { bucket: ground.bucket, prefix: 'pre/fix' });
       await storage.put('one', 'x');
