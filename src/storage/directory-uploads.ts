@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
+import { createReadStream } from 'node:fs';
 import { appendFile, open, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32Of } from './crc32.ts';
-import { Meter, openBody } from './meter.ts';
+import { Meter, measure, openBody } from './meter.ts';
 import {
   type Part,
   partBytesFor,
@@ -152,16 +153,22 @@ export function directoryUploads(yard: Yard): Uploads {
       for (const { number, etag } of wanted) {
         if (there.get(number)?.etag !== etag) throw new Error(`store ${key}: part ${number} is not on the disk`);
       }
-      if (await onDisk(hasDraft(upload))) {
+      const drafted = await onDisk(hasDraft(upload));
+      if (drafted) {
         const draft = draftOf(upload);
         const { size } = await onDisk(stat(draft));
         if (size !== bytes) throw new Error(`store ${key}: the draft has ${size} bytes of ${bytes}`);
         await onDisk(yard.place(draft, yard.fileOf(key), key));
       }
+      const crc32 = crc32Of(wanted);
       const found = await yard.describe(key);
       if (found?.bytes !== bytes) throw lost(upload);
+      // Renamed before, or never there: then another file of this length may lie at the key.
+      if (!drafted && (await onDisk(measure(createReadStream(yard.fileOf(key)), signal))).crc32 !== crc32) {
+        throw lost(upload);
+      }
       await onDisk(rm(linesOf(upload), { force: true }));
-      return { key, bytes, etag: undefined, checksums: { crc32: crc32Of(wanted) } };
+      return { key, bytes, etag: undefined, checksums: { crc32 } };
     },
 
     async abort(upload) {

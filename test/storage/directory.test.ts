@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Rejected, StorageUnavailable } from '../../src/errors.ts';
 import { openDirectory } from '../../src/storage/directory.ts';
-import type { Storage } from '../../src/storage/storage.ts';
+import { type Storage, UploadLost } from '../../src/storage/storage.ts';
 import { until } from '../support/until.ts';
 import { bytesOf, collected, KiB, MiB, streaming } from './bodies.ts';
 import { canMount } from './grounds.ts';
@@ -188,6 +188,25 @@ describe('a directory', () => {
     await put;
     expect(await storage.head('a/b')).toMatchObject({ bytes: KiB });
     await Promise.all([storage.close(), other.close()]);
+  });
+
+  test('an upload whose draft is gone does not claim another file of its length', async () => {
+    const storage = await openDirectory({ path });
+    const bytes = bytesOf(16 * MiB + 5);
+    await storage.put('film', Buffer.alloc(bytes.length, 'another film '));
+    const upload = await storage.uploads.begin('film', { bytes: bytes.length });
+    const parts = [
+      await storage.uploads.put(upload, 1, streaming(bytes.subarray(0, 16 * MiB))),
+      await storage.uploads.put(upload, 2, streaming(bytes.subarray(16 * MiB))),
+    ];
+    const draft = join(path, '.asset-mirror-tmp', `${upload.id}.upload`);
+    await rm(draft);
+    await expect(storage.uploads.complete(upload, parts)).rejects.toThrow(UploadLost);
+    // Renamed by a process that died before it could say so.
+    await writeFile(join(path, 'film'), bytes);
+    expect(await storage.uploads.complete(upload, parts)).toMatchObject({ bytes: bytes.length });
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+    await storage.close();
   });
 
   test('an abandoned draft is also swept while the store is open', async () => {
