@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Config } from './config.ts';
 import { makeDataDir } from './ground.ts';
 import { type Rebuilding, rebuild } from './jobs/rebuild.ts';
@@ -36,15 +37,19 @@ export async function rebuildFrom(
   stop.throwIfAborted();
 
   const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket });
-  const storage = identified(objects, store.bucket.id, { adopt: true });
+  let id = await store.bucket.known();
+  const storage = identified(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
   open.defer(() => storage.close());
   await storage.check();
   stop.throwIfAborted();
   report.start(storage.name);
-  return await rebuild(
+  const so = await rebuild(
     { store, storage, thumbnails: config.thumbnails },
     { tell: report.tell, onProgress: report.progress, signal: stop },
   );
+  // Last: a service that runs beside this takes nothing for missing, and fetches nothing, before all is restored.
+  await store.bucket.id(async () => id!);
+  return so;
 
   async function databaseUrl(): Promise<string> {
     if (config.databaseUrl !== undefined) return config.databaseUrl;

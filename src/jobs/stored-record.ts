@@ -47,5 +47,11 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
   const result = schema.safeParse(content);
   if (!result.success) return { problem: problemOf(result.error) };
   const record = storable(result.data);
-  return beside.record(record.media.key) === at ? { record } : { problem: `it belongs beside ${record.media.key}` };
+  const { media, transcript, thumbnail } = record;
+  if (beside.record(media.key) !== at) return { problem: `it belongs beside ${media.key}` };
+  // What is the asset's own may be cleared away one day: nothing else is taken for it.
+  const stray = [...transcript.keys, ...(thumbnail ? [thumbnail.key] : [])].find(
+    (other) => !other.startsWith(`${media.key}.`),
+  );
+  return stray === undefined ? { record } : { problem: `it claims ${stray}, which is not beside ${media.key}` };
 }

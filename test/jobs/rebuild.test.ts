@@ -2,7 +2,9 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
 import { type Rebuilding, rebuild } from '../../src/jobs/rebuild.ts';
+import { rebuildFrom } from '../../src/rebuild.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { silent } from '../store/records.ts';
@@ -200,16 +202,40 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     await put('nowhere', { record: { companyId: '' } });
     await storage.put('acme/_/copied/file.txt.asset.json', JSON.stringify(await put('original')));
     await put('negative', { media: { bytes: -1 } });
+    const good = { key: 'acme/_/good/file.txt', bytes: 15 };
+    await put('greedy', { record: { thumbnail: good } });
+    await put('greedier', { record: { transcript: { state: 'mirrored', keys: [good.key] } } });
     const so = await fromBucket();
-    expect(so).toMatchObject({ restored: 2, skipped: 6, pending: 0 });
+    expect(so).toMatchObject({ restored: 2, skipped: 8, pending: 0 });
     expect(told.sort()).toEqual([
       expect.stringMatching(/broken\/a.asset.json: is not a record: it is not JSON/),
       expect.stringMatching(/copied.*it belongs beside acme\/_\/original\/file.txt/),
       expect.stringMatching(/empty\/a.asset.json: is not a record: it is not JSON/),
+      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which is not beside/),
+      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which is not beside/),
       expect.stringMatching(/later.*is not a record: version: expected 1/),
       expect.stringMatching(/negative.*is not a record: media.bytes/),
       expect.stringMatching(/nowhere.*is not a record: companyId/),
     ]);
+  });
+
+  test('the records know the bucket when all is restored, and not before: until then a service fetches nothing', async () => {
+    await put('one');
+    await storage.put('_mirror/id', 'the one before\n');
+    const config = readConfig({
+      ...ground.environment,
+      LIBRARY_API_URL: 'http://127.0.0.1:9',
+      LIBRARY_APP_URL: 'http://127.0.0.1:9',
+      LIBRARY_CLIENT_ID: 'id',
+      LIBRARY_CLIENT_SECRET: 'secret',
+    });
+    const stop = new AbortController();
+    const report = { start: () => stop.abort(new Error('broken off')), tell: () => {}, progress: () => {} };
+    await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('broken off');
+    expect(await store.bucket.known()).toBeUndefined();
+    const whole = { log: silent, stop: new AbortController().signal, report: { ...report, start: () => {} } };
+    expect(await rebuildFrom(config, whole)).toMatchObject({ restored: 1 });
+    expect(await store.bucket.known()).toBe('the one before');
   });
 
   test('one that the database does not take keeps no other out', async () => {
