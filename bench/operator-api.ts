@@ -114,6 +114,9 @@ const requests = [
   '/events?kind=operator.pauseConnection',
   '/events?kind=none',
   '/settings',
+  '/history',
+  '/history?range=week',
+  '/upcoming',
 ];
 const results: { path: string; p50: number; p99: number; bytes: number }[] = [];
 for (const path of requests) {

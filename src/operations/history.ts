@@ -64,13 +64,12 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
       to = settled;
     }
     const began = performance.now();
-    // The less a window has taken, the wider is the next.
     for (let width = 15 * minute; from > wanted && performance.now() - began < budgetMs; ) {
       const before = performance.now();
       const start = Math.max(wanted, from - width);
       await read(start, from);
       from = start;
-      width = performance.now() - before < budgetMs / 8 ? width * 4 : Math.max(minute, width / 4);
+      width = widthAfter(width, performance.now() - before);
     }
     for (const key of known.keys()) if (key < now - widest - ranges.week.step) known.delete(key);
     return store.history.minutes(to, now + minute);
@@ -102,5 +101,9 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
     },
   };
 }
+
+/** The less a window has taken, the wider is the next. Whole minutes, for none may be in two windows. */
+export const widthAfter = (width: number, ms: number) =>
+  ms < budgetMs / 8 ? width * 4 : Math.max(minute, floor(width / 4, minute));
 
 const floor = (time: number, step: number) => Math.floor(time / step) * step;

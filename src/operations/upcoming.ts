@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { expectedKinds, mostCounted } from '../store/forecast.ts';
+import { type Expected, expectedKinds, mostCounted } from '../store/forecast.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, time } from './text.ts';
 
@@ -40,12 +40,27 @@ export const upcomingAnswer = z
   })
   .meta({ id: 'Upcoming' });
 
+/** One look does for everybody who watches, for so long. */
+const freshMs = 10_000;
+
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  const looks = new Map<number, { at: number; found: Promise<Expected[]> }>();
+  function look(minutes: number): Promise<Expected[]> {
+    const now = Date.now();
+    for (const [key, { at }] of looks) if (now - at > freshMs) looks.delete(key);
+    const last = looks.get(minutes);
+    if (last) return last.found;
+    const found = store.forecast.within(minutes * 60_000);
+    looks.set(minutes, { at: now, found });
+    found.catch(() => looks.delete(minutes));
+    return found;
+  }
+
   return {
     /** What is looked at again soon: videos that are transcoded, transcripts and thumbnails, what was put off. */
     async upcoming(query: UpcomingQuery = {}) {
       const { minutes, limit } = upcomingQuery.parse(query);
-      const found = await store.forecast.within(minutes * 60_000);
+      const found = (await look(minutes)).filter(({ at }) => at.getTime() > Date.now());
       return {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),

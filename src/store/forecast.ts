@@ -21,7 +21,7 @@ export const mostCounted = 1000;
 export function forecastRecords(db: Database) {
   const within = (ms: number, where: ReturnType<typeof sql>) => sql`(
     SELECT id, name, connection_id, state, transcript_state, next_at, reason FROM assets
-    WHERE ${where} AND next_at > now() AND next_at <= now() + ${ms} * interval '1 ms'
+    WHERE ${where} AND next_at IS NOT NULL AND queued_at IS NULL AND next_at > now() AND next_at <= now() + ${ms} * interval '1 ms'
     ORDER BY next_at LIMIT ${mostCounted})`;
   return {
     /** The first `mostCounted` of what is looked at again within `ms`, soonest first. */

@@ -50,7 +50,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       projectId: 'campaign',
       overrideDetail: { asset: { download: { url: 7 } } } as never,
     });
-    for (let i = 0; i < 12; i++) await scene.upload({ name: `Poster ${i}.pdf`, projectId: 'campaign' });
+    for (let i = 0; i < 22; i++) await scene.upload({ name: `Poster ${i}.pdf`, projectId: 'campaign' });
     await scene.film({ name: 'Launch film.mp4' });
     await scene.admin.addFault({ endpoint: 'media', latency: 500 });
     await page.evaluate(
@@ -60,9 +60,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Sync now');
     await shows('The sync has been asked for.');
     await page.evaluate(`location.hash = '#/'`);
-    await shows(/13 of 14 assets/i, 30_000);
+    // What somebody is at stays as it is, whatever changes around it.
+    await page.locator('input[type=search]').fill('ada');
+    await shows(/23 of 24 assets/i, 30_000);
+    expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([
+      'search',
+      'ada',
+    ]);
+    // Told every two seconds, while it takes more than five.
     const seen = (await page.evaluate('[...seen]')) as string[];
-    expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThan(2);
+    expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
     await shows('The asset failed');
     await scene.admin.clearFaults();
   });
@@ -87,6 +94,17 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.click(`button[aria-label="Retry Broken cut.mov"]`);
     await shows('Nothing has failed.');
     await scene.mirror.assetIn(broken, 'mirrored');
+  });
+
+  test('settings say what was left out', async () => {
+    await press('Settings …');
+    await page.type('input[name="exclude.assetTypes"]', 'videos');
+    expect(await flawsOf(page)).toEqual([]);
+    await page.keyboard.press('Enter');
+    await shows('The settings are changed');
+    const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    expect(settings).toMatchObject({ exclude: { assetTypes: ['videos'] }, own: ['exclude.assetTypes'] });
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });
   });
 
   test('a connection is ended after a question, and its user connects again by a link', async () => {

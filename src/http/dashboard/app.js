@@ -99,7 +99,8 @@ follow({
   },
   onEvent(event) {
     state.events = [event, ...state.events.filter(({ id }) => id !== event.id)].slice(0, keptEvents);
-    if (/^connection\.(disconnected|recovered)$/.test(event.kind)) say(`${tell(event).text}.`, 'bad');
+    if (event.kind === 'connection.disconnected') say(`${tell(event).text}.`, 'bad');
+    if (event.kind === 'connection.recovered') say(`${tell(event).text}.`);
     draw();
     refresh();
   },

@@ -12,6 +12,14 @@ const counts = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((n) => n * 10 
 
 const dark = matchMedia('(prefers-color-scheme: dark)');
 
+/** Of bars, each stands on those that come after it: these are drawn over its foot. @param {Series[]} series @param {number} at */
+function stacked(series, at) {
+  const { bars, values } = /** @type {Series} */ (series[at]);
+  if (!bars) return values;
+  const above = series.slice(at + 1).filter((one) => one.bars);
+  return values.map((value, i) => above.reduce((sum, one) => sum + (one.values[i] ?? 0), value));
+}
+
 /** A chart over time, as wide as there is room. What the pointer is on is written into the element that `readout` names. */
 class TimeChart extends HTMLElement {
   /** @type {ChartData | undefined} */
@@ -56,7 +64,7 @@ class TimeChart extends HTMLElement {
     const data = this.#data;
     if (!data || !this.isConnected || this.clientWidth === 0) return;
     const { times, series, withDay, base } = data;
-    const columns = /** @type {uPlot.AlignedData} */ ([times, ...series.map(({ values }) => values)]);
+    const columns = /** @type {uPlot.AlignedData} */ ([times, ...series.map((_, i) => stacked(series, i))]);
     const shape = `${series.map(({ label }) => label)} ${withDay} ${times.length}`;
     if (this.#plot && shape === this.#shape) {
       this.#plot.setData(columns);

@@ -1,75 +1,11 @@
 /** @import { Connection, Plan, PlanProgress } from './types.d.ts' */
-/** @import { TemplateResult } from './vendor/lit-html/lit-html.js' */
 import { resync } from './actions.js';
 import { api, linesOf, queryOf } from './api.js';
+import { dialog, openDialog, textOf, whileOpen } from './dialog.js';
 import { bytes, counted, duration, number, when } from './format.js';
-import { companiesOf, nameOf } from './parts.js';
-import { say } from './state.js';
-import { html, nothing, render } from './vendor/lit-html/lit-html.js';
-
-const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('dialog'));
-/** @type {AbortController} */
-let closed = new AbortController();
-dialog.addEventListener('close', () => {
-  closed.abort();
-  render(nothing, dialog);
-});
-
-const close = () => dialog.close();
-
-/**
- * Opens a form. `send` says what was done; what it throws is shown, and the form stays.
- * @param {{ title: string, content: () => TemplateResult | TemplateResult[], label?: string, danger?: boolean,
- *   send?: (form: FormData) => Promise<string | undefined>, then?: () => unknown }} form
- * @returns how to show it again when its content has changed
- */
-function open({ title, content, label, danger = false, send, then = () => {} }) {
-  closed = new AbortController();
-  /** @type {string | undefined} */
-  let error;
-  let busy = false;
-  const show = () =>
-    render(
-      html`<form method="dialog" @submit=${submit}>
-        <h2 id="dialog-title">${title}</h2>
-        ${content()}
-        ${error ? html`<p class="banner bad" role="alert">${error}</p>` : nothing}
-        <div class="buttons">
-          <button type="button" class="quiet" @click=${close}>${send ? 'Cancel' : 'Close'}</button>
-          ${send ? html`<button class=${danger ? 'danger' : 'main'} ?disabled=${busy}>${busy ? 'One moment …' : label}</button>` : nothing}
-        </div>
-      </form>`,
-      dialog,
-    );
-  /** @param {SubmitEvent} event */
-  async function submit(event) {
-    event.preventDefault();
-    if (!send || busy) return;
-    busy = true;
-    error = undefined;
-    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
-    show();
-    try {
-      const said = await send(form);
-      busy = false;
-      if (said !== undefined) {
-        close();
-        say(said);
-      }
-    } catch (problem) {
-      busy = false;
-      error = /** @type {Error} */ (problem).message;
-    }
-    if (dialog.open) show();
-    then();
-  }
-  show();
-  if (!dialog.open) dialog.showModal();
-  return show;
-}
-
-/** @param {FormData} form @param {string} name */
-const textOf = (form, name) => String(form.get(name) ?? '').trim() || undefined;
+import { nameOf } from './names.js';
+import { companiesOf } from './parts.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
 
 /** @param {Connection} connection @param {{ projects: string[], types: string[] }} known @param {() => unknown} then */
 export function resyncDialog(connection, known, then) {
@@ -81,7 +17,7 @@ export function resyncDialog(connection, known, then) {
   const choice = (/** @type {string} */ value, /** @type {string} */ name, /** @type {string} */ hint) => html`
     <label class="choice"><input type="radio" name="what" value=${value} .checked=${what === value} @change=${choose}>
       <span>${name}<small>${hint}</small></span></label>`;
-  const show = open({
+  const show = openDialog({
     title: `Sync ${nameOf(connection)}`,
     label: 'Sync now',
     then,
@@ -129,7 +65,7 @@ export function resyncDialog(connection, known, then) {
 
 /** @param {Connection} connection @param {() => unknown} then */
 export function disconnectDialog(connection, then) {
-  open({
+  openDialog({
     title: `Disconnect ${nameOf(connection)}?`,
     label: 'Disconnect',
     danger: true,
@@ -159,7 +95,7 @@ export async function linkDialog(connection) {
     copied = true;
     show();
   };
-  const show = open({
+  const show = openDialog({
     title: connection ? `Reconnect ${nameOf(connection)}` : 'Connect an account',
     content: () => html`
       <p>Send this link to the person ${connection ? 'whose account it is' : 'whose library is to be mirrored'}. It works until ${when(expiresAt)}.</p>
@@ -177,21 +113,17 @@ export async function planDialog(connection) {
   let plan;
   /** @type {string | undefined} */
   let error;
-  const show = open({
+  const show = openDialog({
     title: `What a full sync of ${nameOf(connection)} would move`,
     content: () => html`
-      <div aria-live="polite">${
-        error
-          ? html`<p class="banner bad">${error}</p>`
-          : plan
-            ? planOf(plan)
-            : html`<p>Listing the library … <span class="soft">${progress ? `${counted(progress.listed, 'asset')} so far` : ''}</span></p>`
-      }</div>`,
+      ${error || plan ? nothing : html`<p>Listing the library … <span class="soft">${progress ? `${counted(progress.listed, 'asset')} so far` : ''}</span></p>`}
+      <div aria-live="polite">${error ? html`<p class="banner bad">${error}</p>` : plan ? planOf(plan) : nothing}</div>`,
   });
+  const signal = whileOpen();
   try {
     const lines =
       /** @type {AsyncGenerator<{ progress?: PlanProgress | null, result?: Plan, error?: { detail: string } }>} */ (
-        linesOf(`/plan${queryOf({ connectionId: connection.id })}`, { signal: closed.signal })
+        linesOf(`/plan${queryOf({ connectionId: connection.id })}`, { signal })
       );
     for await (const line of lines) {
       progress = line.progress ?? progress;
@@ -200,7 +132,7 @@ export async function planDialog(connection) {
       show();
     }
   } catch (problem) {
-    if (closed.signal.aborted) return;
+    if (signal.aborted) return;
     error = /** @type {Error} */ (problem).message;
     show();
   }
@@ -222,7 +154,7 @@ const planNames = {
 
 /** @param {Plan} plan */
 const planOf = ({ toMove, byKind, time, listed, problems }) => html`
-  <p class="big">${counted(toMove.assets, 'asset')}<small>${bytes(toMove.bytes)}${time.seconds === null ? '' : `, about ${duration(time.seconds)}`} · ${number(listed)} listed</small></p>
+  <p class="big">${counted(toMove.assets, 'asset')}<small>${bytes(toMove.bytes)}${time.seconds === null ? '' : `, ${time.seconds < 1 ? '' : 'about '}${duration(time.seconds)}`} · ${number(listed)} listed</small></p>
   <dl class="facts">${Object.entries(byKind)
     .filter(([, { assets }]) => assets > 0)
     .map(

@@ -20,6 +20,7 @@ export function bytes(count) {
 
 /** `4 min` @param {number} seconds */
 export function duration(seconds) {
+  if (seconds > 0 && seconds < 1) return 'under 1 s';
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;
   if (seconds < 90 * 60) return `${Math.round(seconds / 60)} min`;
   if (seconds < 36 * 3600) return `${Math.round(seconds / 3600)} h`;

@@ -1,5 +1,6 @@
 /** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
 import { ago, bytes, counted, number, when } from './format.js';
+import { nameOf, subjectOf } from './names.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { conditionOf, stateNames, states, tell, wanted } from './words.js';
@@ -52,8 +53,6 @@ export const skeleton = (lines) =>
 /** What went wrong while a part of the page was asked for. @param {Error | undefined} error */
 export const trouble = (error) => (error ? html`<p class="banner bad" role="alert">${error.message}</p>` : nothing);
 
-/** @param {Connection} connection */
-export const nameOf = ({ user }) => user.name || user.email || user.id;
 /** @param {Connection} connection */
 export const companiesOf = ({ companies }) => companies.map(({ name }) => name).join(', ') || 'No company';
 
@@ -140,9 +139,9 @@ export const eventList = (events) =>
     (event) => {
       const { text, reason, tone } = tell(event);
       const link = event.assetId
-        ? html`<a href="#/assets/${encodeURIComponent(event.assetId)}">${event.assetId}</a>`
+        ? html`<a href="#/assets/${encodeURIComponent(event.assetId)}">${subjectOf(event)}</a>`
         : event.connectionId
-          ? html`<a href="#/connections/${event.connectionId}">${event.connectionId.slice(0, 8)}</a>`
+          ? html`<a href="#/connections/${event.connectionId}">${subjectOf(event)}</a>`
           : nothing;
       return html`<li class=${tone}><span>${text} ${link}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
     },

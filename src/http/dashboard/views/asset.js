@@ -81,14 +81,17 @@ export const assetView = {
 /** @param {Asset} of */
 const explanationOf = ({ explanation }) =>
   explanation.length > 0
-    ? html`<div class="explain">${explanation.map((line) => html`<p>${line}</p>`)}</div>`
+    ? html`<div class="explain">${explanation.map((line) => html`<p>${withLocalTimes(line)}</p>`)}</div>`
     : nothing;
 
 /** @param {Asset} of */
 const timelineOf = ({ timeline }) =>
   timeline.length > 0
-    ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${text}</span>${time(at)}</li>`)}</ul>`
+    ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(text)}</span>${time(at)}</li>`)}</ul>`
     : empty('Nothing is written down about it any more.');
+
+/** @param {string} text */
+const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => when(at));
 
 /** @param {string} what */
 const toneOf = (what) => (/fail|gave_up/.test(what) ? 'bad' : /mirrored|stored|verified/.test(what) ? 'good' : 'plain');

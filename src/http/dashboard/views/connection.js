@@ -4,7 +4,9 @@ import { api } from '../api.js';
 import { disconnectDialog, linkDialog, planDialog, resyncDialog } from '../dialogs.js';
 import { bytes, counted, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
-import { assetTable, bar, companiesOf, empty, moreButton, nameOf, pill, skeleton, time, trouble } from '../parts.js';
+import { nameOf } from '../names.js';
+import { assetTable, bar, companiesOf, empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { settingsDialog } from '../settings-dialog.js';
 import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
@@ -131,6 +133,7 @@ function buttons(of) {
         : nothing
     }
     ${of.status === 'paused' ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
+    <button @click=${() => settingsDialog(of, again)}>Settings …</button>
     <button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>
     ${of.status === 'disconnected' ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
   </div>`;

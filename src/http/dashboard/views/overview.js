@@ -72,7 +72,7 @@ async function loadHistory() {
 
 async function loadUpcoming() {
   try {
-    upcoming = await api('/upcoming?limit=8');
+    upcoming = await api('/upcoming?limit=6');
     draw();
   } catch {
     // The next look brings it.

@@ -1,0 +1,70 @@
+/** @import { TemplateResult } from './vendor/lit-html/lit-html.js' */
+import { say } from './state.js';
+import { html, nothing, render } from './vendor/lit-html/lit-html.js';
+
+export const dialog = /** @type {HTMLDialogElement} */ (document.getElementById('dialog'));
+/** @type {AbortController} */
+let ended = new AbortController();
+dialog.addEventListener('close', () => {
+  ended.abort();
+  render(nothing, dialog);
+});
+
+const close = () => dialog.close();
+
+/**
+ * Opens a form. `send` says what was done; what it throws is shown, and the form stays.
+ * @param {{ title: string, content: () => TemplateResult | TemplateResult[], label?: string, danger?: boolean,
+ *   send?: (form: FormData) => Promise<string | undefined>, then?: () => unknown }} form
+ * @returns how to show it again when its content has changed
+ */
+export function openDialog({ title, content, label, danger = false, send, then = () => {} }) {
+  ended = new AbortController();
+  /** @type {string | undefined} */
+  let error;
+  let busy = false;
+  const show = () =>
+    render(
+      html`<form method="dialog" @submit=${submit}>
+        <h2 id="dialog-title">${title}</h2>
+        ${content()}
+        ${error ? html`<p class="banner bad" role="alert">${error}</p>` : nothing}
+        <div class="buttons">
+          <button type="button" class="quiet" @click=${close}>${send ? 'Cancel' : 'Close'}</button>
+          ${send ? html`<button class=${danger ? 'danger' : 'main'} ?disabled=${busy}>${busy ? 'One moment …' : label}</button>` : nothing}
+        </div>
+      </form>`,
+      dialog,
+    );
+  /** @param {SubmitEvent} event */
+  async function submit(event) {
+    event.preventDefault();
+    if (!send || busy) return;
+    busy = true;
+    error = undefined;
+    const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+    show();
+    try {
+      const said = await send(form);
+      busy = false;
+      if (said !== undefined) {
+        close();
+        say(said);
+      }
+    } catch (problem) {
+      busy = false;
+      error = /** @type {Error} */ (problem).message;
+    }
+    if (dialog.open) show();
+    then();
+  }
+  show();
+  if (!dialog.open) dialog.showModal();
+  return show;
+}
+
+/** Ends with the dialog that is open. */
+export const whileOpen = () => ended.signal;
+
+/** @param {FormData} form @param {string} name */
+export const textOf = (form, name) => String(form.get(name) ?? '').trim() || undefined;

@@ -1,0 +1,48 @@
+/** @import { AssetSummary, Connection, MirrorEvent } from './types.d.ts' */
+import { api, queryOf } from './api.js';
+import { draw } from './state.js';
+
+/** @type {Map<string, string>} */
+const names = new Map();
+/** Asked for, or known to have none. */
+const asked = new Set();
+/** One after the other: what is shown first is asked for first, and nobody waits for it. */
+let line = Promise.resolve();
+
+/** What people call a connection. @param {Connection} connection */
+export const nameOf = ({ user }) => user.name || user.email || user.id;
+
+/** @param {Connection[]} connections */
+export function learnConnections(connections) {
+  for (const connection of connections) names.set(connection.id, nameOf(connection));
+}
+
+/** @param {Pick<AssetSummary, 'id' | 'name'>[]} assets */
+export function learnAssets(assets) {
+  for (const { id, name } of assets) if (name) names.set(id, name);
+}
+
+/**
+ * What an event is about, as people call it; what is not known yet is asked for, and shown then.
+ * @param {MirrorEvent} event
+ */
+export function subjectOf({ assetId, connectionId }) {
+  const id = assetId ?? connectionId;
+  if (id === null) return undefined;
+  if (!names.has(id) && !asked.has(id)) {
+    asked.add(id);
+    line = line.then(() => ask(id, assetId !== null));
+  }
+  return names.get(id) ?? (assetId === null ? id.slice(0, 8) : id);
+}
+
+/** @param {string} id @param {boolean} isAsset */
+async function ask(id, isAsset) {
+  try {
+    if (isAsset) learnAssets((await api(`/assets${queryOf({ q: id, limit: 1 })}`)).assets);
+    else learnConnections([await api(`/connections/${encodeURIComponent(id)}`)]);
+    draw();
+  } catch {
+    // Its id does, too.
+  }
+}
