@@ -87,7 +87,7 @@ class TimeChart extends HTMLElement {
         width: this.clientWidth,
         height: this.clientHeight,
         legend: { show: false },
-        padding: [8, 8, 0, 0],
+        padding: [8, 20, 0, 0],
         cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
         scales: {
           // Half a step of room, so that the first bar and the last are whole.
