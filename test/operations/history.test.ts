@@ -18,16 +18,24 @@ afterAll(async () => {
 });
 
 const history = (range: string) => stage.mirror.api<History>('GET', `/history?range=${range}`);
-/** Of the points at which something happened: minutes ago, as whole ones, and what. */
-const what = ({ points }: History, step: number) =>
+/** All that is on record; one answer reads as much as it has time for. */
+const whole = (range: string) =>
+  until(`the ${range} to be added up`, async () => {
+    const answer = await history(range);
+    return answer.complete && answer;
+  });
+/** The minute in which all this is. */
+const present = Math.floor(Date.now() / 60_000) * 60_000;
+/** Of the points at which something happened: minutes ago, and what. */
+const what = ({ points }: History) =>
   points.flatMap(({ at, assets, bytes, failed }) =>
-    assets + failed > 0 ? [[Math.floor((Date.now() - Date.parse(at)) / 60_000 / step), assets, bytes, failed]] : [],
+    assets + failed > 0 ? [[(present - Date.parse(at)) / 60_000, assets, bytes, failed]] : [],
   );
+const ago = (minutes: number) => new Date(present - minutes * 60_000);
 async function mirrored(id: string, minutesAgo: number, bytes: number) {
   await stage.query(
-    `UPDATE assets SET state = 'mirrored', next_at = NULL, bytes = $3, mirrored_at = date_trunc('minute', now()) - $2 * interval '1 minute'
-     WHERE id = $1`,
-    [id, minutesAgo, bytes],
+    `UPDATE assets SET state = 'mirrored', next_at = NULL, bytes = $3, mirrored_at = $2 WHERE id = $1`,
+    [id, ago(minutesAgo), bytes],
   );
 }
 
@@ -44,19 +52,17 @@ test('the past is told by minute, also what has just happened, and is not writte
   await mirrored(one!, 10, 100);
   await mirrored(two!, 10, 200);
   await mirrored(three!, 500, 1000);
-  await stage.query(
-    `INSERT INTO events (kind, at) VALUES ('asset.failed', now() - interval '20 minutes'), ('asset.gone', now() - interval '20 minutes')`,
-  );
-  const hour = await history('hour');
+  await stage.query(`INSERT INTO events (kind, at) VALUES ('asset.failed', $1), ('asset.gone', $1)`, [ago(20)]);
+  const hour = await whole('hour');
   expect([hour.step, hour.points.length, hour.complete]).toEqual([60, 60, true]);
-  expect(what(hour, 1)).toEqual([
+  expect(what(hour)).toEqual([
     [20, 0, 0, 1],
     [10, 2, 300, 0],
   ]);
 
   await mirrored(four!, 0, 7);
   await mirrored(one!, 0, 100);
-  const again = what(await history('hour'), 1);
+  const again = what(await whole('hour'));
   expect(again.slice(0, 2)).toEqual([
     [20, 0, 0, 1],
     [10, 2, 300, 0],
@@ -64,10 +70,7 @@ test('the past is told by minute, also what has just happened, and is not writte
   expect(again.slice(2).map(([, ...brought]) => brought)).toEqual([[2, 107, 0]]);
 
   // What lies further back is added up a part at a time.
-  const day = await until('the day to be added up', async () => {
-    const answer = await history('day');
-    return answer.complete && answer;
-  });
+  const day = await whole('day');
   expect([day.step, day.points.length]).toEqual([900, 96]);
   expect(day.points.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(1407);
   const week = await history('week');
