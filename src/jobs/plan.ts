@@ -10,6 +10,7 @@ import { decide } from './decide.ts';
 import { brokenOf, listedOf } from './listed.ts';
 import type { SelectionDefaults } from './reselect.ts';
 import { leavesOutCompany, leftOutBy, type Selection, selectionOf } from './selection.ts';
+import { createWay, leadsBack } from './way.ts';
 
 export interface PlanDeps {
   store: Store;
@@ -80,8 +81,6 @@ export interface PlanProgress {
 /** So many types of a company are told apart. */
 const mostTypes = 100;
 const otherTypes = 'others';
-/** A listing with more has no end. */
-const mostPages = 1_000_000;
 
 /**
  * Lists what these connections can read, as a full sync does, at their pace, and compares it with the records. Nothing is
@@ -135,7 +134,7 @@ export async function plan(
           ask((token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
         );
         try {
-          for await (const listed of listing) {
+          for await (const { listed, back } of listing) {
             const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
             for (const asset of listed) {
               const rules = selections.map((selection) => leftOutBy(selection, { companyId: company.id, ...asset }));
@@ -145,6 +144,7 @@ export async function plan(
             }
             planned.pages++;
             planned.listed += listed.length;
+            if (back) planned.problems.push(`company ${companyId}: ${leadsBack}`);
             report();
           }
         } catch (error) {
@@ -184,16 +184,19 @@ export function kindOf(
   return before.media !== null ? 'changed' : 'waiting';
 }
 
-/** A listing, page by page, to its end. */
-async function* pagesOf(ask: (cursor: string | undefined) => Promise<AssetPage>): AsyncGenerator<ListedAsset[]> {
-  let cursor: string | undefined;
-  for (let pages = 0; pages < mostPages; pages++) {
+/** A listing, page by page, to its end, each page once. `back`: see createWay. */
+async function* pagesOf(
+  ask: (cursor: string | undefined) => Promise<AssetPage>,
+): AsyncGenerator<{ listed: ListedAsset[]; back: boolean }> {
+  const way = createWay();
+  for (let cursor: string | undefined; ; ) {
     const { assets, broken, nextCursor } = await ask(cursor);
-    yield [...assets.map(listedOf), ...broken.map(({ item, problem }) => brokenOf(item, problem))];
-    if (nextCursor === undefined || nextCursor === cursor) return;
-    cursor = nextCursor;
+    const listed = [...assets.map(listedOf), ...broken.map(({ item, problem }) => brokenOf(item, problem))];
+    const { next, again, back } = way.behind(cursor, { ids: listed.map(({ id }) => id), nextCursor });
+    yield { listed: again ? [] : listed, back };
+    if (next === undefined) return;
+    cursor = next;
   }
-  throw new Error('the listing goes on without end');
 }
 
 /** What those of the connections select that can read a company; of others nothing is said. */

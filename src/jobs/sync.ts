@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { type Log, withFields } from '../log.ts';
 import { storable } from '../source/answers.ts';
@@ -21,6 +21,7 @@ import {
   type Selection,
   selectionOf,
 } from './selection.ts';
+import { createWay, leadsBack } from './way.ts';
 
 export interface SyncDeps {
   store: Store;
@@ -38,8 +39,6 @@ export interface SyncDeps {
 }
 
 const leaseMs = 45_000;
-/** A listing that has given this many pages without anything new in them, as far as this run has seen, does not end. */
-const idlePages = 100;
 /** So many items without a readable id are kept track of; with more, none of them is taken for repaired. */
 const unreadableItems = 1000;
 const cursorRefused = new Set([400, 404, 410, 422]);
@@ -252,10 +251,8 @@ async function listCompany(
   // What another version has begun to list has left no sightings.
   const reconciles = full && everything && (!resumed || began !== undefined);
   const broken = new Set(resumed ? start.unreadable : []);
-  const seen = createSeen();
-  let idle = 0;
+  const way = createWay();
   for (let pages = 0; ; pages++) {
-    if (cursor !== undefined) seen.before(`cursor ${cursor}`);
     const page = await withToken(connection.id, (token) =>
       client.listAssets({
         token,
@@ -273,9 +270,8 @@ async function listCompany(
     });
     if (!page) return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
     const listed = [...page.assets.map(listedOf), ...page.broken.map(({ item, problem }) => brokenOf(item, problem))];
-    const again = listed.length > 0 && seen.before(`page ${listed.map((asset) => asset.id).join(' ')}`);
-    if (listed.length === 0 || again) idle++;
-    if (idle > idlePages) throw new Error(`list the assets of company ${company.id}: the listing goes on without end`);
+    const { next, back } = way.behind(cursor, { ids: listed.map(({ id }) => id), nextCursor: page.nextCursor });
+    if (back) problems.add(`list the assets of company ${company.id}: ${leadsBack}`, { fatal: false });
     // As the settings are now: a change of them takes effect with the next page.
     const selection = await selectionNow(deps, connection.id);
     const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
@@ -295,13 +291,6 @@ async function listCompany(
       if (typeof uploadDate === 'number' && uploadDate <= began && uploadDate > (newest ?? -Infinity))
         newest = uploadDate;
     }
-    // A last page may well repeat its own cursor; of any other way back nobody knows whether something lies behind it.
-    const back = page.nextCursor !== undefined && seen.has(`cursor ${page.nextCursor}`);
-    if (back && (page.nextCursor !== cursor || again)) {
-      const what = 'the last page leads back to an earlier one; should something lie behind it, the service hides it';
-      problems.add(`list the assets of company ${company.id}: ${what}`, { fatal: false });
-    }
-    const next = back ? undefined : page.nextCursor;
     const last = next === undefined;
     const position: SyncPosition =
       last && !reconciles
@@ -356,21 +345,6 @@ async function lookForMissing(deps: SyncDeps, run: Run, companyId: string, done:
     );
   }
   return done;
-}
-
-/** What a run has come across. Only digests are kept: a million assets are ten thousand pages. */
-function createSeen() {
-  const digests = new Set<string>();
-  const digest = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 16);
-  return {
-    has: (text: string) => digests.has(digest(text)),
-    /** Whether it was there before; it is from now on. */
-    before(text: string): boolean {
-      const known = digests.size;
-      digests.add(digest(text));
-      return digests.size === known;
-    },
-  };
 }
 
 /** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */

@@ -90,6 +90,27 @@ const records = async () =>
   );
 
 describe('a plan', () => {
+  test('ends where a sync does: at a cursor that was used before, each page counted once', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string, rule: object) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      body: { assets: [{ id: `${companyId} ${id}`, uploadDate: longAgo }], nextCursor },
+      ...rule,
+    });
+    const [first, second] = [page('a', 'one', { times: 1 }), page('b', 'two', { skip: 1, times: 1 })];
+    // The last one repeats its own cursor; leads to the one before it; is the first again.
+    for (const [rules, listed, problems] of [
+      [[first, page('b', 'one', { skip: 1 })], 2, []],
+      [[first, second, page('c', 'one', { skip: 2 })], 3, [expect.stringContaining('leads back')]],
+      [[page('a', 'one', {})], 1, [expect.stringContaining('leads back')]],
+    ] as const) {
+      await stage.admin.setFaults(...rules);
+      expect((await planned(connectionId)).result).toMatchObject({ listed, problems });
+    }
+    await stage.admin.clearFaults();
+  });
+
   test('counts by company, type and kind, and neither writes nor asks for media', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const other = `${companyId}-other`;
