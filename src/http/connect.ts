@@ -3,7 +3,7 @@ import { reasonOf } from '../errors.ts';
 import type { Queues } from '../jobs/queues.ts';
 import type { Schedule } from '../jobs/schedule.ts';
 import type { Log } from '../log.ts';
-import { beginAttempt, openAttempt, readConnectLink, sealAttempt, signConnectLink } from '../oauth/authorize.ts';
+import { beginAttempt, connectUrl, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
 import { type OAuthClient, OAuthError } from '../oauth/client.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
@@ -51,8 +51,8 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
   const show = (reply: FastifyReply, status: number, content: Page) =>
     reply.code(status).headers(pageHeaders).send(page(content));
   const tryAgain = (connectionId: string | undefined, label = 'Try again') => {
-    const link = signConnectLink(deps.sealer, { connectionId, expiresAt: new Date(Date.now() + retryLifetimeMs) });
-    return { href: `${deps.publicUrl}/connect?link=${link}`, label };
+    const { publicUrl, sealer } = deps;
+    return { href: connectUrl(sealer, { publicUrl, connectionId, lifetimeMs: retryLifetimeMs }).url, label };
   };
 
   app.get('/connect', { schema: { hide: true } }, async (request, reply) => {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { signConnectLink } from '../oauth/authorize.ts';
+import { connectUrl } from '../oauth/authorize.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Store } from '../store/store.ts';
 import type { Delivery } from '../store/webhooks.ts';
@@ -15,7 +15,6 @@ const tickMs = 2000;
 const atOnce = 4;
 /** Longer than sending one takes at most. */
 const leaseMs = 60_000;
-const linkLifetimeMs = 7 * 86_400_000;
 
 /** 5 s, 20 s, 80 s, … 6 h, each with up to a quarter more. */
 export function waitAfter(attempts: number): number {
@@ -130,9 +129,8 @@ async function messageOf({ store, sealer, publicUrl }: WebhookDeps, delivery: De
   const connectionId = delivery.connectionId ?? asset?.connectionId ?? null;
   const connection = connectionId === null ? undefined : await store.connections.get(connectionId);
   const reconnect = () => {
-    const expiresAt = new Date(Date.now() + linkLifetimeMs);
-    const link = signConnectLink(sealer, { connectionId: connectionId!, expiresAt });
-    return { reconnectUrl: `${publicUrl}/connect?link=${link}`, reconnectUrlExpiresAt: expiresAt.toISOString() };
+    const { url, expiresAt } = connectUrl(sealer, { publicUrl, connectionId: connectionId! });
+    return { reconnectUrl: url, reconnectUrlExpiresAt: expiresAt };
   };
   return {
     type: kind,

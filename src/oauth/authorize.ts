@@ -19,6 +19,22 @@ export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
   return sealer.sign(linkPurpose, JSON.stringify({ c: link.connectionId, e: link.expiresAt.getTime() }));
 }
 
+const linkLifetimeMs = 7 * 86_400_000;
+
+/** The address that a user opens to connect, or to reconnect one connection, and until when that works. */
+export function connectUrl(
+  sealer: Sealer,
+  {
+    publicUrl,
+    connectionId,
+    lifetimeMs = linkLifetimeMs,
+  }: { publicUrl: string; connectionId?: string | undefined; lifetimeMs?: number },
+): { url: string; expiresAt: string } {
+  const expiresAt = new Date(Date.now() + lifetimeMs);
+  const link = signConnectLink(sealer, { connectionId, expiresAt });
+  return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
+}
+
 /** The link, or why it is not one: `expired` when we signed it, but for an earlier time. */
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
   const payload = sealer.verify(linkPurpose, signed);

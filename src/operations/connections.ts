@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { limitOf } from '../jobs/pace.ts';
 import { ceilingOf } from '../jobs/pacer.ts';
-import { signConnectLink } from '../oauth/authorize.ts';
+import { connectUrl } from '../oauth/authorize.ts';
 import type { Connection } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
@@ -12,7 +12,6 @@ import { byState, leftOut, stateCounts } from './states.ts';
 import { count, text, time } from './text.ts';
 import { within } from './within.ts';
 
-const linkLifetimeMs = 7 * 86_400_000;
 /** So many assets are asked for again in one statement. */
 const retriedAtOnce = 5000;
 
@@ -152,9 +151,7 @@ export function connectionOperations(
       connectionId?: string | undefined;
     }): Promise<{ url: string; expiresAt: string }> {
       if (request.connectionId !== undefined) await existingConnection(store, request.connectionId);
-      const expiresAt = new Date(Date.now() + linkLifetimeMs);
-      const link = signConnectLink(options.sealer, { connectionId: request.connectionId, expiresAt });
-      return { url: `${options.publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
+      return connectUrl(options.sealer, { publicUrl: options.publicUrl, connectionId: request.connectionId });
     },
 
     /** A page of connections, in the order in which they connected. */
