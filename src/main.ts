@@ -1,6 +1,5 @@
 #!/usr/bin/env node
 import { enableCompileCache } from 'node:module';
-import { argv, env, execArgv, execPath, execve, platform } from 'node:process';
 import { setFlagsFromString } from 'node:v8';
 
 // How the runtime deals with memory, before anything is loaded. Files pass through in buffers of 64 KiB that live for a
@@ -15,10 +14,11 @@ setFlagsFromString('--no-concurrent-array-buffer-sweeping');
 // glibc gives freed memory back when there is one heap and little is kept in reserve. It takes this from the environment
 // when a process begins and never again, so what is to run for long begins once more, as the same process.
 const allocator = { MALLOC_ARENA_MAX: '1', MALLOC_TOP_PAD_: '65536', MALLOC_TRIM_THRESHOLD_: '131072' };
+const { argv, env, execArgv, execPath, platform } = process;
 const runsLong = ['start', 'demo'].includes(argv[2] ?? '');
 const isSet = Object.keys(allocator).some((name) => name in env);
-if (runsLong && !isSet && platform === 'linux' && execve) {
-  execve(execPath, [execPath, ...execArgv, ...argv.slice(1)], { ...env, ...allocator });
+if (runsLong && !isSet && platform === 'linux') {
+  process.execve?.(execPath, [execPath, ...execArgv, ...argv.slice(1)], { ...env, ...allocator });
 }
 
 enableCompileCache();
