@@ -1,18 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openStore, type Store } from '../../src/store/store.ts';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openStore } from '../../src/store/store.ts';
 import { until } from '../support/until.ts';
 import { grantOf, listed, newStore, running, silent } from './records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let store: Store;
-beforeAll(async () => {
-  opened = await newStore();
-  store = opened.store;
-});
-afterAll(async () => {
-  await opened?.close();
-});
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
 
 describe('a grant', () => {
   test('of a user who is new makes a connection; of one who is known keeps it, with its companies and marks', async () => {

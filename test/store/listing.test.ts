@@ -1,21 +1,14 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { turnOf } from '../../src/store/assets.ts';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
-import type { Store } from '../../src/store/store.ts';
 import { TurnLost } from '../../src/store/syncs.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let store: Store;
-beforeAll(async () => {
-  opened = await newStore();
-  store = opened.store;
-});
-afterAll(async () => {
-  await opened?.close();
-});
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
 
 const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
 /** What is new is pending, and every change is one of the name. */

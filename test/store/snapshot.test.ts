@@ -1,17 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { turnOf } from '../../src/store/assets.ts';
-import type { Store } from '../../src/store/store.ts';
 import { listed, newStore, running } from './records.ts';
 
-let opened: Awaited<ReturnType<typeof newStore>>;
-let store: Store;
-beforeAll(async () => {
-  opened = await newStore();
-  store = opened.store;
-});
-afterAll(async () => {
-  await opened?.close();
-});
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
 
 test('what passes from one figure to another between two reads is still seen where it was', async () => {
   const run = await running(store, 'a');
