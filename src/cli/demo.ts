@@ -103,6 +103,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
       say(`
 ${paint('bold', 'Have a look')}
   the files      ${service.storage}
+  the dashboard  ${service.url}   (sign in with ${service.adminToken})
   the library    ${library.appUrl}/profile   (${library.users[0]!.email}, password ${library.users[0]!.password})
   the status     ADMIN_TOKEN=${service.adminToken} ASSET_MIRROR_URL=${service.url} npm run -s asset-mirror -- status
   the log        ${logFile}
