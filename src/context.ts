@@ -66,10 +66,10 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     watchRequests(apiUrl, () => {
       // Where the answer comes nothing is known of the work that asked.
       const work = fieldsHere();
-      const requestId = randomUUID();
+      const libraryRequestId = randomUUID();
       return ({ endpoint, status, ms }) => {
         metrics.libraryRequests.inc({ endpoint, status });
-        log.debug({ ...work, requestId, endpoint, status, ms }, 'library asked');
+        log.debug({ ...work, libraryRequestId, endpoint, status, ms }, 'library asked');
       };
     }),
   );

@@ -5,7 +5,7 @@ import { scrub } from './errors.ts';
 
 /**
  * One line per event, at the boundary, data first: `log.info({ assetId, bytes, ms }, 'asset mirrored')`.
- * Keys in use: connectionId, companyId, assetId, syncId, requestId, key, bytes, ms, reason, err.
+ * Keys in use: connectionId, companyId, assetId, syncId, requestId, libraryRequestId, key, bytes, ms, reason, err.
  */
 export type Log = Logger;
 

@@ -284,10 +284,10 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
         expect(request).toMatchObject({
           syncId: line.syncId,
           connectionId: line.connectionId,
-          requestId: expect.any(String),
+          libraryRequestId: expect.any(String),
         });
       }
-      expect(new Set(asked.map(({ requestId }) => requestId)).size).toBe(asked.length);
+      expect(new Set(asked.map(({ libraryRequestId }) => libraryRequestId)).size).toBe(asked.length);
     }
     const listings = lines().filter(({ msg, endpoint }) => msg === 'library asked' && endpoint === 'assets');
     expect(listings.length).toBeGreaterThan(0);

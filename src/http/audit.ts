@@ -23,6 +23,7 @@ export function writeDownDeeds(app: FastifyInstance, deps: { operations: Operati
         ...about,
         ...(request.body !== undefined && request.body !== null && { request: request.body }),
         status: reply.statusCode,
+        requestId: request.id,
         code: codeOf(reply.getHeader('content-type'), payload),
       });
     } catch (err) {

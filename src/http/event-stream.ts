@@ -83,6 +83,7 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
           'content-type': 'text/event-stream; charset=utf-8',
           'cache-control': 'no-store',
           'x-content-type-options': 'nosniff',
+          'x-request-id': request.id,
           // Some proxies collect what they pass on.
           'x-accel-buffering': 'no',
         });

@@ -1,6 +1,7 @@
 import fastify, { type FastifyInstance } from 'fastify';
 import type { Exposition } from '../metrics/exposition.ts';
 import type { Readiness } from '../readiness.ts';
+import { requestIdOf } from './correlation.ts';
 import { notFound } from './problems.ts';
 
 /** Probes write to the bucket; not each of many load balancers' questions needs a new answer. */
@@ -36,7 +37,7 @@ export function createHealth(readiness: Readiness, exposition: Exposition) {
 
 /** Listens where METRICS_PORT says, for machines only: in every role, and apart from what people reach. */
 export async function startHealthServer(health: Health, listen: { host: string; port: number }) {
-  const app = fastify({ forceCloseConnections: 'idle', trustProxy: false });
+  const app = fastify({ forceCloseConnections: 'idle', trustProxy: false, genReqId: requestIdOf });
   app.setNotFoundHandler(notFound);
   health.probes(app);
   health.metrics(app);

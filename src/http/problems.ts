@@ -12,6 +12,7 @@ export const problem = z
     status: z.int(),
     code: z.string().describe('Stable: what programs go by. docs/api.md lists them.'),
     detail: z.string().describe('What happened, to what, and what to do next.'),
+    requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
   })
   .meta({ id: 'Problem' });
 
@@ -44,37 +45,53 @@ function send(reply: FastifyReply, body: z.infer<typeof problem>): FastifyReply 
   return reply.code(body.status).type('application/problem+json').send(JSON.stringify(body));
 }
 
-const problemWith = (status: number, code: string, detail: string): z.infer<typeof problem> => ({
+/** Which request it was, for people and for the log. */
+interface About {
+  requestId: string;
+  method?: string;
+  route?: string | undefined;
+}
+
+const problemWith = (status: number, code: string, detail: string, { requestId }: About): z.infer<typeof problem> => ({
   type: 'about:blank',
   title: titles[status] ?? 'Error',
   status,
   code,
   detail,
+  requestId,
 });
 
 /** Turns whatever a route threw into a problem. */
 export function problemHandler(log: Log) {
   return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
-    send(reply, problemOf(error, log, { method: request.method, route: request.routeOptions.url }));
+    send(
+      reply,
+      problemOf(error, log, { requestId: request.id, method: request.method, route: request.routeOptions.url }),
+    );
 }
 
 /** What was thrown, as it is told. What nobody expected is logged, with `about`, and told without its details. */
-export function problemOf(error: Error, log: Log, about: object = {}): z.infer<typeof problem> {
-  if (error instanceof Refused) return problemWith(error.status, error.code, error.message);
+export function problemOf(error: Error, log: Log, about: About): z.infer<typeof problem> {
+  const tell = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
+  if (error instanceof Refused) return tell(error.status, error.code, error.message);
   if (hasZodFastifySchemaValidationErrors(error)) {
     const details = error.validation.map((issue) => {
       const field = issue.instancePath.replace(/^\//, '').replaceAll('/', '.');
       return field ? `${field}: ${issue.message}` : issue.message;
     });
-    return problemWith(400, 'invalid_request', `${details.join('; ')}.`);
+    return tell(400, 'invalid_request', `${details.join('; ')}.`);
   }
   const status = (error as FastifyError).statusCode ?? 500;
-  if (status < 500) return problemWith(status, codes[status] ?? 'bad_request', error.message);
+  if (status < 500) return tell(status, codes[status] ?? 'bad_request', error.message);
   log.error({ err: error, ...about }, 'request failed');
   if (isAway(error)) {
-    return problemWith(503, 'not_available', 'The database does not answer at present. /readyz says when it is back.');
+    return tell(503, 'not_available', 'The database does not answer at present. /readyz says when it is back.');
   }
-  return problemWith(500, 'internal_error', 'Something went wrong here. It is in the log; try again in a moment.');
+  return tell(
+    500,
+    'internal_error',
+    `Something went wrong here. It is in the log as request ${about.requestId}; try again in a moment.`,
+  );
 }
 
 /** No connection to the database: of the network, or by the server that is starting or stopping (SQLSTATE 57P01 to 57P03). */
@@ -86,6 +103,6 @@ function isAway(error: unknown): boolean {
   );
 }
 
-export function notFound(_request: FastifyRequest, reply: FastifyReply) {
-  return send(reply, problemWith(404, 'not_found', 'There is nothing at this address.'));
+export function notFound(request: FastifyRequest, reply: FastifyReply) {
+  return send(reply, problemWith(404, 'not_found', 'There is nothing at this address.', { requestId: request.id }));
 }

@@ -3,7 +3,7 @@ import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import type { FastifyInstance } from 'fastify';
 import type { Queues } from '../jobs/queues.ts';
-import type { Log } from '../log.ts';
+import { fieldsHere, type Log } from '../log.ts';
 import { Problem, problemOf } from './problems.ts';
 
 const descriptions = {
@@ -54,7 +54,7 @@ export async function queueBoard(
     },
   });
   adapter.setErrorHandler((error) => {
-    const { status, ...body } = problemOf(error, deps.log);
+    const { status, ...body } = problemOf(error, deps.log, { requestId: String(fieldsHere().requestId) });
     return { status: status as 500, body: { ...body, status, error: body.detail } as never };
   });
   app.addHook('onRequest', async (request, reply) => {

@@ -7,6 +7,7 @@ import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
 import { writeDownDeeds } from './audit.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
+import { correlate, requestIdOf } from './correlation.ts';
 import { dashboard } from './dashboard.ts';
 import { createEventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
@@ -36,7 +37,9 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     forceCloseConnections: 'idle',
     return503OnClosing: true,
     trustProxy: false,
+    genReqId: requestIdOf,
   });
+  correlate(app, deps.log);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(serializerCompiler);
   app.setErrorHandler(problemHandler(deps.log));

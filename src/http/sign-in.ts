@@ -63,7 +63,7 @@ export async function signInRoutes(
       return show(reply, 401, to, "That is not the operators' token.");
     }
     await failures.delete(request.ip);
-    await operations.writeDown({ action: 'signIn', by: 'session', status: 303 });
+    await operations.writeDown({ action: 'signIn', by: 'session', status: 303, requestId: request.id });
     sessions.begin(reply);
     return reply.header('cache-control', 'no-store').redirect(to, 303);
   });
@@ -71,7 +71,7 @@ export async function signInRoutes(
   app.post('/sign-out', { schema: { hide: true } }, async (request, reply) => {
     if ((await sessions.holds(request)) && fromOurPages(request, deps.publicUrl)) {
       await sessions.end(request, reply);
-      await operations.writeDown({ action: 'signOut', by: 'session', status: 303 });
+      await operations.writeDown({ action: 'signOut', by: 'session', status: 303, requestId: request.id });
     }
     return reply.header('cache-control', 'no-store').redirect(`${base}/sign-in`, 303);
   });

@@ -36,6 +36,8 @@ export interface Deed {
   /** What was asked for, without secrets. */
   request?: unknown;
   status: number;
+  /** In the log, too. */
+  requestId?: string | undefined;
   /** Of the problem, when it was refused. */
   code?: string | undefined;
 }

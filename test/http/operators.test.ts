@@ -203,7 +203,13 @@ describe('what operators do', () => {
     const [refusal] = await deeds('kind=operator.retryAsset&limit=1');
     expect(refusal).toMatchObject({ data: { by: 'token', outcome: 'refused', status: 409, code: 'asset_gone' } });
     const [resync] = await deeds(`connectionId=${id}&kind=operator.resyncConnection&limit=1`);
-    expect(resync.data).toEqual({ by: 'token', outcome: 'done', status: 202, request: { mode: 'full' } });
+    expect(resync.data).toEqual({
+      by: 'token',
+      outcome: 'done',
+      status: 202,
+      request: { mode: 'full' },
+      requestId: expect.any(String),
+    });
     // Looking is no deed, and who may not ask leaves no trace here.
     const before = (await deeds('limit=1'))[0].id;
     await ask('GET', '/status');
