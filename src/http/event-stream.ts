@@ -34,6 +34,7 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
   const silence = operations.onEvents(wakeAll);
   let progress: string | undefined;
   let looking = false;
+  let closed = false;
   const ticker = setInterval(async () => {
     if (streams.size === 0 || looking) return;
     looking = true;
@@ -59,6 +60,9 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
       const last = request.headers['last-event-id'];
       let place = await operations.followFrom(typeof last === 'string' ? last : undefined);
       progress ??= JSON.stringify(await operations.status());
+      if (closed) {
+        throw new Problem(503, 'stopping', 'This process is stopping. Connect again, and go on behind Last-Event-ID.');
+      }
 
       reply.hijack();
       const out = reply.raw;
@@ -117,6 +121,7 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
     },
 
     close(): void {
+      closed = true;
       clearInterval(ticker);
       silence();
       for (const { end } of streams) end();

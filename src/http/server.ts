@@ -35,7 +35,8 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     rewriteUrl: ({ url = '/' }) => (prefix && url.startsWith(`${prefix}/`) ? url.slice(prefix.length) : url),
     bodyLimit: 1 << 20,
     forceCloseConnections: 'idle',
-    return503OnClosing: true,
+    // Load balancers keep connections open: what comes on one before it learns of the end is answered, and told to close.
+    return503OnClosing: false,
     trustProxy: false,
     genReqId: requestIdOf,
   });
