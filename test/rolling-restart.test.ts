@@ -1,0 +1,224 @@
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer } from 'node:net';
+import pg from 'pg';
+import { request } from 'undici';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { chunksOf } from '../src/library/index.ts';
+import { type Admin, type Library, startTestLibrary } from './support/library.ts';
+import { type Ground, grounds, keysOf, newGround, operatorOf, spawnMirror } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+import { until } from './support/until.ts';
+
+type Mirror = Awaited<ReturnType<typeof spawnMirror>>;
+
+/** The most that is installed here: queues in Redis, records in PostgreSQL, objects in S3. */
+const kind = grounds().at(-1)!;
+const part = 16 * 2 ** 20;
+const large = { parts: 8, bytes: 7 * part + 4321 };
+const small = 350;
+
+let library: Library;
+let admin: Admin;
+let ground: Ground;
+let database: pg.Client;
+let service: Awaited<ReturnType<typeof newBalancer>>;
+const mirrors: Mirror[] = [];
+
+beforeAll(async () => {
+  service = await newBalancer();
+  ground = await newGround({
+    port: service.port,
+    redis: kind.redis,
+    s3: kind.s3,
+    environment: { SHUTDOWN_GRACE: '3s', TRANSFER_STALL_TIMEOUT: '3s' },
+  });
+  database = new pg.Client({ connectionString: ground.environment.DATABASE_URL });
+  await database.connect();
+  ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
+});
+afterAll(async () => {
+  for (const mirror of mirrors) await mirror.kill('SIGKILL');
+  await library?.close();
+  await service?.close();
+  await database?.end();
+  await ground?.clear();
+});
+
+test(`a rolling restart of two web and three worker processes in the middle of a sync loses no attempt, no answer and no stored part (${kind.name})`, {
+  timeout: 120_000,
+}, async () => {
+  const { ids, expected } = await fillLibrary();
+  // The first page comes at once, the others take their time; of each large file some parts come, and then hardly a byte.
+  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 5000 });
+  for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
+  const web = await Promise.all([start('web'), start('web')]);
+  const workers = await Promise.all([start('worker'), start('worker'), start('worker')]);
+  await rememberParts();
+  const operator = operatorOf(ground);
+  const connectionId = await operator.connect();
+  await until('parts of each large file to be stored', async () => {
+    const { rows } = await database.query('SELECT asset_id FROM parts_seen GROUP BY asset_id HAVING count(*) >= 2');
+    return rows.length === ids.length;
+  });
+  const [run] = (await operator.api('GET', `/syncs?connectionId=${connectionId}`)).syncs;
+  expect(run).toMatchObject({ status: 'running' });
+
+  const asking = askAllTheTime();
+  const replace = async (old: Mirror[], role: 'web' | 'worker') => {
+    for (const mirror of old) {
+      await start(role);
+      service.leave(mirror);
+      expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
+    }
+  };
+  // The one that lists goes first, while there is something left to list.
+  const lists = (mirror: Mirror) => mirror.output().includes('"endpoint":"assets"');
+  await Promise.all([
+    replace(web, 'web'),
+    replace(
+      workers.toSorted((a, b) => +lists(b) - +lists(a)),
+      'worker',
+    ),
+  ]);
+  const answers = await asking.end();
+  await admin.clearFaults();
+  await operator.quiet();
+
+  // The run went on where it was: no asset was seen twice.
+  expect(await operator.api('GET', `/syncs?connectionId=${connectionId}`)).toMatchObject({
+    syncs: [{ id: run.id, status: 'done', seen: ids.length + small, new: ids.length + small, error: null }],
+  });
+  const { rows: outcomes } = await database.query('SELECT state, attempts, count(*)::int FROM assets GROUP BY 1, 2');
+  expect(outcomes).toEqual([{ state: 'mirrored', attempts: 0, count: ids.length + small }]);
+  const gone = [...web, ...workers];
+  for (const mirror of mirrors) expect(mirror.output()).not.toMatch(/attempt failed|asset failed|part failed/);
+  expect(gone.filter((mirror) => mirror.output().includes('handing work back'))).not.toEqual([]);
+  expect(mirrors.filter((mirror) => mirror.output().includes('transfer goes on'))).not.toEqual([]);
+  const ended = mirrors.filter((mirror) => mirror.output().includes('"sync done"'));
+  expect(ended.map((mirror) => gone.includes(mirror))).toEqual([false]);
+
+  // At the source: what was stored was not asked for again.
+  const { rows: stored } = await database.query(
+    'SELECT asset_id, number, count(*)::int AS times, min(at) AS at FROM parts_seen GROUP BY 1, 2',
+  );
+  expect(stored).toHaveLength(ids.length * large.parts);
+  const asked = await admin.requests({ endpoint: 'media' });
+  for (const { asset_id: id, number, times, at } of stored) {
+    expect(times).toBe(1);
+    const again = asked.filter(
+      (entry) =>
+        entry.assetId === id && Math.floor(firstByte(entry.range) / part) + 1 === number && entry.at > at.getTime(),
+    );
+    expect(again, `part ${number} of ${id}`).toEqual([]);
+  }
+
+  for (const [index, id] of ids.entries()) {
+    const hash = createHash('sha256');
+    for await (const chunk of (await ground.storage.get(`acme/_/${id}/large.bin`))!) hash.update(chunk);
+    expect(hash.digest('hex')).toBe(expected[index]);
+  }
+  expect(await keysOf(ground.storage)).toHaveLength((ids.length + small) * 2);
+  expect(await ground.leftovers()).toEqual([]);
+
+  expect(answers.failed).toEqual([]);
+  expect(answers.taken).toBeGreaterThan(10);
+});
+
+/** Three large files, the newest of all, and many small ones. */
+async function fillLibrary() {
+  await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+  const add = (name: string, uploadDate: number, content: { text: string } | { seed: string; size: number }) =>
+    admin.addAsset({
+      companyId: 'acme',
+      name,
+      mimeType: 'application/octet-stream',
+      assetType: 'documents',
+      uploadDate,
+      thumbnail: false,
+      content,
+    });
+  const begun = Date.UTC(2024, 0, 1);
+  for (let n = 0; n < small; n++) await add('small.bin', begun + n * 1000, { text: `small ${n}` });
+  const ids: string[] = [];
+  const expected: string[] = [];
+  for (const seed of ['one', 'two', 'three']) {
+    ids.push((await add('large.bin', begun + 86_400_000, { seed, size: large.bytes })).id);
+    const hash = createHash('sha256');
+    for (const chunk of chunksOf(seed, 0, large.bytes)) hash.update(chunk);
+    expected.push(hash.digest('hex'));
+  }
+  return { ids, expected };
+}
+
+async function start(role: 'web' | 'worker'): Promise<Mirror> {
+  const port = await freePort();
+  const own = { ...ground, environment: { ...ground.environment, PORT: String(port) } };
+  const mirror = await spawnMirror(own, library, role);
+  mirrors.push(mirror);
+  if (role === 'web') service.join(mirror, port);
+  return mirror;
+}
+
+/** Parts are forgotten when their file is whole: each is written down when it is stored. */
+async function rememberParts(): Promise<void> {
+  await database.query(`
+    CREATE TABLE parts_seen (asset_id text, number int, at timestamptz DEFAULT clock_timestamp());
+    CREATE FUNCTION remember_part() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      INSERT INTO parts_seen (asset_id, number) VALUES (new.asset_id, new.number);
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER remember_part AFTER INSERT ON upload_parts FOR EACH ROW EXECUTE FUNCTION remember_part();`);
+}
+
+const firstByte = (range: string | null) => Number(/^bytes=(\d+)-/.exec(range ?? '')?.[1] ?? 0);
+
+/** Somebody who always looks, each time over a new connection: a web process that goes must take no answer with it. */
+function askAllTheTime() {
+  let ended = false;
+  const answers = { taken: 0, failed: [] as string[] };
+  const url = `${ground.publicUrl}/api/status`;
+  const headers = { authorization: `Bearer ${ground.environment.ADMIN_TOKEN}` };
+  const asking = (async () => {
+    while (!ended) {
+      try {
+        const { statusCode, body } = await request(url, { headers, reset: true });
+        await body.dump();
+        if (statusCode === 200) answers.taken++;
+        else answers.failed.push(`${statusCode}`);
+      } catch (error) {
+        answers.failed.push(String(error));
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  })();
+  return {
+    async end() {
+      ended = true;
+      await asking;
+      return answers;
+    },
+  };
+}
+
+/** What a Service of Kubernetes does: connections go to the processes in turn, and none to one that is about to end. */
+async function newBalancer() {
+  const behind = new Map<Mirror, number>();
+  let turn = 0;
+  const server = createServer((client) => {
+    const ports = [...behind.values()];
+    const upstream = connect(ports[turn++ % ports.length]!, '127.0.0.1');
+    client.pipe(upstream).pipe(client);
+    client.on('error', () => upstream.destroy());
+    upstream.on('error', () => client.destroy());
+  });
+  server.listen(await freePort(), '127.0.0.1');
+  await once(server, 'listening');
+  return {
+    port: (server.address() as AddressInfo).port,
+    join: (mirror: Mirror, port: number) => behind.set(mirror, port),
+    leave: (mirror: Mirror) => behind.delete(mirror),
+    close: () => new Promise((resolve) => server.close(resolve)),
+  };
+}
