@@ -1,3 +1,4 @@
+import { EventSource } from 'eventsource';
 import { z } from 'zod';
 import { NotReachable, RefusedByService, UsageError } from './failures.ts';
 
@@ -11,19 +12,25 @@ const pageSize = 500;
 export function createApiClient(options: { url: string; adminToken: string | undefined }) {
   const notOurs = (status: number) => `${options.url} answered ${status}, and not as an asset-mirror does`;
 
-  /** Undefined `patience`: as long as it takes. */
-  async function ask(method: string, path: string, body?: unknown, patience?: AbortSignal): Promise<Response> {
+  /** Without a signal, as long as it takes. */
+  async function ask(
+    method: string,
+    path: string,
+    body?: unknown,
+    { signal, headers }: { signal?: AbortSignal | undefined; headers?: Record<string, string> } = {},
+  ): Promise<Response> {
     let response: Response;
     try {
       response = await fetch(`${options.url}/api${path}`, {
         method,
         headers: {
           accept: 'application/json',
+          ...headers,
           ...(options.adminToken && { authorization: `Bearer ${options.adminToken}` }),
           ...(body !== undefined && { 'content-type': 'application/json' }),
         },
         ...(body !== undefined && { body: JSON.stringify(body) }),
-        ...(patience && { signal: patience }),
+        ...(signal && { signal }),
       });
     } catch {
       throw new NotReachable(
@@ -41,12 +48,51 @@ export function createApiClient(options: { url: string; adminToken: string | und
   }
 
   async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
-    const response = await ask(method, path, body, AbortSignal.timeout(30_000));
+    const response = await ask(method, path, body, { signal: AbortSignal.timeout(30_000) });
     try {
       return (await response.json()) as T;
     } catch {
       throw new RefusedByService(notOurs(response.status), response.status, undefined);
     }
+  }
+
+  /**
+   * Tells events as they happen, and misses none: the line is mended by itself. `open` when the first line is there; `end`
+   * never resolves, and rejects when the service refuses, or does not answer at the beginning.
+   */
+  function followEvents(
+    filter: EventFilter,
+    heard: { onEvent: (event: MirrorEvent) => void; onLine: (good: boolean) => void },
+  ): { open: Promise<void>; end: Promise<never> } {
+    const opened = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<never>();
+    // Between two lines nothing else keeps this process alive.
+    const awake = setInterval(() => {}, 60_000);
+    let wasOpen = false;
+    const source = new EventSource(`${options.url}/api${addressOf('/events', filter)}`, {
+      fetch: (_url, { headers, signal }) =>
+        ask('GET', addressOf('/events', filter), undefined, { headers, signal }).catch((error) => {
+          const passing = error instanceof NotReachable || (error instanceof RefusedByService && error.status >= 500);
+          if (!wasOpen || !passing) fail(error);
+          throw error;
+        }),
+    });
+    const fail = (error: Error) => {
+      source.close();
+      clearInterval(awake);
+      ended.reject(error);
+    };
+    source.addEventListener('open', () => {
+      wasOpen = true;
+      opened.resolve();
+      heard.onLine(true);
+    });
+    source.addEventListener('error', ({ code }) => {
+      if (source.readyState === source.CLOSED) fail(new RefusedByService(notOurs(code ?? 0), code ?? 0, undefined));
+      else heard.onLine(false);
+    });
+    source.addEventListener('message', ({ data }) => heard.onEvent(JSON.parse(data)));
+    return { open: opened.promise, end: ended.promise };
   }
 
   /** Work that says how far it is, a line of JSON each time. Whoever ends this process ends it. */
@@ -122,6 +168,9 @@ export function createApiClient(options: { url: string; adminToken: string | und
     syncs: (query: SyncQuery = {}) => get<SyncList>('/syncs', query),
     sync: (id: string) => get<Sync>(`/syncs/${part(id)}`),
 
+    events: (query: EventQuery = {}) => get<EventList>('/events', query),
+    followEvents,
+
     verify: (request: VerifyRequest) => call<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
       get<Verification>(`/verify/${part(id)}`, page),
@@ -143,6 +192,7 @@ type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]
 export type ConnectionQuery = import('../operations/connections.ts').ConnectionQuery;
 export type AssetQuery = import('../operations/assets.ts').AssetQuery;
 export type SyncQuery = import('../operations/syncs.ts').SyncQuery;
+export type EventQuery = import('../operations/events.ts').EventQuery;
 export type ResyncRequest = import('../operations/syncs.ts').ResyncRequest;
 export type VerifyRequest = import('../operations/verifications.ts').VerifyRequest;
 export type SettingsRequest = import('../operations/settings.ts').SettingsRequest;
@@ -159,3 +209,6 @@ export type AssetList = Answer<'assets'>;
 export type Asset = Answer<'asset'>;
 export type SyncList = Answer<'syncs'>;
 export type Sync = Answer<'sync'>;
+export type EventList = Answer<'events'>;
+export type MirrorEvent = EventList['events'][number];
+type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;

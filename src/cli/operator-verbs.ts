@@ -3,6 +3,7 @@ import { type AssetsOptions, assets, retry } from './assets.ts';
 import type { ApiClient } from './client.ts';
 import { connectLink } from './connect-link.ts';
 import { connections, disconnect, pause, resume } from './connections.ts';
+import { type EventsOptions, events } from './events.ts';
 import { explain } from './explain.ts';
 import { collect, examples, wholeNumber } from './options.ts';
 import { plan } from './plan.ts';
@@ -55,6 +56,18 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
     .option('--connection <id>', 'of this connection')
     .option('--limit <n>', 'so many', wholeNumber(1, 500), 20)
     .action(async (options) => syncs(await connect(), options));
+
+  verb('events', 'what happened, the newest last: failures, disconnects, what operators did')
+    .option('--connection <id>', 'of this connection')
+    .option('--asset <id>', 'of this asset')
+    .option('--kind <kind>', 'of this kind, such as asset.failed or operator.resyncConnection')
+    .option('--limit <n>', 'so many of the past', wholeNumber(1, 500), 20)
+    .option('--follow', 'until interrupted, as it happens; with --json one a line')
+    .addHelpText(
+      'after',
+      examples('asset-mirror events --follow', 'asset-mirror events --kind connection.disconnected --json'),
+    )
+    .action(async (options: EventsOptions) => events(await connect(), options));
 
   verb(
     'resync',

@@ -1,7 +1,8 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
 
 describe('the verbs of operators', { timeout: 120_000 }, () => {
   let scene: Scene;
@@ -24,13 +25,13 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     await scene?.close();
   });
 
+  const client = () => ({
+    PATH: process.env.PATH,
+    ASSET_MIRROR_URL: scene.ground.publicUrl,
+    ADMIN_TOKEN: 'the-operators-token',
+  });
   function run(args: string[], environment: Record<string, string> = {}) {
-    const env = {
-      PATH: process.env.PATH,
-      ASSET_MIRROR_URL: scene.ground.publicUrl,
-      ADMIN_TOKEN: 'the-operators-token',
-      ...environment,
-    };
+    const env = { ...client(), ...environment };
     return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
       execFile(process.execPath, ['src/main.ts', ...args], { env }, (error, stdout, stderr) =>
         resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),
@@ -135,6 +136,43 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     await scene.admin.clearFaults();
   });
 
+  test('tell what happened, the newest last, and go on while it happens, also behind a restart', async () => {
+    const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
+    const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed]);
+    expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed} {2}.+\\n$`));
+    expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^Nothing like that/);
+    const page = JSON.parse((await run(['events', '--limit', '2', '--json'])).stdout);
+    expect(page).toMatchObject({ events: [{}, {}], nextCursor: expect.any(String) });
+    expect((await run(['events', '--follow'], { ADMIN_TOKEN: 'another' })).code).toBe(2);
+
+    const child = spawn(process.execPath, ['src/main.ts', 'events', '--follow', '--json', '--limit', '2'], {
+      env: client(),
+    });
+    let [told, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (told += chunk));
+    child.stderr.on('data', (chunk) => (said += chunk));
+    const lines = () =>
+      told
+        .split('\n')
+        .filter(Boolean)
+        .map((line) => JSON.parse(line));
+    const deed = (kind: string) => () => lines().find((event) => event.kind === kind);
+    try {
+      await until('the past', () => lines().length === 2, 30_000);
+      expect(lines()).toEqual(page.events.reverse());
+      await scene.mirror.api('POST', `/connections/${id}/pause`);
+      await until('the pause', deed('operator.pauseConnection'));
+      await scene.restart();
+      await scene.mirror.api('POST', `/connections/${id}/resume`);
+      await until('what came after the restart', deed('operator.resumeConnection'), 30_000);
+      expect(said).toBe('The line is lost; trying again …\nThe service is back.\n');
+      const ids = lines().map((event) => event.id);
+      expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
+    } finally {
+      child.kill('SIGINT');
+    }
+  });
+
   test('pause, resume and disconnect; the last only when that is meant', async () => {
     expect((await run(['pause', id])).stdout).toContain('is paused');
     expect(await run(['resync', id])).toMatchObject({
@@ -154,6 +192,7 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
 
   test.each<[string, string[], Record<string, string>, number]>([
     ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
+    ['nobody can be followed', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another' }, 2],
     ['an option is unknown', ['assets', '--colour'], {}, 2],
     ['a value is not one of those that are possible', ['assets', '--state', 'lost'], {}, 2],
