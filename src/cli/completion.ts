@@ -23,7 +23,7 @@ function knownOf(command: Command): Known {
   const help = command.createHelp();
   return {
     name: command.name(),
-    text: command.description().split(/[;:(]/)[0]!.trim(),
+    text: (command.summary() || command.description()).split(/[;:(]/)[0]!.trim(),
     options: help.visibleOptions(command).map((option) => ({
       name: option.long ?? option.short!,
       text: option.description,
@@ -79,11 +79,12 @@ function zsh(name: string, verbs: Known[]): string {
   const described = ({ name: word, text }: Word) => quoted(`${word.replaceAll(':', '\\:')}:${text}`);
   const spec = ({ name: word, text, takesValue, choices }: Known['options'][number]) => {
     const value = takesValue ? `:value:${choices.length > 0 ? `(${choices.join(' ')})` : '_files'}` : '';
-    return quoted(`*${word}[${text.replace(/[[\]]/g, '')}]${value}`);
+    return quoted(`*${word}${takesValue ? '=' : ''}[${text.replace(/[[\]]/g, '')}]${value}`);
   };
   const last = (verb: Known) => {
     const possible = [...verb.choices, ...verb.verbs.map((it) => it.name)];
-    return possible.length > 0 ? ` ${quoted(`1:what:(${possible.join(' ')})`)}` : '';
+    // What is not known beforehand, such as an id, does not end the options behind it.
+    return possible.length > 0 ? ` ${quoted(`1:what:(${possible.join(' ')})`)}` : " '*: :'";
   };
   return `#compdef ${name}
 # ${name}: source <(${name} completion zsh)
@@ -92,7 +93,7 @@ _${name}() {
 ${verbs.map((verb) => `    ${described(verb)}`).join('\n')}
   )
   if ((CURRENT == 2)); then
-    _describe verb verbs
+    if [[ "$PREFIX" == -* ]]; then compadd -- --help --version; else _describe verb verbs; fi
     return
   fi
   local verb="\${words[2]}"
@@ -107,7 +108,12 @@ compdef _${name} ${name}
 }
 
 function fish(name: string, verbs: Known[]): string {
-  const lines = [`# ${name}: ${name} completion fish | source`, `complete -c ${name} -f`];
+  const lines = [
+    `# ${name}: ${name} completion fish | source`,
+    `complete -c ${name} -f`,
+    `complete -c ${name} -n __fish_use_subcommand -l help -d ${quoted('display help for command')}`,
+    `complete -c ${name} -n __fish_use_subcommand -l version -d ${quoted('output the version number')}`,
+  ];
   for (const verb of verbs) {
     lines.push(`complete -c ${name} -n __fish_use_subcommand -a ${verb.name} -d ${quoted(verb.text)}`);
     const within = `complete -c ${name} -n ${quoted(`__fish_seen_subcommand_from ${verb.name}`)}`;

@@ -102,7 +102,8 @@ not reachable.`,
   const keys = app
     .command('keys')
     .summary('the keys with which tokens are encrypted')
-    .description('The keys with which tokens are encrypted.');
+    .description('The keys with which tokens are encrypted.')
+    .helpCommand(false);
   keys
     .command('rotate')
     .description('Encrypt all tokens again, with the first of ENCRYPTION_KEYS.')

@@ -214,27 +214,4 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
       expect(app.helpInformation(), path).toContain(`\n  ${path.split(' ')[0]}`);
     }
   });
-
-  test('bash completes verbs, options and their values', async () => {
-    const script = (await run(['completion', 'bash'])).stdout;
-    const complete = (line: string) => {
-      const words = line.split(' ');
-      const command = `${script}\nCOMP_WORDS=(${words.map((w) => `'${w}'`).join(' ')}); COMP_CWORD=${words.length - 1}
-        _asset_mirror; echo "\${COMPREPLY[@]}"`;
-      return new Promise<string[]>((resolve, reject) => {
-        execFile('bash', ['-uc', command], (error, stdout) =>
-          error ? reject(error) : resolve(stdout.trim().split(/\s+/)),
-        );
-      });
-    };
-    expect(await complete('asset-mirror re')).toEqual(['resync', 'retry', 'resume', 'rebuild']);
-    expect(await complete('asset-mirror disconnect --y')).toEqual(['--yes']);
-    expect(await complete('asset-mirror assets --state fa')).toEqual(['failed']);
-    expect(await complete('asset-mirror keys ro')).toEqual(['rotate']);
-    expect(await complete('asset-mirror completion z')).toEqual(['zsh']);
-    for (const shell of ['zsh', 'fish']) {
-      const other = (await run(['completion', shell])).stdout;
-      for (const word of ['disconnect', 'watch', 'rotate', 'unavailable']) expect(other, shell).toContain(word);
-    }
-  });
 });

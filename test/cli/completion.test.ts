@@ -1,0 +1,62 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { completionScript, shells } from '../../src/cli/completion.ts';
+import { program } from '../../src/cli/program.ts';
+
+let directory: string;
+const scriptOf = (shell: string) => join(directory, shell);
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'completion-'));
+  for (const shell of shells) {
+    await writeFile(scriptOf(shell), completionScript(program({} as never, '1.0.0'), shell));
+  }
+});
+afterAll(async () => {
+  await rm(directory, { recursive: true });
+});
+
+/** Asks the shell itself what it offers behind a line. */
+const asks: Record<(typeof shells)[number], (line: string) => string[]> = {
+  bash(line) {
+    const words = line.split(' ');
+    const quoted = words.map((word) => `'${word}'`).join(' ');
+    return [
+      '-uc',
+      `source ${scriptOf('bash')}; COMP_WORDS=(${quoted}); COMP_CWORD=${words.length - 1}; _asset_mirror; printf '%s\n' "\${COMPREPLY[@]}"`,
+    ];
+  },
+  zsh: (line) => ['-f', 'test/support/complete.zsh', scriptOf('zsh'), line],
+  fish: (line) => ['--no-config', '-c', `source ${scriptOf('fish')}; complete -C '${line}'`],
+};
+
+const isThere = (shell: string) => {
+  try {
+    execFileSync(shell, ['-c', 'true']);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+describe.each(shells)('%s', (shell) => {
+  const there = isThere(shell);
+  test.skipIf(!there).each<[string, string[]]>([
+    ['asset-mirror re', ['rebuild', 'resume', 'resync', 'retry']],
+    ['asset-mirror --', ['--help', '--version']],
+    ['asset-mirror disconnect --y', ['--yes']],
+    ['asset-mirror retry a1 a2 --f', ['--failed']],
+    ['asset-mirror assets --state fa', ['failed']],
+    ['asset-mirror events --fo', ['--follow']],
+    ['asset-mirror keys ro', ['rotate']],
+    ['asset-mirror completion z', ['zsh']],
+  ])(`completes %s${there ? '' : ` (left out: ${shell} is not installed)`}`, async (line, offered) => {
+    const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 20_000 });
+    // Behind a tab fish says what each is for.
+    const words = stdout.split(/\r?\n/).map((word) => word.split('\t')[0]!);
+    expect(words.filter(Boolean).sort()).toEqual(offered);
+  });
+});
