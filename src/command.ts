@@ -66,13 +66,15 @@ const loaded = async () => ({
   ...(await import('./service.ts')),
 });
 
+/** All that `start` may need. */
+export const loadService = () => Promise.all([loaded(), import('./storage/s3.ts')]);
+
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   process.exit(process.exitCode ?? 0);
 });
 
-if (existsSync('.env')) process.loadEnvFile('.env');
 const app = program(
   {
     async start(role) {
@@ -147,18 +149,22 @@ const app = program(
   version,
 );
 
-try {
-  await app.parseAsync();
-  // Whatever still holds a socket open has been told to close: the work is done.
-  process.exit(process.exitCode ?? 0);
-} catch (error) {
-  if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
-  if (error instanceof ConfigurationError) {
-    process.stderr.write(
-      `asset-mirror: wrong or missing settings\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`,
-    );
-    process.exit(2);
+/** Does what `argv` asks for, and ends the process. */
+export async function run(): Promise<never> {
+  try {
+    if (existsSync('.env')) process.loadEnvFile('.env');
+    await app.parseAsync();
+    // Whatever still holds a socket open has been told to close: the work is done.
+    process.exit(process.exitCode ?? 0);
+  } catch (error) {
+    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
+    if (error instanceof ConfigurationError) {
+      process.stderr.write(
+        `asset-mirror: wrong or missing settings\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`,
+      );
+      process.exit(2);
+    }
+    process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);
+    process.exit(exitCodeOf(error));
   }
-  process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);
-  process.exit(exitCodeOf(error));
 }

@@ -4,6 +4,7 @@ import { type Dispatcher, request } from 'undici';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { HttpError, throwFor } from './http.ts';
+import { spent } from './spent.ts';
 
 /** The file behind a signed link does not exist (any more). */
 export class Missing extends Error {
@@ -219,6 +220,7 @@ export function createDownloader(options: {
             offset += chunk.length;
             starts = 0;
             yield chunk;
+            spent(chunk.length);
             await link.throttle?.(chunk.length, signal);
             await options.throttle?.(chunk.length, signal);
           }
