@@ -61,6 +61,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     ]);
     mirrors.push(web, worker);
     const vain = attemptsInVain();
+    const stream = await listen();
     const [user] = library.users;
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
 
@@ -68,7 +69,9 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     await connect(web.api);
     await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
     await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
-    await fetch(`${ground.publicUrl}/api/status`, { headers: { authorization: `Bearer ${canaries.access}` } });
+    const odd = { authorization: `Bearer ${canaries.access}`, 'x-request-id': canaries.refresh };
+    const refused = await fetch(`${ground.publicUrl}/api/status`, { headers: odd });
+    written.set('a refusal', JSON.stringify([...refused.headers, await refused.text()]));
     await web.quiet();
 
     // Whatever can go wrong with an asset, and a library that says too much about it.
@@ -124,17 +127,29 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       120_000,
     );
 
+    const { id: verifyId } = await web.api('POST', '/verify', { deep: true, all: true });
+    await until('the bucket to be compared', async () => {
+      return (await web.api('GET', `/verify/${verifyId}`)).status === 'done';
+    });
+    const idsOf = async (list: string): Promise<string[]> =>
+      (await web.api('GET', `/${list}?limit=500`))[list].map(({ id }: { id: string }) => id);
     const paths = [
       '/status',
       '/connections',
       `/connections/${connectionId}`,
       '/assets?limit=500',
+      ...(await idsOf('assets')).map((id) => `/assets/${id}`),
       '/settings',
       '/syncs',
+      ...(await idsOf('syncs')).map((id) => `/syncs/${id}`),
+      `/verify/${verifyId}?limit=1000`,
+      '/history',
+      '/upcoming',
     ];
     for (const path of paths) {
       written.set(`GET /api${path}`, JSON.stringify(await web.api('GET', path)));
     }
+    await readQueues();
     for (const [name, address] of [
       ['web', ground.publicUrl],
       ['worker', `http://127.0.0.1:${metricsPort}`],
@@ -149,6 +164,12 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     await until('the connection to end', async () => {
       return (await web.api('GET', `/connections/${connectionId}`)).status === 'disconnected';
     });
+    await until('that to be told', () => stream.heard().includes('connection.disconnected'));
+    written.set('the stream of events', stream.heard());
+    stream.close();
+    const accept = { accept: 'application/json', authorization: `Bearer ${environment.ADMIN_TOKEN}` };
+    const events = await fetch(`${ground.publicUrl}/api/events?limit=500`, { headers: accept });
+    written.set('GET /api/events', await events.text());
 
     for (const [name, text] of await vain) written.set(name, text);
     for (const mirror of mirrors) await mirror.kill('SIGTERM');
@@ -195,6 +216,45 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
         return;
       }
       url = new URL(location, url).href;
+    }
+  }
+
+  /** What a stream tells who follows it from the beginning. */
+  async function listen() {
+    const ended = new AbortController();
+    const { body } = await fetch(`${ground.publicUrl}/api/events`, {
+      headers: { authorization: `Bearer ${ground.environment.ADMIN_TOKEN}` },
+      signal: ended.signal,
+    });
+    let heard = '';
+    void (async () => {
+      for await (const chunk of body!) heard += Buffer.from(chunk);
+    })().catch(() => {});
+    return { heard: () => heard, close: () => ended.abort() };
+  }
+
+  /** The queues as the board shows them to who is signed in: all jobs in all states, each with its errors. */
+  async function readQueues(): Promise<void> {
+    const origin = ground.publicUrl;
+    const signedIn = await fetch(`${origin}/sign-in`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { origin },
+      body: new URLSearchParams({ token: ground.environment.ADMIN_TOKEN! }),
+    });
+    const cookie = signedIn.headers.getSetCookie()[0]!.split(';')[0]!;
+    secrets.set(cookie.split(/=(.*)/s)[1]!, "an operator's session");
+    const read = async (path: string) => {
+      const text = await (await fetch(`${origin}/queues/api/queues${path}`, { headers: { cookie } })).text();
+      written.set(`/queues${path}`, text);
+      return JSON.parse(text);
+    };
+    for (const name of ['syncs', 'assets']) {
+      for (const status of ['latest', 'completed', 'failed', 'delayed']) {
+        const { queues } = await read(`?activeQueue=${name}&status=${status}&page=1&jobsPerPage=100`);
+        const { jobs } = queues.find((queue: { name: string }) => queue.name === name);
+        for (const { id } of jobs) await read(`/${name}/${encodeURIComponent(id)}`);
+      }
     }
   }
 
