@@ -51,7 +51,7 @@ export function idSegment(id: string): string {
   const encoded = id
     .toWellFormed()
     .normalize('NFC')
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}/\\%?#~]|^\.|^_(?=$|mirror$)/gu, (c) =>
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}/\\%?#~]|^\.|^_(?=$|mirror$)/gu, (c) =>
       encodeURIComponent(c).replace('.', '%2E').replace('_', '%5F').replace('~', '%7E'),
     );
   if (id !== '' && id.isWellFormed() && id === id.normalize('NFC') && Buffer.byteLength(encoded) <= 200) return encoded;
@@ -65,7 +65,7 @@ export function idSegment(id: string): string {
 export function safeFilename(name: string | null | undefined, extension?: string, maxBytes = 200): string {
   let safe = (name ?? '')
     .toWellFormed()
-    .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, '')
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu, '')
     .replace(/[/\\]/g, '_')
     .normalize('NFC');
   if (isBlank(safe)) safe = 'asset';

@@ -6,6 +6,7 @@ import {
   GetObjectCommand,
   HeadObjectCommand,
   ListObjectsV2Command,
+  ListObjectVersionsCommand,
   PutObjectCommand,
   type PutObjectCommandInput,
   type PutObjectCommandOutput,
@@ -98,6 +99,16 @@ export async function openS3(options: S3Options): Promise<Storage> {
   async function told(error: unknown, signal?: AbortSignal): Promise<unknown> {
     if (!gotNoAnswer(error) || (await answers(signal))) return error;
     return new StorageUnavailable(`${name}: the store does not answer`, { cause: error });
+  }
+
+  /** Ends all versions of an object, and what marks it as removed. */
+  async function forget(key: string): Promise<void> {
+    const { Versions = [], DeleteMarkers = [] } = await client.send(
+      new ListObjectVersionsCommand({ Bucket: options.bucket, Prefix: at(key).Key }),
+    );
+    for (const { VersionId } of [...Versions, ...DeleteMarkers]) {
+      await client.send(new DeleteObjectCommand({ ...at(key), VersionId }));
+    }
   }
 
   function target(key: string, put: PutOptions): PutObjectCommandInput {
@@ -313,7 +324,9 @@ export async function openS3(options: S3Options): Promise<Storage> {
       try {
         // As a stream, for some stores take a body at hand and refuse that.
         await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5 });
-        await client.send(new DeleteObjectCommand(at(key)));
+        const { VersionId } = await client.send(new DeleteObjectCommand(at(key)));
+        // Where versions are kept, what is removed stays, and this is asked for every few seconds.
+        if (VersionId) await forget(key).catch(() => {});
       } catch (error) {
         const reason = sorted(error, name);
         throw reason instanceof StorageUnavailable

@@ -1,5 +1,11 @@
 import { createHash } from 'node:crypto';
-import { CreateBucketCommand, DeleteBucketCommand, HeadObjectCommand } from '@aws-sdk/client-s3';
+import {
+  CreateBucketCommand,
+  DeleteBucketCommand,
+  HeadObjectCommand,
+  ListObjectVersionsCommand,
+  PutBucketVersioningCommand,
+} from '@aws-sdk/client-s3';
 import { create as contentDisposition, parse } from 'content-disposition';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { Rejected, RetryLater, StorageUnavailable } from '../../src/errors.ts';
@@ -70,6 +76,20 @@ describe.runIf(s3)('an S3 store', () => {
       expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['one']);
       expect(storage.name).toBe(`s3://${ground.bucket}/pre/fix`);
       await storage.close();
+    });
+
+    test('where versions are kept, a check leaves none', async () => {
+      const own = await newBucket(s3);
+      try {
+        await own.raw.send(
+          new PutBucketVersioningCommand({ Bucket: own.bucket, VersioningConfiguration: { Status: 'Enabled' } }),
+        );
+        await own.storage.check();
+        const left = await own.raw.send(new ListObjectVersionsCommand({ Bucket: own.bucket }));
+        expect([...(left.Versions ?? []), ...(left.DeleteMarkers ?? [])]).toEqual([]);
+      } finally {
+        await own.clear();
+      }
     });
 
     test.each(lengths.slice(0, 3))('its ETag is its MD5, and was compared (%s)', async (_, length, declared) => {
