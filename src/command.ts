@@ -6,6 +6,7 @@ import type { StartDatabase } from './cli/library.ts';
 import { program } from './cli/program.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import type { RebuildReport } from './rebuild.ts';
+import { embeddedPostgresIsInstalled } from './store/embedded-binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
 
@@ -59,12 +60,14 @@ async function terminalLog() {
   return createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
 }
 
+/** What is set for the service, as far as this installation can do with it. */
+async function configured() {
+  const { readConfig } = await import('./config.ts');
+  return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
+}
+
 /** Only who starts the service waits until it is loaded. */
-const loaded = async () => ({
-  ...(await import('./config.ts')),
-  ...(await import('./log.ts')),
-  ...(await import('./service.ts')),
-});
+const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
 /** All that `start` may need. */
 export const loadService = () => Promise.all([loaded(), import('./storage/s3.ts')]);
@@ -78,8 +81,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 const app = program(
   {
     async start(role) {
-      const { readConfig } = await import('./config.ts');
-      const config = readConfig(process.env);
+      const config = await configured();
       // Before anything is loaded that is looked into.
       if (config.tracing) {
         const { startOpenTelemetry } = await import('./tracing/otel.ts');
@@ -109,7 +111,8 @@ const app = program(
       await stopTracing();
     },
     async demo(options) {
-      const { readConfig, startService } = await loaded();
+      const { readConfig } = await import('./config.ts');
+      const { startService } = await loaded();
       const { demo } = await import('./cli/demo.ts');
       const stop = stopSignal();
       await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
@@ -119,17 +122,15 @@ const app = program(
       await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
     },
     async doctor(options) {
-      const { readConfig } = await import('./config.ts');
       const { examine } = await import('./doctor.ts');
       const { doctor } = await import('./cli/doctor.ts');
-      const wrong = await doctor(examine(readConfig(process.env), stopSignal()), options);
+      const wrong = await doctor(examine(await configured(), stopSignal()), options);
       if (wrong > 0) process.exitCode = 1;
     },
     async rebuild(options) {
-      const { readConfig } = await import('./config.ts');
       const { rebuildFrom } = await import('./rebuild.ts');
       const { rebuild } = await import('./cli/rebuild.ts');
-      const config = readConfig(process.env);
+      const config = await configured();
       const log = await terminalLog();
       const stop = stopSignal();
       const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });

@@ -74,6 +74,8 @@ const connectionUrl = (protocols: string[], expected: string) =>
     parsed((t) => (URL.canParse(t) && protocols.includes(new URL(t).protocol) ? t : undefined)).optional(),
     expected,
   );
+const databaseUrl = (or: string) =>
+  connectionUrl(['postgres:', 'postgresql:'], `postgres://user:password@host/database, ${or}`);
 const portNumber = parsed(
   (t) => (/^\d{1,5}$/.test(t) ? Number(t) : undefined),
   (n) => n <= 65535,
@@ -140,10 +142,7 @@ const variables = {
   HOST: text('an address to listen on').prefault('127.0.0.1'),
   PORT: variable(portNumber.prefault('8080'), portExpected),
   METRICS_PORT: variable(portNumber.optional(), portExpected),
-  DATABASE_URL: connectionUrl(
-    ['postgres:', 'postgresql:'],
-    'postgres://user:password@host/database, or nothing at all',
-  ),
+  DATABASE_URL: databaseUrl('or nothing at all'),
   REDIS_URL: connectionUrl(['redis:', 'rediss:'], 'redis://host:6379 or rediss://…, or nothing at all'),
   STORAGE_URL: variable(
     parsed((t) => (parseStorageUrl(t) ? t : undefined)).optional(),
@@ -237,12 +236,21 @@ export const variableNames: readonly string[] = Object.keys(variables);
 
 export type Config = ReturnType<typeof readConfig>;
 
-/** Reads everything the service needs. @throws ConfigurationError with one sentence for each wrong or missing value */
-export function readConfig(environment: Environment) {
+/**
+ * Reads everything the service needs. `embedded`: whether this installation has a PostgreSQL of its own.
+ * @throws ConfigurationError with one sentence for each wrong or missing value
+ */
+export function readConfig(environment: Environment, { embedded = true } = {}) {
+  const shared: string[] = [];
+  if (!embedded) shared.push('DATABASE_URL');
   // With a database of one's own nothing is made under DATA_DIR: several processes must share these two.
-  const shared = environment.DATABASE_URL?.trim() ? ['ENCRYPTION_KEYS', 'ADMIN_TOKEN'] : [];
+  if (!embedded || environment.DATABASE_URL?.trim()) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (environment.WEBHOOK_URL?.trim()) shared.push('WEBHOOK_SECRET');
-  const env = check(z.object(variables), environment, shared);
+  const known = z.object({
+    ...variables,
+    ...(!embedded && { DATABASE_URL: databaseUrl('for no PostgreSQL comes with this installation') }),
+  });
+  const env = check(known, environment, shared);
   const dataDir = resolve(env.DATA_DIR);
   return {
     library: {

