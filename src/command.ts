@@ -70,7 +70,7 @@ async function configured() {
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
 /** All that `start` may need. */
-export const loadService = () => Promise.all([loaded(), import('./storage/s3.ts')]);
+export const loadService = () => Promise.all([import('./config.ts'), loaded(), import('./storage/s3.ts')]);
 
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
