@@ -18,6 +18,7 @@ import { historyAnswer, historyQuery } from '../operations/history.ts';
 import { rotatedKeysAnswer } from '../operations/keys.ts';
 import type { Operations } from '../operations/operations.ts';
 import { planLine, planQuery } from '../operations/plan.ts';
+import { projectList } from '../operations/projects.ts';
 import { settingsAnswer, settingsRequest } from '../operations/settings.ts';
 import { statusAnswer } from '../operations/status.ts';
 import { resyncAnswer, resyncRequest, syncAnswer, syncList, syncQuery } from '../operations/syncs.ts';
@@ -95,6 +96,17 @@ export function apiRoutes(
       },
     },
     async (request) => operations.changeConnection(request.params.id, request.body),
+  );
+  app.get(
+    '/connections/:id/projects',
+    {
+      schema: {
+        ...route('connections', 'listProjects', 'The projects that it can read, as the library names them now'),
+        params: idParams,
+        response: { 200: projectList, ...refusals },
+      },
+    },
+    async (request) => operations.projects(request.params.id),
   );
   app.post(
     '/connections/:id/resync',

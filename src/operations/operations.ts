@@ -6,6 +6,7 @@ import { eventOperations } from './events.ts';
 import { historyOperations } from './history.ts';
 import { keyOperations } from './keys.ts';
 import { planOperations } from './plan.ts';
+import { projectOperations } from './projects.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
@@ -21,6 +22,7 @@ export function createOperations(deps: OperationsDeps) {
     ...connections,
     ...connectionSettingsOperations(deps, connections.connection),
     ...planOperations(deps),
+    ...projectOperations(deps),
     ...statusOperations(deps),
     ...assetOperations(deps),
     ...syncOperations(deps),

@@ -67,6 +67,10 @@ export type Download = z.infer<typeof download>;
 export const assetAnswer = z.looseObject({ asset: asset.extend({ download: download.nullish() }) });
 export type AssetDetail = z.infer<typeof assetAnswer>['asset'];
 
+export const project = z.looseObject({ id, name: text, status: text });
+
+export const projectsAnswer = z.looseObject({ projects: z.array(z.unknown()) });
+
 export const assetsAnswer = z.looseObject({ assets: z.array(z.unknown()), nextCursor: z.string().nullish() });
 
 export const transcriptAnswer = z.union([

@@ -10,6 +10,8 @@ import {
   meAnswer,
   parseAnswer,
   problemOf,
+  project,
+  projectsAnswer,
   storable,
   transcriptAnswer,
 } from './answers.ts';
@@ -77,6 +79,14 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
         companies: companies.flatMap(({ data }) => (data ? [{ id: data.id, name: data.name || data.id }] : [])),
         complete: companies.every((entry) => entry.success),
       });
+    },
+
+    /** The projects of a company, as far as they can be read (spec, section 4.5). */
+    async listProjects(call: Call & { companyId: string }): Promise<{ id: string; name: string }[]> {
+      const path = `/companies/${encodeURIComponent(call.companyId)}/projects`;
+      const { value } = await getJson(path, `list the projects of company ${call.companyId}`, call, projectsAnswer);
+      const projects = value.projects.map((entry) => project.safeParse(entry));
+      return projects.flatMap(({ data }) => (data ? [{ id: data.id, name: data.name || data.id }] : []));
     },
 
     /** `since`: epoch milliseconds, strictly after. */

@@ -133,6 +133,25 @@ describe('what is asked for', () => {
     expect(JSON.stringify(body)).not.toMatch(/svc|token|sealed|v1\./);
   });
 
+  test('the projects of a connection are told by name, as the library has them', async () => {
+    const path = `/api/connections/${connectionId}/projects`;
+    expect(await ask('GET', path)).toMatchObject({ status: 200, body: { projects: [] } });
+    for (const [id, name] of [
+      ['p10', 'Project 10'],
+      ['p9', 'Project 9'],
+    ] as const) {
+      await stage.admin.addProject({ id: `${companyId}-${id}`, companyId, name });
+    }
+    expect((await ask('GET', path)).body.projects).toEqual([
+      { id: `${companyId}-p9`, name: 'Project 9', companyId },
+      { id: `${companyId}-p10`, name: 'Project 10', companyId },
+    ]);
+    await stage.admin.addFault({ endpoint: 'projects', status: 404, body: { error: 'nothing here' } });
+    expect(await ask('GET', path)).toMatchObject(problem(503, 'library_not_available', expect.stringMatching(/404/)));
+    await stage.admin.clearFaults();
+    expect(await ask('GET', '/api/connections/nobody/projects')).toMatchObject(problem(404, 'connection_not_found'));
+  });
+
   test('the status counts what there is', async () => {
     expect((await ask('GET', '/api/status')).body).toMatchObject({
       connections: { active: 1, paused: 0, disconnected: 0 },
