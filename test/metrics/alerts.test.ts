@@ -1,0 +1,36 @@
+import { execFile, execFileSync } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+const rules = 'ops/prometheus/alerts.yml';
+const cases = 'ops/prometheus/alerts.test.yml';
+
+const isThere = (() => {
+  try {
+    execFileSync('promtool', ['--version'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    return false;
+  }
+})();
+const leftOut = isThere ? '' : ' (left out: promtool is not installed)';
+
+test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${leftOut}`, async () => {
+  const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
+  await promtool('check', 'rules', rules);
+  // What is not as expected is on stdout, and the exit code says so.
+  await promtool('test', 'rules', cases).catch(({ stdout }) => expect.unreachable(stdout));
+});
+
+test('each alert has a case in which it fires, and one in which all is well', async () => {
+  const alerts = parse(await readFile(rules, 'utf8')).groups[0].rules.map(({ alert }: { alert: string }) => alert);
+  const told = parse(await readFile(cases, 'utf8')).tests.flatMap(
+    (it: { alert_rule_test: { alertname: string; exp_alerts: object[] }[] }) => it.alert_rule_test,
+  );
+  const named = (fires: boolean) =>
+    new Set(told.flatMap((it: (typeof told)[number]) => (it.exp_alerts.length > 0 === fires ? [it.alertname] : [])));
+  expect([...named(true)].sort()).toEqual([...alerts].sort());
+  for (const alert of alerts) expect(named(false), alert).toContain(alert);
+});
