@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createPostgresBackend, type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
+import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets.ts';
 import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
+import { postgresBackend } from './postgres-backend.ts';
 
 export type Queues = ReturnType<typeof openQueues>;
 
@@ -51,7 +52,7 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
   const telemetry = queueTelemetry();
   if (telemetry) base.telemetry = telemetry;
   // biome-ignore lint/suspicious/noExplicitAny: as above
-  const backend: any[] = redis ? [] : [createPostgresBackend];
+  const backend: any[] = redis ? [] : [postgresBackend];
 
   const open = <T>(name: QueueName): Queue<T> => {
     const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(
@@ -107,6 +108,8 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
         // How long the job of a process that was killed stays with it.
         lockDuration: 15_000,
         stalledInterval: 10_000,
+        // After the queue could not be reached.
+        runRetryDelay: 2000,
         autorun: false,
       };
       const worker: Worker<T> = new (Worker as never as new (...args: unknown[]) => Worker<T>)(

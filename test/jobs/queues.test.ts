@@ -1,8 +1,10 @@
+import { connect, createServer } from 'node:net';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { openQueues, type Queues } from '../../src/jobs/queues.ts';
 import { silent } from '../store/records.ts';
 import { newDatabase } from '../support/database.ts';
 import { newRedis } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
 import { until } from '../support/until.ts';
 
 const backends = [
@@ -43,4 +45,41 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
     await until('all that was due to be done', async () => (await queues.oldest()).assets === 0);
     await worker.close();
   });
+});
+
+test('queues on a PostgreSQL that is away when they are opened work when it is there', async () => {
+  const database = await newDatabase();
+  const url = new URL(database.url);
+  const port = await freePort();
+  const away = new URL(url);
+  away.port = String(port);
+  const queues = openQueues({ databaseUrl: away.href, log: silent });
+  const done: string[] = [];
+  const worker = queues.worker<{ assetId: string }>('assets', async (job) => done.push(job.data.assetId), {
+    concurrency: 4,
+  });
+  const running = worker.run();
+  const refused = queues.addAssets([{ id: 'a', state: 'pending', turn: 0 } as never]);
+  await expect(refused).rejects.toThrow();
+
+  const there = createServer((from) => {
+    const to = connect(Number(url.port), url.hostname);
+    from.on('error', () => to.destroy()).pipe(to);
+    to.on('error', () => from.destroy()).pipe(from);
+  }).listen(port, '127.0.0.1');
+  try {
+    await until('a job to be taken', async () =>
+      queues.addAssets([{ id: 'b', state: 'pending', turn: 0 } as never]).then(
+        () => true,
+        () => false,
+      ),
+    );
+    await until('the job to be done', () => done.includes('b'));
+  } finally {
+    await worker.close();
+    await running;
+    await queues.close();
+    there.close();
+    await database.drop();
+  }
 });
