@@ -1,0 +1,48 @@
+import { z } from 'zod';
+import { reasonOf } from '../errors.ts';
+import { existingConnection, stopped } from './connections.ts';
+import type { OperationsDeps } from './deps.ts';
+import { Refused } from './refused.ts';
+
+export const projectList = z
+  .object({
+    projects: z
+      .array(z.object({ id: z.string(), name: z.string(), companyId: z.string() }))
+      .describe('By company, then by name.'),
+  })
+  .meta({ id: 'ProjectList' });
+
+/** Somebody waits for the answer. */
+const patienceMs = 10_000;
+
+const byName = new Intl.Collator('en', { numeric: true });
+
+export function projectOperations({ store, client, access }: Pick<OperationsDeps, 'store' | 'client' | 'access'>) {
+  return {
+    /** The projects that a connection can read, by name, as the library says now: the records know only ids. */
+    async projects(connectionId: string) {
+      const connection = await existingConnection(store, connectionId);
+      if (connection.status !== 'active') throw stopped(connection);
+      const signal = AbortSignal.timeout(patienceMs);
+      const companies = await store.connections.companies([connectionId]);
+      try {
+        const lists = await Promise.all(
+          companies.map(async ({ id: companyId }) => {
+            const list = (token: string) => client.listProjects({ token, signal, companyId });
+            const projects = await access(connectionId, list);
+            return projects
+              .sort((a, b) => byName.compare(a.name, b.name))
+              .map(({ id, name }) => ({ id, name, companyId }));
+          }),
+        );
+        return { projects: lists.flat() };
+      } catch (error) {
+        throw new Refused(
+          503,
+          'library_not_available',
+          `The library does not say its projects at present: ${reasonOf(error)}. Try again in a moment, or name the project by its id.`,
+        );
+      }
+    },
+  };
+}
