@@ -1,6 +1,7 @@
-import { Redis } from 'ioredis';
+import { Cluster } from 'ioredis';
 import { reasonOf } from '../errors.ts';
 import type { Finding } from '../finding.ts';
+import { connectRedis } from './redis.ts';
 
 /** Whether the queues have a place that keeps what is put there. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
@@ -9,9 +10,9 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     yield { area, what: 'queues', found: 'no REDIS_URL', chosen: 'kept in PostgreSQL', level: 'ok' };
     return;
   }
-  const redis = new Redis(options.redisUrl, {
+  const redis = connectRedis(options.redisUrl, {
     lazyConnect: true,
-    retryStrategy: () => null,
+    retry: false,
     maxRetriesPerRequest: 0,
     connectTimeout: 10_000,
     commandTimeout: 10_000,
@@ -21,10 +22,13 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     lost = error;
   });
   try {
-    let info: string;
+    let infos: string[];
     try {
       await redis.connect();
-      info = await redis.info();
+      // Of a cluster, all that take writes.
+      infos = await Promise.all(
+        (redis instanceof Cluster ? redis.nodes('master') : [redis]).map((node) => node.info()),
+      );
     } catch (error) {
       const reason = reasonOf(lost ?? error);
       const remedy = /NOAUTH|WRONGPASS/.test(reason)
@@ -33,10 +37,13 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
       yield { area, what: 'Redis', found: reason, remedy, level: 'wrong' };
       return;
     }
-    const fact = (name: string) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '';
+    const facts = (name: string) =>
+      infos.map((info) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '').sort();
+    const fact = (name: string) => facts(name)[0] ?? '';
     const began = Date.now();
     await redis.ping();
-    const found = `${fact('redis_version')}, answers in ${Math.max(1, Date.now() - began)} ms`;
+    const many = infos.length > 1 ? `, ${infos.length} primaries` : '';
+    const found = `${fact('redis_version')}${many}, answers in ${Math.max(1, Date.now() - began)} ms`;
     const old = Number.parseFloat(fact('redis_version')) < 6.2;
     const newer = 'upgrade to 6.2 or newer';
     yield { area, what: 'Redis', found, ...(old && { remedy: newer }), level: old ? 'note' : 'ok' };
@@ -49,7 +56,8 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
         level: 'wrong',
       };
     }
-    const policy = fact('maxmemory_policy');
+    const policies = facts('maxmemory_policy');
+    const policy = policies.find((one) => one !== 'noeviction') ?? policies[0];
     if (policy === 'noeviction') yield { area, what: 'eviction', found: 'noeviction: jobs stay', level: 'ok' };
     else {
       const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';

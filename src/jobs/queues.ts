@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
-import { Redis } from 'ioredis';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets.ts';
 import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
+import { connectRedis } from './redis.ts';
 
 export type Queues = ReturnType<typeof openQueues>;
 
@@ -31,9 +31,7 @@ const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { c
  */
 export function openQueues(options: { redisUrl?: string | undefined; databaseUrl: string; log: Log }) {
   const { log } = options;
-  const redis = options.redisUrl
-    ? new Redis(options.redisUrl, { maxRetriesPerRequest: null, enableReadyCheck: true, lazyConnect: false })
-    : undefined;
+  const redis = options.redisUrl ? connectRedis(options.redisUrl, { maxRetriesPerRequest: null }) : undefined;
   let told = false;
   redis?.on('error', (err) => {
     if (!told) log.error({ err }, 'Redis cannot be reached; jobs wait, nothing is lost');
@@ -47,7 +45,8 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
   // The same options for both backends; their types differ only in the connection.
   // biome-ignore lint/suspicious/noExplicitAny: the two connections' types exclude each other
   const base: any = redis
-    ? { connection: redis, prefix: '{asset-mirror}' }
+    ? // In braces: all keys are in one slot of a cluster, as scripts want it.
+      { connection: redis, prefix: '{asset-mirror}' }
     : { connection: { connectionString: options.databaseUrl, migrate: true } };
   const telemetry = queueTelemetry();
   if (telemetry) base.telemetry = telemetry;
