@@ -20,8 +20,10 @@ export async function openDatabase(options: { url: string; log: Log; poolSize?: 
     keepAlive: true,
     // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
     query_timeout: 60_000,
-    // Nor may a process that stands still between two statements hold what others wait for.
-    idle_in_transaction_session_timeout: 15_000,
+    // Nor may a process that stands still between two statements hold what others wait for. Poolers refuse this at the start.
+    async onConnect(client) {
+      await client.query('SET idle_in_transaction_session_timeout = 15000');
+    },
     application_name: 'asset-mirror',
     types: types as never,
   });

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { chores } from './chores.ts';
 import { pruneCounts } from './counts.ts';
 import type { Database } from './schema.ts';
 import { pruneSessions } from './sessions.ts';
@@ -21,6 +22,8 @@ export interface Pruned {
   states: number;
 }
 
+/** So long nobody else begins, when a process ends in the middle. */
+const leaseMs = 600_000;
 /** So many events at a time. */
 const batch = 10_000;
 /** So many happenings of an asset are kept. */
@@ -31,23 +34,22 @@ const mostOfAsset = 200;
  * connect attempts that have expired. One process at a time; undefined: another is at it.
  */
 export async function prune(db: Database): Promise<Pruned | undefined> {
-  return db.connection().execute(async (own) => {
-    const { rows } = await sql<{ mine: boolean }>`SELECT pg_try_advisory_lock(7414) AS mine`.execute(own);
-    if (!rows[0]!.mine) return undefined;
-    try {
-      await pruneSessions(own);
-      await pruneCounts(own);
-      await pruneDeliveries(own, remembered.events);
-      return {
-        syncs: await pruneSyncs(own),
-        events: await pruneEvents(own),
-        happenings: await pruneHappenings(own),
-        states: await pruneStates(own),
-      };
-    } finally {
-      await sql`SELECT pg_advisory_unlock(7414)`.execute(own);
-    }
-  });
+  // No lock of the session: behind a pooler the next statement may be in another one, and the lock would stay.
+  const { take, done } = chores(db);
+  if (!(await take('prune', leaseMs))) return undefined;
+  try {
+    await pruneSessions(db);
+    await pruneCounts(db);
+    await pruneDeliveries(db, remembered.events);
+    return {
+      syncs: await pruneSyncs(db),
+      events: await pruneEvents(db),
+      happenings: await pruneHappenings(db),
+      states: await pruneStates(db),
+    };
+  } finally {
+    await done('prune', 0);
+  }
 }
 
 async function pruneSyncs(db: Database): Promise<number> {
