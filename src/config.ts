@@ -2,6 +2,7 @@ import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from './errors.ts';
+import { parseRedisUrl } from './redis-address.ts';
 import { parseDuration, parseRate } from './units.ts';
 import { type WebhookKind, webhookKinds } from './webhooks/kinds.ts';
 import { webhookKey } from './webhooks/signature.ts';
@@ -69,18 +70,26 @@ const list = () =>
     ).prefault(''),
     'names with commas between them, such as videos,photography',
   );
-const connectionUrl = (protocols: string[], expected: string) =>
-  variable(
-    parsed((t) => (URL.canParse(t) && protocols.includes(new URL(t).protocol) ? t : undefined)).optional(),
-    expected,
-  );
 const databaseUrl = (or: string) =>
-  connectionUrl(['postgres:', 'postgresql:'], `postgres://user:password@host/database, ${or}`);
+  variable(
+    parsed((t) => (URL.canParse(t) && /^postgres(ql)?:$/.test(new URL(t).protocol) ? t : undefined)).optional(),
+    `postgres://user:password@host/database, ${or}`,
+  );
 const portNumber = parsed(
   (t) => (/^\d{1,5}$/.test(t) ? Number(t) : undefined),
   (n) => n <= 65535,
 );
 const portExpected = 'a port number from 0 to 65535 (0 takes any free one)';
+
+/** As other programs take it: without a scheme it is http. */
+const proxy = () =>
+  variable(
+    parsed((t) => {
+      const url = /^\w+:\/\//.test(t) ? t : `http://${t}`;
+      return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : undefined;
+    }).optional(),
+    'the address of a proxy, such as http://proxy.example.com:3128',
+  );
 
 /** A 32-byte key in base64 or base64url. */
 function parseKey(text: string): Buffer | undefined {
@@ -143,7 +152,13 @@ const variables = {
   PORT: variable(portNumber.prefault('8080'), portExpected),
   METRICS_PORT: variable(portNumber.optional(), portExpected),
   DATABASE_URL: databaseUrl('or nothing at all'),
-  REDIS_URL: connectionUrl(['redis:', 'rediss:'], 'redis://host:6379 or rediss://…, or nothing at all'),
+  REDIS_URL: variable(
+    parsed((t) => {
+      const single = URL.canParse(t) && ['redis:', 'rediss:'].includes(new URL(t).protocol);
+      return single || parseRedisUrl(t) ? t : undefined;
+    }).optional(),
+    'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all',
+  ),
   STORAGE_URL: variable(
     parsed((t) => (parseStorageUrl(t) ? t : undefined)).optional(),
     's3://bucket/prefix or file:///directory',
@@ -167,6 +182,9 @@ const variables = {
     '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
   ),
   ADMIN_TOKEN: text('a long random text (openssl rand -base64 32 makes one)').optional(),
+  HTTP_PROXY: proxy(),
+  HTTPS_PROXY: proxy(),
+  NO_PROXY: text('host names with commas between them').optional(),
   KEY_TEMPLATE: variable(
     parsed((t) => (validTemplate(t) ? t : undefined)).prefault('{companyId}/{projectId}/{assetId}/{filename}'),
     'a path of {companyId}, {projectId}, {assetId} and {filename} in which {assetId} is a segment of its own and {filename} the last one',
@@ -225,6 +243,8 @@ const secret = new Set([
   'LIBRARY_CLIENT_SECRET',
   'DATABASE_URL',
   'REDIS_URL',
+  'HTTP_PROXY',
+  'HTTPS_PROXY',
   'ENCRYPTION_KEYS',
   'ADMIN_TOKEN',
   'WEBHOOK_URL',
@@ -250,8 +270,11 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     ...variables,
     ...(!embedded && { DATABASE_URL: databaseUrl('for no PostgreSQL comes with this installation') }),
   });
-  const env = check(known, environment, shared);
+  const env = check(known, withProxies(environment), shared);
   const dataDir = resolve(env.DATA_DIR);
+  // What is said of http only holds for https, too.
+  const httpsProxy = env.HTTPS_PROXY ?? env.HTTP_PROXY;
+  const proxies = httpsProxy ? { http: env.HTTP_PROXY ?? '', https: httpsProxy, no: env.NO_PROXY ?? '' } : undefined;
   return {
     library: {
       apiUrl: trimmed(env.LIBRARY_API_URL),
@@ -266,6 +289,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     metricsPort: env.METRICS_PORT,
     databaseUrl: env.DATABASE_URL,
     redisUrl: env.REDIS_URL,
+    /** On the way to the library and to S3. Undefined: none. */
+    proxies,
     storage: {
       target: env.STORAGE_URL
         ? parseStorageUrl(env.STORAGE_URL)!
@@ -278,6 +303,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
         storageClass: env.S3_STORAGE_CLASS,
         sse: env.S3_SSE,
         sseKmsKeyId: env.S3_SSE_KMS_KEY_ID,
+        proxies,
       },
       keyTemplate: env.KEY_TEMPLATE,
     },
@@ -378,6 +404,12 @@ function expectedOf(schema: unknown): string {
     if (typeof expected === 'string') return expected;
   }
   return 'something else';
+}
+
+/** These are the only variables that many systems have in lower case; curl and others let those go before. */
+function withProxies(environment: Environment): Environment {
+  const lower = ['http_proxy', 'https_proxy', 'no_proxy'].filter((name) => environment[name]?.trim());
+  return { ...environment, ...Object.fromEntries(lower.map((name) => [name.toUpperCase(), environment[name]])) };
 }
 
 const trimmed = (url: string) => url.replace(/\/+$/, '');

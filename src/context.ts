@@ -58,7 +58,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(() => storage.close());
 
   // Room for a transfer, its detail and its thumbnail each, beside the syncs.
-  const agent = createAgent({ connections: config.transfer.concurrency * 6 + 20 });
+  const agent = createAgent({ connections: config.transfer.concurrency * 6 + 20, proxies: config.proxies });
   opening.defer(() => agent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const metrics = createMetrics();

@@ -44,7 +44,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id));
 
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
-  const dispatcher = createAgent({ connections: 4 });
+  const dispatcher = createAgent({ connections: 4, proxies: config.proxies });
   open.defer(() => dispatcher.destroy());
   const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
   const probe = { apiUrl, appUrl, dispatcher, signal };

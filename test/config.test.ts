@@ -107,6 +107,11 @@ describe('each variable is read:', () => {
     ['PORT', '0', (c) => c.port, 0],
     ['METRICS_PORT', '9090', (c) => c.metricsPort, 9090],
     ['REDIS_URL', 'rediss://u:p@h:1/2', (c) => c.redisUrl, 'rediss://u:p@h:1/2'],
+    ['REDIS_URL', 'redis-sentinel://:p%40@a:1,b/3#main', (c) => c.redisUrl, 'redis-sentinel://:p%40@a:1,b/3#main'],
+    ['REDIS_URL', 'rediss-cluster://a,b:7000,[::1]', (c) => c.redisUrl, 'rediss-cluster://a,b:7000,[::1]'],
+    ['HTTP_PROXY', 'p:3128', (c) => c.proxies, { http: 'http://p:3128', https: 'http://p:3128', no: '' }],
+    ['HTTPS_PROXY', 'http://p', (c) => [c.proxies, c.storage.s3.proxies][1], { http: '', https: 'http://p', no: '' }],
+    ['NO_PROXY', '*', (c) => c.proxies, undefined],
     ['STORAGE_URL', 's3://my.bucket/a/b/', (c) => c.storage.target, { kind: 's3', bucket: 'my.bucket', prefix: 'a/b' }],
     ['STORAGE_URL', 's3://bucket', (c) => c.storage.target, { kind: 's3', bucket: 'bucket', prefix: '' }],
     ['STORAGE_URL', 'file:///a%20b/c d', (c) => c.storage.target, { kind: 'directory', path: '/a b/c d' }],
@@ -247,7 +252,18 @@ describe('what is wrong', () => {
     PUBLIC_URL: ['localhost:8080'],
     PORT: ['-1', '65536', '80a', '8080.5'],
     DATABASE_URL: ['mysql://h/d', 'h'],
-    REDIS_URL: ['http://h', 'h:6379'],
+    REDIS_URL: [
+      'http://h',
+      'h:6379',
+      'redis-sentinel://h',
+      'redis-sentinel://h?password=p#main',
+      'redis-cluster://h#main',
+      'redis-cluster://h/1',
+      'redis-cluster://h,',
+      'redis-cluster://h:0',
+    ],
+    HTTP_PROXY: ['socks5://h:1080', 'http://'],
+    HTTPS_PROXY: ['ftp://h'],
     STORAGE_URL: ['/data', 's3://', 's3://b/../c', 's3://b/.', 'gs://bucket', 'file://'],
     S3_ENDPOINT: ['h:9000'],
     S3_FORCE_PATH_STYLE: ['maybe', '2'],
@@ -307,15 +323,21 @@ describe('what is wrong', () => {
     });
   }
 
+  it('takes a proxy in lower case, before one in upper case', () => {
+    const config = readConfig({ ...required, HTTPS_PROXY: 'http://upper', https_proxy: 'http://lower', no_proxy: 'a' });
+    expect(config.proxies).toEqual({ http: '', https: 'http://lower', no: 'a' });
+  });
+
   it('never shows a secret', () => {
     const secrets: Environment = {
       DATABASE_URL: 'mysql://me:hunter2@h/d',
       REDIS_URL: 'http://:hunter2@h',
+      HTTPS_PROXY: 'socks5://me:hunter2@h',
       ENCRYPTION_KEYS: `hunter2,${key(7).toString('base64')}`,
       WEBHOOK_URL: 'hooks.example.com/hunter2',
     };
     const problems = problemsOf({ ...required, ...secrets, ADMIN_TOKEN: 'hunter2', WEBHOOK_SECRET: 'hunter2' });
-    expect(problems).toHaveLength(5);
+    expect(problems).toHaveLength(6);
     expect(problems.join()).not.toContain('hunter2');
     expect(problems.join()).not.toContain(key(7).toString('base64'));
     expect(problems[0]).toMatch(
@@ -383,6 +405,9 @@ describe('.env.example', () => {
     ];
     const more = ['S3_STORAGE_CLASS', 'S3_SSE', 'S3_SSE_KMS_KEY_ID', 'INCLUDE_ASSET_TYPES', 'EXCLUDE_ASSET_TYPES'];
     const rest = [
+      'HTTP_PROXY',
+      'HTTPS_PROXY',
+      'NO_PROXY',
       'METRICS_PORT',
       'OTEL_EXPORTER_OTLP_ENDPOINT',
       'BANDWIDTH_LIMIT',

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, type Dispatcher, request } from 'undici';
+import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
@@ -13,19 +13,29 @@ export class HttpError extends Error {
   }
 }
 
+/** Proxies on the way out; `no` names, with commas between them, what is reached without. Empty: none. */
+export interface Proxies {
+  http: string;
+  https: string;
+  no: string;
+}
+
 /**
  * One set of sockets for everything that is asked of the service, bounded per host. Bodies are watched by whoever reads
  * them (a transfer whose bucket is slow is not a stalled one), so no timeout for them here.
  */
-export function createAgent(options: { connections: number }): Agent {
-  return new Agent({
+export function createAgent(options: { connections: number; proxies?: Proxies | undefined }): Dispatcher {
+  const settings = {
     connections: options.connections,
     connectTimeout: 10_000,
     headersTimeout: 60_000,
     bodyTimeout: 0,
     keepAliveTimeout: 10_000,
     allowH2: false,
-  });
+  };
+  if (!options.proxies) return new Agent(settings);
+  const { http, https, no } = options.proxies;
+  return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
 }
 
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */

@@ -13,6 +13,8 @@ export interface S3Options {
   storageClass?: string | undefined;
   sse?: string | undefined;
   sseKmsKeyId?: string | undefined;
+  /** Proxies on the way to it; empty ones are none. */
+  proxies?: { http: string; https: string; no: string } | undefined;
   /** Sockets to the store. */
   connections: number;
   memory?: Memory | undefined;
@@ -31,7 +33,17 @@ export type Trailer = 'CRC32' | 'CRC64NVME';
 export const leastChunk = 8 * 2 ** 10;
 
 /** A client of the SDK's as this room wants it. */
-export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle' | 'connections'>): S3Client {
+export function connect(
+  options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle' | 'connections' | 'proxies'>,
+): S3Client {
+  const { proxies } = options;
+  const agent = {
+    maxSockets: options.connections,
+    keepAlive: true,
+    ...(proxies && {
+      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: proxies.no },
+    }),
+  };
   const client = new S3Client({
     // With an endpoint of its own a store rarely has regions; without one the SDK looks where it always does.
     ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
@@ -45,8 +57,8 @@ export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forceP
     requestHandler: {
       connectionTimeout: 10_000,
       socketTimeout: 120_000,
-      httpAgent: { maxSockets: options.connections, keepAlive: true },
-      httpsAgent: { maxSockets: options.connections, keepAlive: true },
+      httpAgent: agent,
+      httpsAgent: agent,
     },
   });
   // What the SDK wraps around a body breaks with it, and would end the process: nobody listens to it but the socket.
