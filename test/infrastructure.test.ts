@@ -1,0 +1,171 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { type Certificates, newCertificates } from './support/certificates.ts';
+import { type Admin, type Library, type LibraryOptions, startTestLibrary } from './support/library.ts';
+import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
+import { newPooledPostgres } from './support/pgbouncer.ts';
+import { freePort } from './support/ports.ts';
+import { newProxy, newTlsFront } from './support/proxy.ts';
+import { newCluster, newSentinels } from './support/redis-many.ts';
+import { newTokenService } from './support/token-service.ts';
+
+/** What stands around a mirror in a company: TLS of a private authority, passwords, poolers, proxies, servers that fail over. */
+
+let certificates: Certificates;
+beforeAll(async () => {
+  certificates = await newCertificates();
+});
+afterAll(() => certificates?.clear());
+
+/** A mirror as a process of its own, connected, with what it needs to mirror a file. */
+async function newSite(
+  environment: Record<string, string>,
+  options: Partial<Parameters<typeof newGround>[0]> = {},
+  of: LibraryOptions = {},
+) {
+  const port = await freePort();
+  const ground: Ground = await newGround({ port, ...options });
+  Object.assign(ground.environment, environment, { NODE_EXTRA_CA_CERTS: certificates.ca });
+  const redirectUris = [`${ground.publicUrl}/oauth/callback`];
+  const { library, admin }: { library: Library; admin: Admin } = await startTestLibrary({ redirectUris, ...of });
+  await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+  const mirror = await spawnMirror(ground, library);
+  const connectionId = await mirror.connect();
+  let files = 0;
+  return {
+    ground,
+    library,
+    admin,
+    mirror,
+    /** Uploads a file, and waits until it is mirrored, without an attempt having failed. */
+    async mirrors(size = 1000): Promise<void> {
+      const seed = `file ${files++}`;
+      const { id } = await admin.addAsset({
+        companyId: 'acme',
+        name: 'file.bin',
+        mimeType: 'application/octet-stream',
+        assetType: 'documents',
+        uploadDate: Date.UTC(2024, 0, files),
+        content: { seed, size },
+      });
+      await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
+      expect(await mirror.assetIn(id, 'mirrored', 60_000)).toMatchObject({ attempts: 0, bytes: size });
+    },
+    async close(): Promise<void> {
+      await mirror.kill('SIGKILL');
+      await library.close();
+      await ground.clear();
+    },
+  };
+}
+
+const installed = (program: string) => spawnSync('which', [program]).status === 0;
+const redis = inject('redis') !== undefined;
+
+test.runIf(redis)(
+  'Redis behind sentinels, with TLS and passwords: a primary that dies costs nothing but time',
+  {
+    timeout: 150_000,
+  },
+  async () => {
+    const sentinels = await newSentinels(certificates);
+    const site = await newSite({ REDIS_URL: sentinels.url });
+    try {
+      await site.mirrors();
+      sentinels.killPrimary();
+      await site.mirrors();
+      expect(await sentinels.keysOfSecond()).toBeGreaterThan(0);
+      expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
+    } finally {
+      await site.close();
+      await sentinels.stop();
+    }
+  },
+);
+
+test.runIf(redis)(
+  'a Redis Cluster, with TLS and passwords: all queues are in one slot',
+  { timeout: 150_000 },
+  async () => {
+    const cluster = await newCluster(certificates);
+    const site = await newSite({ REDIS_URL: cluster.url });
+    try {
+      await site.mirrors();
+      expect((await cluster.keys()).filter((keys) => keys > 0)).toHaveLength(1);
+      expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
+    } finally {
+      await site.close();
+      await cluster.stop();
+    }
+  },
+);
+
+const pgbouncer = installed('pgbouncer');
+if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a database behind a pooler is left out\n');
+
+test.runIf(pgbouncer)(
+  'PostgreSQL with TLS, behind a pooler that gives out connections for a transaction',
+  {
+    timeout: 150_000,
+  },
+  async () => {
+    const pooled = await newPooledPostgres(certificates);
+    const site = await newSite({ DATABASE_URL: pooled.url }, { redis: inject('redis') });
+    try {
+      await site.mirrors();
+      expect(await pooled.connections()).toEqual({ count: expect.any(Number), encrypted: true });
+      expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
+    } finally {
+      await site.close();
+      await pooled.stop();
+    }
+  },
+);
+
+const versitygw = inject('s3modern') !== undefined;
+
+test.runIf(versitygw)(
+  'library and S3 through a proxy, with TLS of a private authority and the credentials of a workload',
+  {
+    timeout: 150_000,
+  },
+  async () => {
+    await using open = new AsyncDisposableStack();
+    const proxy = await newProxy();
+    open.defer(() => proxy.close());
+    // As a browser that knows the authority; the mirror is a process of its own and is told by NODE_EXTRA_CA_CERTS.
+    const known = getCACertificates('default');
+    setDefaultCACertificates([...known, readFileSync(certificates.ca, 'utf8')]);
+    open.defer(() => setDefaultCACertificates(known));
+    const port = await freePort();
+    const front = await newTlsFront(certificates, port);
+    open.defer(() => front.close());
+    const s3 = inject('s3modern')!;
+    const store = await newTlsFront(certificates, Number(new URL(s3.endpoint).port));
+    open.defer(() => store.close());
+    const tokens = await newTokenService(s3);
+    open.defer(() => tokens.close());
+
+    const site = await newSite(
+      {
+        HTTPS_PROXY: proxy.url,
+        NO_PROXY: '127.0.0.1',
+        S3_ENDPOINT: `https://localhost:${store.port}`,
+        AWS_ACCESS_KEY_ID: '',
+        AWS_SECRET_ACCESS_KEY: '',
+        ...tokens.environment,
+      },
+      { s3 },
+      { publicUrl: `https://localhost:${front.port}`, port },
+    );
+    open.defer(() => site.close());
+    await site.mirrors(40 * 2 ** 20);
+    expect(tokens.asked()).toBeGreaterThan(0);
+    expect(new Set(proxy.asked)).toEqual(
+      new Set([`CONNECT localhost:${front.port}`, `CONNECT localhost:${store.port}`]),
+    );
+    expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
+  },
+);
