@@ -7,6 +7,7 @@ import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { createLog, type Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { formatBytes, formatDuration } from '../units.ts';
+import { connectLikeABrowser } from './browser.ts';
 import type { StartDatabase } from './library.ts';
 import { paint, print, printJson } from './output.ts';
 
@@ -121,31 +122,6 @@ Everything keeps running; Ctrl-C ends it.`);
 
 function pick(environment: DemoDeps['environment'], names: string[]) {
   return Object.fromEntries(Object.entries(environment).filter(([name]) => names.includes(name)));
-}
-
-/** Follows the redirects from the connect link to the callback, with the cookies of one browser. */
-async function connectLikeABrowser(link: string): Promise<void> {
-  const cookies = new Map<string, string>();
-  let url = link;
-  for (let hops = 0; hops < 10; hops++) {
-    const response = await fetch(url, {
-      redirect: 'manual',
-      headers: { cookie: [...cookies].map(([name, value]) => `${name}=${value}`).join('; ') },
-    });
-    for (const line of response.headers.getSetCookie()) {
-      const [pair] = line.split(';');
-      const at = pair!.indexOf('=');
-      cookies.set(pair!.slice(0, at), pair!.slice(at + 1));
-    }
-    const next = response.headers.get('location');
-    await response.body?.cancel();
-    if (next === null) {
-      if (!response.ok) throw new Error(`connecting ended with status ${response.status} at ${new URL(url).pathname}`);
-      return;
-    }
-    url = new URL(next, url).href;
-  }
-  throw new Error('connecting went round in circles');
 }
 
 type Status = Awaited<ReturnType<Operations['status']>>;

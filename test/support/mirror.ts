@@ -120,7 +120,7 @@ async function newBucket(server: S3Server) {
   };
 }
 
-const libraryEnvironment = (library: Library) => ({
+export const libraryEnvironment = (library: Library) => ({
   LIBRARY_API_URL: library.apiUrl,
   LIBRARY_APP_URL: library.appUrl,
   LIBRARY_CLIENT_ID: library.clientId,

@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { createLog } from '../../src/log.ts';
 import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import { startContainers } from './containers.ts';
 import { freePort } from './ports.ts';
 
 const run = promisify(execFile);
@@ -19,6 +20,8 @@ declare module 'vitest' {
     s3: S3Server | undefined;
     /** One that takes checksums behind a stream and keeps them of whole objects, which Ceph's does not. */
     s3modern: S3Server | undefined;
+    /** Whether images can be built and run here. */
+    engine: boolean;
   }
 }
 
@@ -31,8 +34,9 @@ export interface S3Server {
 }
 
 /**
- * What the tests run against, started once for all of them: PostgreSQL always (it comes with the packages), Redis and an
- * S3 server when they are installed. What is missing is named, so that nothing is left out silently.
+ * What the tests run against, started once for all of them: containers where there is an engine for them; else, and for what
+ * no container is of, PostgreSQL always (it comes with the packages), Redis and S3 servers when they are installed. What is
+ * missing is named, so that nothing is left out silently.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const stops: (() => Promise<unknown>)[] = [];
@@ -55,19 +59,19 @@ async function start(project: TestProject, stops: (() => Promise<unknown>)[]): P
   // So that as root, too, the database is in here and goes with it.
   await chmod(directory, 0o755);
 
-  const log = createLog({ level: 'silent', pretty: false });
-  const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
-  stops.push(() => postgres.stop());
-  project.provide('postgres', postgres.url);
+  const containers = await startContainers(stops);
+  project.provide('engine', containers !== undefined);
+  if (!containers) process.stdout.write('\n  No container engine here, so the tests of the image are left out\n');
 
+  project.provide('postgres', containers?.postgres ?? (await startPostgres(directory, stops)));
   const missing: string[] = [];
-  const redis = await startRedis(directory, stops);
+  const redis = containers?.redis ?? (await startRedis(directory, stops));
   if (!redis) missing.push('Redis (redis-server)');
   project.provide('redis', redis);
   const s3 = await startCeph(directory, stops);
   if (!s3) missing.push('an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)');
   project.provide('s3', s3);
-  const s3modern = await startVersity(directory, stops);
+  const s3modern = containers?.s3 ?? (await startVersity(directory, stops));
   project.provide('s3modern', s3modern);
   if (!s3modern) {
     // It is built from source by a Go that few systems bring along: where there is none, that is said and no fault.
@@ -79,6 +83,13 @@ async function start(project: TestProject, stops: (() => Promise<unknown>)[]): P
     if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be left out`);
     process.stdout.write(`\n  Not installed, so its tests are left out: ${missing.join('; ')}\n`);
   }
+}
+
+async function startPostgres(directory: string, stops: (() => Promise<unknown>)[]): Promise<string> {
+  const log = createLog({ level: 'silent', pretty: false });
+  const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
+  stops.push(() => postgres.stop());
+  return postgres.url;
 }
 
 async function startRedis(directory: string, stops: (() => Promise<unknown>)[]): Promise<string | undefined> {

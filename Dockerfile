@@ -1,0 +1,46 @@
+# One image for every role: `start`, `start --role web`, `start --role worker`, and all other verbs. docs/containers.md
+
+FROM node:24-bookworm-slim AS build
+RUN apt-get update && apt-get install -y --no-install-recommends tini
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --ignore-scripts --no-audit --no-fund
+COPY . .
+RUN npm run build
+
+# What runs needs no embedded PostgreSQL, no compiler and no tests, nor what only compilers and readers look at.
+FROM node:24-bookworm-slim AS dependencies
+WORKDIR /app
+COPY package.json package-lock.json ./
+RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
+  && find node_modules -type f \( -name '*.map' -o -name '*.md' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
+
+# Debian and the node program: a service has no use for npm.
+FROM debian:bookworm-slim
+ARG VERSION=0.0.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="asset-mirror" \
+  org.opencontainers.image.description="Keeps a complete, verified copy of a company's media library in object storage" \
+  org.opencontainers.image.licenses="Apache-2.0" \
+  org.opencontainers.image.version="$VERSION" \
+  org.opencontainers.image.revision="$REVISION" \
+  org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
+RUN groupadd --gid 1000 mirror \
+  && useradd --uid 1000 --gid mirror --no-create-home --home-dir /data --shell /usr/sbin/nologin mirror \
+  && install --directory --owner=mirror --group=mirror /data \
+  && ln -s /app/bin/asset-mirror.js /usr/local/bin/asset-mirror
+COPY --from=build /usr/bin/tini-static /usr/local/bin/tini
+COPY --from=build /usr/local/bin/node /usr/local/bin/node
+WORKDIR /app
+COPY --from=dependencies /app/node_modules node_modules
+COPY package.json LICENSE ./
+COPY bin bin
+COPY --from=build /app/dist dist
+# No compiled code is kept: /tmp of a container is memory, or gone with it.
+ENV NODE_ENV=production NODE_DISABLE_COMPILE_CACHE=1 HOST=0.0.0.0 PORT=8080 METRICS_PORT=9090 DATA_DIR=/data
+USER 1000:1000
+EXPOSE 8080 9090
+# In every role, and without a process of Node's size: bash speaks to METRICS_PORT.
+HEALTHCHECK --interval=15s --timeout=5s --start-period=60s --retries=3 CMD ["bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/$METRICS_PORT && printf 'GET /healthz HTTP/1.0\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]
+ENTRYPOINT ["tini", "--", "asset-mirror"]
+CMD ["start"]
