@@ -30,7 +30,7 @@ const postgresContainer = () =>
     // As the embedded one is made (src/store/embedded.ts).
     .withEnvironment({
       POSTGRES_PASSWORD: 'test',
-      POSTGRES_INITDB_ARGS: '--encoding=UTF8 --locale=C --locale-provider=builtin --builtin-locale=C.UTF-8',
+      POSTGRES_INITDB_ARGS: '--encoding=UTF8 --locale=C.UTF-8',
     })
     .withCommand(['postgres', '-c', 'max_connections=200'])
     .withExposedPorts(5432)
