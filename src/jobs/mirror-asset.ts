@@ -110,6 +110,10 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     return { outcome: 'mirrored' };
   } catch (error) {
     return await settle(deps, held, error, async (reason) => {
+      // What has come to be left out meanwhile was left to this turn, and has not failed anybody.
+      const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;
+      const leftOut = await leftOutNow(deps, { ...asset, settings });
+      if (leftOut) return leaveOut(deps, held, leftOut);
       await dropUpload(deps, held);
       await store.assets.failed(turn, reason);
       return { outcome: 'failed', reason };

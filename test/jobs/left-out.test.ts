@@ -82,6 +82,23 @@ test('what fell due before its settings changed is left out when its turn comes'
   expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0, reason: null });
 });
 
+test('what is in hand when its settings change is left out, too, should it fail', { timeout: 60_000 }, async () => {
+  const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
+  await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
+  await scene.resync({ mode: 'incremental', assetIds: [id] });
+  const inHand = async () =>
+    (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
+  await until('it to be in hand', inHand);
+  await patch({ exclude: { assetTypes: ['videos'] } });
+  expect([await inHand(), (await scene.mirror.asset(id)).leftOut]).toEqual([true, null]);
+  await scene.admin.clearFaults();
+  await until('it to be left out', async () => (await scene.mirror.asset(id)).leftOut === 'type videos');
+  expect((await scene.mirror.asset(id)).state).toBe('pending');
+  await patch({ exclude: null });
+  await scene.mirror.assetIn(id, 'failed');
+  await scene.admin.removeAsset(id);
+});
+
 test('a film that is being mirrored keeps to the bandwidth of its connection, also when that changes on the way', {
   timeout: 60_000,
 }, async () => {
