@@ -85,7 +85,7 @@ test('what fell due before its settings changed is left out when its turn comes'
 test('what is in hand when its settings change is left out, too, should it fail', { timeout: 60_000 }, async () => {
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
   await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
-  await scene.resync({ mode: 'incremental', assetIds: [id] });
+  await scene.resync();
   const inHand = async () =>
     (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
   await until('it to be in hand', inHand);
