@@ -39,7 +39,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
       return [`The library has no file of it${because}.`, 'Each full sync looks again.'];
     case 'failed':
       return [
-        `It failed${asset.attempts > 0 ? ` after ${asset.attempts} attempts` : ''}${because}.`,
+        `It failed${asset.attempts > 0 ? ` after ${asset.attempts} attempt${asset.attempts === 1 ? '' : 's'}` : ''}${because}.`,
         Object.keys(asset.listed).length === 0
           ? 'Its listing breaks the schema of the API: whoever runs the library can mend that, and the next sync then takes it.'
           : `${retry}; a full sync does so, too.`,
