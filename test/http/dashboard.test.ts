@@ -1,5 +1,6 @@
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Browser, BrowserContext, Page } from 'puppeteer-core';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
@@ -15,6 +16,8 @@ let chrome: Browser;
 let context: BrowserContext;
 let page: Page;
 let broken: string;
+/** The address of a verification. */
+let verification: string;
 /** What the browser has to say against a page: errors, and what the policy forbids. */
 const complaints: string[] = [];
 
@@ -38,10 +41,19 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
 
   test('asks for the token, and shows what there is', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
-    await page.type('#token', 'the-operators-token');
+    // Everything here is done as somebody does it who has a keyboard and a screen reader.
+    expect(await focused()).toEqual({ role: 'textbox', name: 'Token' });
+    await page.keyboard.type('another');
+    await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
+    await shows("That is not the operators' token.");
+    // The browser tells its console of each refusal.
+    expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
+    await page.keyboard.type('the-operators-token');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('Live');
     await shows('Nothing is listed yet');
+    await page.keyboard.press('Tab');
+    expect(await focused()).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
   test('a sync is followed while it runs, without a reload', async () => {
@@ -70,19 +82,34 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     // Told every two seconds, while it takes more than five.
     const seen = (await page.evaluate('[...seen]')) as string[];
     expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
-    await shows('The asset failed');
+    await shows('Broken cut.mov failed');
     await scene.admin.clearFaults();
   });
 
-  test('one project is synced again', async () => {
-    await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
-    await press('Sync …');
-    await page.click('input[value=part]');
-    await page.type('input[name=projectId]', 'campaign');
+  test('a project is synced again by its name, with the keyboard', async () => {
+    await page.evaluate(`location.hash = '#/'; document.querySelector('input[type=search]').value = ''`);
+    await tabTo('link', 'Ada Lindqvist');
+    await page.keyboard.press('Enter');
+    await shows('What is not there');
+    await tabTo('button', 'Sync …');
+    await page.keyboard.press('Enter');
+    expect(await dialogs()).toEqual(['Sync Ada Lindqvist']);
+    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^What is new/) });
+    await page.keyboard.press('Escape');
+    expect([await dialogs(), await focused()]).toEqual([[], { role: 'button', name: 'Sync …' }]);
+    await page.keyboard.press('Enter');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('ArrowDown');
+    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^A part of it/) });
+    await page.waitForSelector('select[name=project]:not([disabled])');
+    await tabTo('combobox', 'Project');
+    await page.keyboard.type('Camp');
+    await tabTo('button', 'Sync now');
     await page.keyboard.press('Enter');
     await shows('project campaign');
+    expect(await focused()).toEqual({ role: 'button', name: 'Sync …' });
     const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
-    expect(syncs[0]).toMatchObject({ mode: 'full', scope: { projectId: 'campaign' } });
+    expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
 
   test('what has failed says why, and is tried again', async () => {
@@ -91,12 +118,47 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.checked();
     await scene.mirror.assetIn(broken, 'failed');
     await scene.admin.changeAsset(broken, { overrideDetail: {} } as never);
-    await page.click(`button[aria-label="Retry Broken cut.mov"]`);
+    await tabTo('button', 'Retry Broken cut.mov');
+    await page.keyboard.press('Enter');
     await shows('Nothing has failed.');
     await scene.mirror.assetIn(broken, 'mirrored');
+    // The button is gone; who was at it goes on where it was.
+    expect(await focused()).toEqual({ role: 'heading', name: 'What is not there' });
+  });
+
+  test('library, records and bucket are compared, by every byte', { timeout: 90_000 }, async () => {
+    await page.evaluate(`location.hash = '#/'`);
+    await tabTo('button', 'Verify …');
+    await page.keyboard.press('Enter');
+    expect(await dialogs()).toEqual(['Verify everything']);
+    await page.keyboard.press('ArrowDown');
+    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^By every byte/) });
+    await tabTo('button', 'Verify');
+    await page.keyboard.press('Enter');
+    await shows('by every byte');
+    verification = (await page.evaluate('location.hash')) as string;
+    await shows(/No differences/, 30_000);
+    await shows('Everything is as it should be.');
+    await rm(await pathOf('Poster 3.pdf'));
+    await tabTo('link', 'Overview');
+    await page.keyboard.press('Enter');
+    await tabTo('button', 'Verify …');
+    await page.keyboard.press('Enter');
+    await tabTo('button', 'Verify');
+    await page.keyboard.press('Enter');
+    await shows(/1 difference\b/, 30_000);
+    await shows('Poster 3.pdf');
+    await tabTo('button', 'Have it made again');
+    await page.keyboard.press('Enter');
+    await shows('Assets made again');
+    await until(
+      'the file to be there again',
+      async () => (await scene.media(await idOf('Poster 3.pdf'))) !== undefined,
+    );
   });
 
   test('settings say what was left out', async () => {
+    await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
     await page.type('input[name="exclude.assetTypes"]', 'videos');
     expect(await flawsOf(page)).toEqual([]);
@@ -108,19 +170,27 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   });
 
   test('a connection is ended after a question, and its user connects again by a link', async () => {
-    await press('Disconnect …');
+    await tabTo('button', 'Disconnect …');
+    await page.keyboard.press('Enter');
+    expect(await dialogs()).toEqual(['Disconnect Ada Lindqvist?']);
     await shows(/What is in the bucket stays/);
+    expect(await focused()).toEqual({ role: 'button', name: 'Cancel' });
     await page.keyboard.press('Escape');
+    expect(await focused()).toEqual({ role: 'button', name: 'Disconnect …' });
     expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
-    await press('Disconnect …');
-    await press('Disconnect');
+    await page.keyboard.press('Enter');
+    await tabTo('button', 'Disconnect');
+    await page.keyboard.press('Enter');
     await shows('Disconnected.');
     await shows('Its user has to connect again.');
-    await press('Reconnect link');
+    expect(await focused()).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
+    await tabTo('button', 'Reconnect link');
+    await page.keyboard.press('Enter');
     await page.waitForSelector('#link');
     const link = await page.$eval('#link', (field) => (field as unknown as { value: string }).value);
     expect((await newBrowser().visit(link)).status).toBe(200);
-    await press('Close');
+    await tabTo('button', 'Close');
+    await page.keyboard.press('Enter');
     await shows('Up to date', 30_000);
   });
 
@@ -136,10 +206,12 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['assets', '#/assets', 'Launch film.mp4'],
     ['asset', 'asset', 'What happened'],
     ['activity', '#/activity', 'An operator signed in'],
+    ['verification', 'verification', 'No differences'],
   ])('%s: every text can be read, everything has a name and fits, in light and dark', async (name, hash, words) => {
     const places: Record<string, string> = {
       connection: `#/connections/${scene.connectionId}`,
       asset: `#/assets/${broken}`,
+      verification,
     };
     const flaws: string[] = [];
     for (const [width, isDark] of [
@@ -158,7 +230,94 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     }
     expect(flaws).toEqual([]);
   });
+
+  test('every dialog can be read, has a name for everything and fits, in light and dark', {
+    timeout: 90_000,
+  }, async () => {
+    await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
+    const flaws: string[] = [];
+    for (const [label, words] of [
+      ['Sync …', 'Campaign'],
+      ['Plan', 'There already'],
+      ['Verify …', 'By every byte'],
+      ['Settings …', 'Bandwidth'],
+      ['Reconnect link', 'It works until'],
+      ['Disconnect …', 'What is in the bucket stays'],
+    ] as const) {
+      await press(label);
+      if (label === 'Sync …') await page.click('input[value=part]');
+      await page.waitForFunction(`document.querySelector('dialog').textContent.includes('${words}')`);
+      for (const [width, isDark] of [
+        [1280, false],
+        [360, true],
+      ] as const) {
+        await dress(page, { width, isDark });
+        flaws.push(...(await flawsOf(page)).map((flaw) => `${label} ${width}: ${flaw}`));
+        await picture(`dialog-${label.split(' ')[0]!.toLowerCase()}-${width}`);
+      }
+      await page.keyboard.press('Escape');
+      expect(await dialogs()).toEqual([]);
+    }
+    expect(flaws).toEqual([]);
+  });
+
+  test('so can the form that asks for the token', async () => {
+    const other = await chrome.createBrowserContext();
+    const form = await other.newPage();
+    for (const isDark of [false, true]) {
+      await dress(form, { width: 360, isDark });
+      await form.goto(`${scene.ground.publicUrl}/sign-in`);
+      expect(await flawsOf(form)).toEqual([]);
+    }
+    await other.close();
+  });
 });
+
+interface Spoken {
+  role: string;
+  name?: string;
+  focused?: boolean;
+  children?: Spoken[];
+}
+
+/** The page as screen readers are told of it. */
+async function spoken(): Promise<Spoken[]> {
+  const all = (node: Spoken): Spoken[] => [node, ...(node.children ?? []).flatMap(all)];
+  return all((await page.accessibility.snapshot()) as Spoken);
+}
+
+/** What the keyboard is at. */
+async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
+  const { role, name } = (await spoken()).findLast((node) => node.focused) ?? { role: 'nothing' };
+  return { role, ...(name !== undefined && { name }) };
+}
+
+const dialogs = async () => (await spoken()).filter(({ role }) => role === 'dialog').map(({ name }) => name);
+
+/** From one thing to the next, to the one that is called so. */
+async function tabTo(role: string, name: string): Promise<void> {
+  const passed: string[] = [];
+  await until(
+    `${role} ${name} to be there`,
+    async () => (await spoken()).some((node) => node.role === role && node.name === name),
+    15_000,
+  );
+  for (let i = 0; i < 120; i++) {
+    await page.keyboard.press('Tab');
+    const at = await focused();
+    if (at.role === role && at.name === name) return;
+    passed.push(`${at.role} ${at.name}`);
+  }
+  throw new Error(`no way to ${role} ${name}:\n${passed.join('\n')}`);
+}
+
+const idOf = async (name: string): Promise<string> =>
+  (await scene.mirror.api('GET', `/assets?q=${encodeURIComponent(name)}`)).assets[0].id;
+
+async function pathOf(name: string): Promise<string> {
+  const { key } = await scene.mirror.api('GET', `/assets/${await idOf(name)}`);
+  return join(fileURLToPath(scene.ground.environment.STORAGE_URL!), key);
+}
 
 async function dress(on: Page, { width, isDark = false }: { width: number; isDark?: boolean }): Promise<void> {
   await on.setViewport({ width, height: width < 500 ? 780 : 900, deviceScaleFactor: width < 500 ? 2 : 1 });

@@ -46,8 +46,8 @@ function whereIs(program: string): string | undefined {
 }
 
 /** What is drawn farther to the right than the box it is in. */
-const OUTSIDE = `[...document.querySelectorAll('main *')]
-  .filter((it) => it.getBoundingClientRect().right > it.closest('main').getBoundingClientRect().right + 1 ||
+const OUTSIDE = `[...document.querySelectorAll('main *, dialog[open] *')]
+  .filter((it) => it.getBoundingClientRect().right > it.closest('main, dialog').getBoundingClientRect().right + 1 ||
     (it.closest('.card') && it.getBoundingClientRect().right > it.closest('.card').getBoundingClientRect().right + 1))
   .map((it) => it.tagName + ' ' + it.innerText)`;
 

@@ -1,5 +1,7 @@
 import { api } from './api.js';
+import { comeBack } from './focus.js';
 import { follow } from './live.js';
+import { connectionName } from './names.js';
 import { trouble } from './parts.js';
 import { draw, onDraw, say, state } from './state.js';
 import { render } from './vendor/lit-html/lit-html.js';
@@ -8,6 +10,7 @@ import { assetView } from './views/asset.js';
 import { assetsView } from './views/assets.js';
 import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
+import { verificationView } from './views/verification.js';
 import { tell } from './words.js';
 
 /** What is shown is asked for again at most so often, while things change; and so often in any case. */
@@ -28,6 +31,7 @@ let place = '';
 function viewOf(first, rest) {
   if (first === 'connections' && rest.length > 0) return [connectionView, 'overview'];
   if (first === 'assets') return rest.length > 0 ? [assetView, 'assets'] : [assetsView, 'assets'];
+  if (first === 'verify' && rest.length > 0) return [verificationView, 'overview'];
   if (first === 'activity') return [activity, 'activity'];
   return [overview, 'overview'];
 }
@@ -71,11 +75,15 @@ async function refresh() {
 }
 
 onDraw(() => {
+  const focused = document.activeElement;
+  const section = focused?.closest('section');
   try {
     render(view.render(), main);
   } catch (error) {
     render(trouble(/** @type {Error} */ (error)), main);
     throw error;
+  } finally {
+    if (focused && !focused.isConnected) comeBack(section);
   }
 });
 addEventListener('hashchange', go);
@@ -99,8 +107,10 @@ follow({
   },
   onEvent(event) {
     state.events = [event, ...state.events.filter(({ id }) => id !== event.id)].slice(0, keptEvents);
-    if (event.kind === 'connection.disconnected') say(`${tell(event).text}.`, 'bad');
-    if (event.kind === 'connection.recovered') say(`${tell(event).text}.`);
+    const { after } = tell(event);
+    const name = event.connectionId ? connectionName(event.connectionId) : '';
+    if (event.kind === 'connection.disconnected') say(`${name} ${after}.`, 'bad');
+    if (event.kind === 'connection.recovered') say(`${name} ${after}.`);
     draw();
     refresh();
   },

@@ -104,8 +104,8 @@ class TimeChart extends HTMLElement {
           },
           {
             ...axis,
-            size: 64,
-            space: 36,
+            size: 76,
+            space: 28,
             incrs: base === 2 ? powers : counts,
             values: (_plot, values) => values.map((value) => this.#data?.format(value) ?? ''),
           },

@@ -1,4 +1,5 @@
 /** @import { TemplateResult } from './vendor/lit-html/lit-html.js' */
+import { comeBack } from './focus.js';
 import { say } from './state.js';
 import { html, nothing, render } from './vendor/lit-html/lit-html.js';
 
@@ -8,6 +9,8 @@ let ended = new AbortController();
 dialog.addEventListener('close', () => {
   ended.abort();
   render(nothing, dialog);
+  // The browser goes back to where it was opened; that may be gone.
+  if (document.activeElement === document.body) comeBack();
 });
 
 const close = () => dialog.close();

@@ -1,67 +1,10 @@
 /** @import { Connection, Plan, PlanProgress } from './types.d.ts' */
-import { resync } from './actions.js';
 import { api, linesOf, queryOf } from './api.js';
-import { dialog, openDialog, textOf, whileOpen } from './dialog.js';
+import { dialog, openDialog, whileOpen } from './dialog.js';
 import { bytes, counted, duration, number, when } from './format.js';
 import { nameOf } from './names.js';
 import { companiesOf } from './parts.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-
-/** @param {Connection} connection @param {{ projects: string[], types: string[] }} known @param {() => unknown} then */
-export function resyncDialog(connection, known, then) {
-  let what = 'new';
-  const choose = (/** @type {Event} */ event) => {
-    what = /** @type {HTMLInputElement} */ (event.target).value;
-    show();
-  };
-  const choice = (/** @type {string} */ value, /** @type {string} */ name, /** @type {string} */ hint) => html`
-    <label class="choice"><input type="radio" name="what" value=${value} .checked=${what === value} @change=${choose}>
-      <span>${name}<small>${hint}</small></span></label>`;
-  const show = openDialog({
-    title: `Sync ${nameOf(connection)}`,
-    label: 'Sync now',
-    then,
-    content: () => html`
-      <fieldset><legend>What to look at</legend>
-        ${choice('new', 'What is new', 'From where the last sync ended. A matter of seconds.')}
-        ${choice('everything', 'Everything', 'Lists the whole library, and has made again what the bucket lacks.')}
-        ${choice('part', 'A part of it', 'One project, one type, or the assets that you name.')}
-      </fieldset>
-      ${
-        what === 'part'
-          ? html`<fieldset class="fields"><legend>Which part</legend>
-            ${
-              connection.companies.length > 1
-                ? html`<label>Company<select name="companyId"><option value="">All of them</option>${connection.companies.map(
-                    ({ id, name }) => html`<option value=${id}>${name}</option>`,
-                  )}</select></label>`
-                : nothing
-            }
-            <label>Project id<input name="projectId" list="projects" autocomplete="off"></label>
-            <datalist id="projects">${known.projects.map((id) => html`<option value=${id}></option>`)}</datalist>
-            <label>Type<input name="assetType" list="types" autocomplete="off"></label>
-            <datalist id="types">${known.types.map((type) => html`<option value=${type}></option>`)}</datalist>
-            <label>Asset ids, one a line<textarea name="assetIds" rows="2"></textarea></label>
-          </fieldset>`
-          : nothing
-      }`,
-    async send(form) {
-      if (what !== 'part') return resync(connection.id, { mode: what === 'new' ? 'incremental' : 'full' });
-      const ids = textOf(form, 'assetIds')
-        ?.split(/[\s,]+/)
-        .filter(Boolean);
-      const part = {
-        companyId: textOf(form, 'companyId'),
-        projectId: textOf(form, 'projectId'),
-        assetType: textOf(form, 'assetType'),
-        assetIds: ids?.length ? ids : undefined,
-      };
-      if (Object.values(part).every((it) => it === undefined))
-        throw new Error('Say which part: a project, a type, or ids.');
-      return resync(connection.id, { mode: 'full', ...part });
-    },
-  });
-}
 
 /** @param {Connection} connection @param {() => unknown} then */
 export function disconnectDialog(connection, then) {

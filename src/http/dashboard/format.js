@@ -43,6 +43,9 @@ const dayClock = new Intl.DateTimeFormat('en-GB', {
   minute: '2-digit',
   hourCycle: 'h23',
 });
+const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
+/** @param {number} at */
+export const day = (at) => date.format(new Date(at));
 /** @param {string | number | null} at */
 export const when = (at) => (at === null ? '' : moment.format(new Date(at)));
 /** @param {string | number} at @param {boolean} [withDay] */

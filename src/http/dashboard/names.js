@@ -24,7 +24,7 @@ export function learnAssets(assets) {
 
 /**
  * What an event is about, as people call it; what is not known yet is asked for, and shown then.
- * @param {MirrorEvent} event
+ * @param {Pick<MirrorEvent, 'assetId' | 'connectionId'>} event
  */
 export function subjectOf({ assetId, connectionId }) {
   const id = assetId ?? connectionId;
@@ -35,6 +35,9 @@ export function subjectOf({ assetId, connectionId }) {
   }
   return names.get(id) ?? (assetId === null ? id.slice(0, 8) : id);
 }
+
+/** What people call a connection of which only the id is known. @param {string} id */
+export const connectionName = (id) => subjectOf({ assetId: null, connectionId: id }) ?? id;
 
 /** @param {string} id @param {boolean} isAsset */
 async function ask(id, isAsset) {

@@ -3,7 +3,7 @@ import { ago, bytes, counted, number, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { conditionOf, stateNames, states, tell, wanted } from './words.js';
+import { conditionOf, sentence, stateNames, states, tell, typeNames, wanted } from './words.js';
 
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
@@ -57,7 +57,7 @@ export const trouble = (error) => (error ? html`<p class="banner bad" role="aler
 export const companiesOf = ({ companies }) => companies.map(({ name }) => name).join(', ') || 'No company';
 
 /** @param {Connection[]} connections */
-export const connectionTable = (connections) => html`<table role="table" class="cards">
+export const connectionTable = (connections) => html`<table role="table" class="cards small-figures">
   <thead role="rowgroup"><tr role="row">
     <th role="columnheader" scope="col">Connection</th><th role="columnheader" scope="col">State</th>
     <th role="columnheader" scope="col">Mirrored</th><th role="columnheader" scope="col" class="right">Stored</th>
@@ -73,10 +73,10 @@ export const connectionTable = (connections) => html`<table role="table" class="
       return html`<tr role="row">
         <th role="rowheader" scope="row"><a href="#/connections/${connection.id}">${nameOf(connection)}</a>
           <small>${companiesOf(connection)}</small></th>
-        <td role="cell" data-label="State">${pill(condition.tone, condition.word)}${
+        <td role="cell" data-label="State" class="whole">${pill(condition.tone, condition.word)}${
           failed > 0 ? html` ${pill('bad', `${number(failed)} failed`)}` : nothing
         }</td>
-        <td role="cell" data-label="Mirrored"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(wanted(counts.byState))}</span></span></div></td>
+        <td role="cell" data-label="Mirrored" class="whole"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(wanted(counts.byState))}</span></span></div></td>
         <td role="cell" data-label="Stored" class="right figures">${bytes(stored)}</td>
         <td role="cell" data-label="Last sync">${time(connection.lastSyncAt, 'not yet')}</td>
         <td role="cell" data-label="Next sync">${time(connection.nextSyncAt, 'none')}</td>
@@ -87,7 +87,7 @@ export const connectionTable = (connections) => html`<table role="table" class="
 
 /**
  * @param {AssetSummary[]} assets
- * @param {(asset: AssetSummary) => void} retry
+ * @param {((asset: AssetSummary) => void) | undefined} retry undefined: nothing can be tried
  */
 export const assetTable = (assets, retry) => html`<table role="table" class="cards">
   <thead role="rowgroup"><tr role="row">
@@ -100,16 +100,16 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     ({ id }) => id,
     (asset) => html`<tr role="row">
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
-        <small>${[asset.type, asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
+        <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
       <td role="cell" data-label="State">${asset.leftOut ? pill('plain', 'Left out') : statePill(asset.state)}</td>
-      <td role="cell" data-label="Why" class="why">${asset.reason ?? ''}${
+      <td role="cell" data-label="Why" class="why">${sentence(asset.reason ?? '')}${
         asset.nextAt && asset.state !== 'transferring'
-          ? html` <span class="soft">${asset.reason ? '· ' : ''}${nextWords(asset)} ${time(asset.nextAt)}</span>`
+          ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
           : nothing
-      }${asset.state === 'mirrored' && !asset.nextAt ? html`<span class="soft">in the bucket since ${time(asset.mirroredAt)}</span>` : nothing}</td>
+      }${asset.state === 'mirrored' && !asset.nextAt ? html`<span class="soft">In the bucket since ${time(asset.mirroredAt)}</span>` : nothing}</td>
       <td role="cell" data-label="Size" class="right figures">${(asset.bytes ?? asset.size) ? bytes(asset.bytes ?? asset.size ?? 0) : html`<span class="soft">unknown</span>`}</td>
       <td role="cell" class="right">${
-        canRetry(asset)
+        retry && canRetry(asset)
           ? html`<button class="small" @click=${() => retry(asset)} aria-label="Retry ${asset.name ?? asset.id}">Retry</button>`
           : nothing
       }</td>
@@ -137,13 +137,15 @@ export const eventList = (events) =>
     events,
     ({ id }) => id,
     (event) => {
-      const { text, reason, tone } = tell(event);
+      const { before, after, reason, tone } = tell(event);
       const link = event.assetId
         ? html`<a href="#/assets/${encodeURIComponent(event.assetId)}">${subjectOf(event)}</a>`
         : event.connectionId
           ? html`<a href="#/connections/${event.connectionId}">${subjectOf(event)}</a>`
-          : nothing;
-      return html`<li class=${tone}><span>${text} ${link}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
+          : after && !before
+            ? 'Something'
+            : nothing;
+      return html`<li class=${tone}><span>${before} ${link} ${after}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
     },
   )}</ul>`;
 

@@ -5,14 +5,18 @@ import type { connectionAnswer } from '../../operations/connections.ts';
 import type { eventAnswer } from '../../operations/events.ts';
 import type { historyAnswer } from '../../operations/history.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
+import type { projectList } from '../../operations/projects.ts';
 import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
 import type { upcomingAnswer } from '../../operations/upcoming.ts';
+import type { verificationAnswer } from '../../operations/verifications.ts';
 
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;
 export type AssetSummary = z.infer<typeof assetList>['assets'][number];
 export type Asset = z.infer<typeof assetAnswer>;
+export type Project = z.infer<typeof projectList>['projects'][number];
+export type Verification = z.infer<typeof verificationAnswer>;
 export type Sync = z.infer<typeof syncAnswer>;
 export type MirrorEvent = z.infer<typeof eventAnswer>;
 export type History = z.infer<typeof historyAnswer>;

@@ -31,6 +31,18 @@ export const kindNames = {
   retry: 'Another try',
 };
 
+/** The types that the library's description names; there may be others. @type {Record<string, string>} */
+export const typeNames = {
+  videos: 'Videos',
+  selects: 'Selects',
+  social: 'Social',
+  photography: 'Photography',
+  graphics: 'Graphics',
+  audio: 'Audio',
+  documents: 'Documents',
+  'brand assets': 'Brand assets',
+};
+
 /** What there is to have: what is gone or has no file is not. @param {Status['assets']['byState']} byState */
 export function wanted(byState) {
   const { gone, unavailable, ...rest } = byState;
@@ -57,7 +69,7 @@ export function conditionOf({ status, counts, pace, lastSyncAt, settings, connec
   return { tone: 'good', word: 'Up to date' };
 }
 
-/** @type {Record<string, string>} */
+/** What happened to something, behind its name. @type {Record<string, string>} */
 const happened = {
   'connection.connected': 'connected',
   'connection.reconnected': 'reconnected',
@@ -74,58 +86,63 @@ const happened = {
   'asset.gone': 'is gone from the library',
   'asset.mirrored': 'was mirrored',
   'sync.failed': 'could not be synced',
-  'bucket.differs': 'The bucket had lost something; it is made again',
 };
 
-/** @type {Record<string, string>} */
+/** What an operator did, before the name of what it was done to. @type {Record<string, string>} */
 const deeds = {
   signIn: 'signed in',
   signOut: 'signed out',
   createConnectLink: 'made a connect link',
-  resyncConnection: 'asked for a sync',
-  pauseConnection: 'paused a connection',
-  resumeConnection: 'resumed a connection',
-  disconnectConnection: 'ended a connection',
-  changeConnection: 'changed settings of a connection',
+  resyncConnection: 'asked for a sync of',
+  pauseConnection: 'paused',
+  resumeConnection: 'resumed',
+  disconnectConnection: 'disconnected',
+  changeConnection: 'changed settings of',
   changeSettings: 'changed settings',
-  retryAsset: 'asked to try an asset again',
-  retryFailedOfConnection: 'asked to try again what had failed',
+  retryAsset: 'asked to try again',
+  retryFailedOfConnection: 'asked to try again what had failed of',
   verify: 'asked for a verification',
   rotateKeys: 'rotated the keys',
 };
 
+/** What happened to no asset or connection. @type {Record<string, string>} */
+const happenedHere = {
+  'bucket.differs': 'The bucket had lost something; it is made again',
+  'webhook.gone': 'The endpoint of WEBHOOK_URL takes no more events',
+  'webhook.given_up': 'An event was given up that the endpoint of WEBHOOK_URL did not take',
+};
+
+/** A sentence of somebody else's, as a sentence here. @param {string} text */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
 /**
- * An event in words.
- * @param {MirrorEvent} event
- * @returns {{ text: string, reason?: string, tone: 'plain' | 'good' | 'warn' | 'bad' }}
+ * An event in words, before and behind the name of what it is about.
+ * @param {Pick<MirrorEvent, 'kind' | 'data'>} event
+ * @returns {{ before: string, after: string, reason?: string, tone: 'plain' | 'good' | 'warn' | 'bad' }}
  */
 export function tell({ kind, data }) {
   const reason =
     typeof data.reason === 'string' ? data.reason : typeof data.error === 'string' ? data.error : undefined;
-  const more = reason === undefined ? {} : { reason };
+  const more = reason === undefined ? {} : { reason: sentence(reason) };
   if (kind.startsWith('operator.')) {
     const action = kind.slice('operator.'.length);
-    const refused = data.outcome === 'refused' ? ', which was refused' : '';
+    const refused = data.outcome === 'refused';
     return {
-      text: `An operator ${deeds[action] ?? `did ${action}`}${refused}`,
+      before: `An operator ${deeds[action] ?? `did ${action}`}`,
+      after: refused ? '(refused)' : '',
       tone: refused ? 'warn' : 'plain',
       ...more,
     };
   }
-  const [what = ''] = kind.split('.');
-  const subject = {
-    connection: 'The connection',
-    company: 'The connection',
-    asset: 'The asset',
-    sync: 'The connection',
-  }[what];
-  const words = happened[kind] ?? kind;
-  const tone = /disconnected|failed|differs/.test(kind)
+  const tone = /disconnected|failed|differs|given_up|webhook/.test(kind)
     ? 'bad'
     : /paused|lost|held|gone/.test(kind)
       ? 'warn'
       : /recovered|connected|caught_up|mirrored/.test(kind)
         ? 'good'
         : 'plain';
-  return { text: subject && happened[kind] ? `${subject} ${words}` : words, tone, ...more };
+  const after = happened[kind];
+  return after === undefined
+    ? { before: happenedHere[kind] ?? kind, after: '', tone, ...more }
+    : { before: '', after, tone, ...more };
 }

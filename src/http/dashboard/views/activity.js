@@ -17,7 +17,7 @@ export const activity = {
         events.rows === undefined
           ? skeleton(6)
           : events.rows.length > 0
-            ? html`${eventList(events.rows)}${moreButton(events.isMore, () => events.more(), 'of it')}`
+            ? html`${eventList(events.rows)}${moreButton(events.isMore, () => events.more(), 'events')}`
             : empty('Nothing has happened yet.')
       }
     </section>`,

@@ -2,9 +2,11 @@
 import { act, retryAsset } from '../actions.js';
 import { api } from '../api.js';
 import { bytes, when } from '../format.js';
+import { connectionName } from '../names.js';
 import { canRetry, empty, skeleton, statePill, time, trouble } from '../parts.js';
 import { draw } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { sentence, typeNames } from '../words.js';
 
 /** @type {Asset | undefined} */
 let asset;
@@ -24,6 +26,9 @@ async function load() {
   }
   draw();
 }
+
+/** @type {Record<string, string>} */
+const checksumNames = { crc32: 'CRC-32', crc64nvme: 'CRC-64/NVME', md5: 'MD5', sha256: 'SHA-256' };
 
 /** @type {Record<string, string>} */
 const artefacts = {
@@ -48,12 +53,14 @@ export const assetView = {
     const { checksums, beside, upload } = asset;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a> <a href="#/assets">Assets</a>${
-        asset.connectionId ? html` <a href="#/connections/${asset.connectionId}">Connection</a>` : nothing
+        asset.connectionId
+          ? html` <a href="#/connections/${asset.connectionId}">${connectionName(asset.connectionId)}</a>`
+          : nothing
       }</nav>
       ${trouble(error)}
       <section class="card" aria-labelledby="asset-title">
         <div class="head"><div><h1 id="asset-title" tabindex="-1">${asset.name ?? asset.id}</h1>
-          <p class="soft">${[asset.type, asset.mimeType, asset.projectId && `project ${asset.projectId}`].filter(Boolean).join(' · ')}</p></div>
+          <p class="soft">${[typeNames[asset.type ?? ''] ?? asset.type, asset.mimeType, asset.projectId && (asset.projectName ?? `project ${asset.projectId}`)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${statePill(asset.state)}</p></div>
         ${explanationOf(asset)}
         ${canRetry(asset) ? html`<div class="actions"><button class="main" @click=${() => act(() => retryAsset(/** @type {Asset} */ (asset)), load)}>Retry</button></div>` : nothing}
@@ -62,7 +69,7 @@ export const assetView = {
           <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
-          <div><dt>Checked</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>
+          ${asset.mirroredAt ? html`<div><dt>Checked</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${artefacts[asset.transcript]}</dd></div>
           <div><dt>Thumbnail</dt><dd>${artefacts[asset.thumbnail]}</dd></div>
@@ -70,7 +77,7 @@ export const assetView = {
           ${upload ? html`<div><dt>Upload</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${asset.id}</code></dd></div>
           ${asset.key ? html`<div class="wide"><dt>In the bucket</dt><dd><code>${asset.key}</code></dd></div>` : nothing}
-          ${Object.entries(checksums ?? {}).map(([name, value]) => html`<div class="wide"><dt>${name}</dt><dd><code>${value}</code></dd></div>`)}
+          ${Object.entries(checksums ?? {}).map(([name, value]) => html`<div class="wide"><dt>${checksumNames[name] ?? name}</dt><dd><code>${value}</code></dd></div>`)}
           ${beside.map((one) => html`<div class="wide"><dt>Beside it, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
         </dl>
       </section>
@@ -81,14 +88,18 @@ export const assetView = {
 /** @param {Asset} of */
 const explanationOf = ({ explanation }) =>
   explanation.length > 0
-    ? html`<div class="explain">${explanation.map((line) => html`<p>${withLocalTimes(line)}</p>`)}</div>`
+    ? html`<div class="explain">${explanation.map((line) => html`<p>${withCode(sentence(line))}</p>`)}</div>`
     : nothing;
 
 /** @param {Asset} of */
 const timelineOf = ({ timeline }) =>
   timeline.length > 0
-    ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(text)}</span>${time(at)}</li>`)}</ul>`
+    ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(sentence(text))}</span>${time(at)}</li>`)}</ul>`
     : empty('Nothing is written down about it any more.');
+
+/** What stands between backticks is for a terminal. @param {string} text */
+const withCode = (text) =>
+  text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
 
 /** @param {string} text */
 const withLocalTimes = (text) => text.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (at) => when(at));

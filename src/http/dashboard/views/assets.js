@@ -2,9 +2,10 @@
 import { act, retryAsset } from '../actions.js';
 import { queryOf } from '../api.js';
 import { later, listOf } from '../lists.js';
+import { connectionName } from '../names.js';
 import { assetTable, empty, moreButton, skeleton, trouble } from '../parts.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { stateNames, states } from '../words.js';
+import { stateNames, states, typeNames } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<AssetSummary>>} */
 const assets = listOf('/assets', 'assets');
@@ -32,6 +33,12 @@ export const assetsView = {
       <div class="head"><h1 id="assets-title" tabindex="-1">Assets</h1>
         <div class="tools">
           <label><span class="hidden">Search assets</span><input id="asset-search" type="search" placeholder="Part of the name, or an id" .value=${query.q ?? ''} @input=${searchSoon}></label>
+          <label><span class="hidden">Type</span><select @change=${(/** @type {Event} */ event) =>
+            change({
+              type: /** @type {HTMLSelectElement} */ (event.target).value || undefined,
+            })}>${Object.entries({ '': 'All types', ...typeNames }).map(
+            ([value, name]) => html`<option value=${value} ?selected=${value === (query.type ?? '')}>${name}</option>`,
+          )}</select></label>
           <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) => {
             const { value } = /** @type {HTMLSelectElement} */ (event.target);
             change({
@@ -45,7 +52,7 @@ export const assetsView = {
         </div></div>
       ${
         query.connectionId
-          ? html`<p class="soft">Of one connection. <button class="small" @click=${() => change({ connectionId: undefined })}>Show all</button></p>`
+          ? html`<p class="soft">Of <a href="#/connections/${query.connectionId}">${connectionName(query.connectionId)}</a>. <button class="small" @click=${() => change({ connectionId: undefined })}>Show all</button></p>`
           : nothing
       }
       ${trouble(assets.error)}

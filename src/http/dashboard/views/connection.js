@@ -1,16 +1,18 @@
 /** @import { AssetSummary, Connection, Sync } from '../types.d.ts' */
 import { act, pauseOrResume, resync, retryAsset, retryFailed } from '../actions.js';
 import { api } from '../api.js';
-import { disconnectDialog, linkDialog, planDialog, resyncDialog } from '../dialogs.js';
-import { bytes, counted, duration, number } from '../format.js';
+import { disconnectDialog, linkDialog, planDialog } from '../dialogs.js';
+import { bytes, counted, day, duration, number } from '../format.js';
 import { listOf } from '../lists.js';
 import { nameOf } from '../names.js';
 import { assetTable, bar, companiesOf, empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { resyncDialog } from '../resync-dialog.js';
 import { settingsDialog } from '../settings-dialog.js';
 import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
-import { conditionOf, stateNames, states, wanted } from '../words.js';
+import { verifyDialog } from '../verify-dialog.js';
+import { conditionOf, sentence, stateNames, states, wanted } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -64,7 +66,7 @@ export const connectionView = {
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
-        ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}">${connection.lastError}</p>` : nothing}
+        ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}">${sentence(connection.lastError)}</p>` : nothing}
         ${bar(byState)}
         <ul class="legend">${states
           .filter((name) => byState[name] > 0)
@@ -101,7 +103,7 @@ export const connectionView = {
           assets.rows === undefined
             ? skeleton(3)
             : assets.rows.length > 0
-              ? html`${assetTable(assets.rows, (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
+              ? html`${assetTable(assets.rows, connection.status === 'disconnected' ? undefined : (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
               : empty(
                   {
                     failed: 'Nothing has failed.',
@@ -127,8 +129,9 @@ function buttons(of) {
     ${
       active
         ? html`<button class="main" @click=${() => act(() => resync(id, { mode: 'incremental' }), again)}>Sync now</button>
-          <button @click=${() => resyncDialog(of, knownOf(), again)}>Sync …</button>
+          <button @click=${() => resyncDialog(of, seenTypes(), again)}>Sync …</button>
           <button @click=${() => planDialog(of)}>Plan</button>
+          <button @click=${() => verifyDialog(of)}>Verify …</button>
           <button @click=${() => act(() => pauseOrResume(of, 'pause'), again)}>Pause</button>`
         : nothing
     }
@@ -139,15 +142,8 @@ function buttons(of) {
   </div>`;
 }
 
-/** What is shown of its assets tells which projects and types there are. */
-function knownOf() {
-  const rows = assets.rows ?? [];
-  const names = (/** @type {(string | null)[]} */ all) => [...new Set(all)].filter((name) => name !== null).sort();
-  return {
-    projects: names(rows.map(({ projectId }) => projectId)),
-    types: names([...rows.map(({ type }) => type), 'videos', 'images', 'audio', 'documents']),
-  };
-}
+/** The types of what is shown of its assets. */
+const seenTypes = () => (assets.rows ?? []).map(({ type }) => type).filter((type) => type !== null);
 
 /** @type {Record<string, [string, string]>} */
 const syncStates = {
@@ -158,7 +154,7 @@ const syncStates = {
 };
 
 /** @param {Sync[]} rows */
-const syncTable = (rows) => html`<table role="table" class="cards">
+const syncTable = (rows) => html`<table role="table" class="cards small-figures">
   <thead role="rowgroup"><tr role="row">
     <th role="columnheader" scope="col">Asked for</th><th role="columnheader" scope="col">Of</th><th role="columnheader" scope="col">State</th>
     <th role="columnheader" scope="col" class="right">Seen</th><th role="columnheader" scope="col" class="right">New</th>
@@ -170,9 +166,9 @@ const syncTable = (rows) => html`<table role="table" class="cards">
     (sync) => {
       const [tone, word] = syncStates[sync.status] ?? ['plain', sync.status];
       return html`<tr role="row">
-        <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sync.error}</small>` : nothing}</th>
-        <td role="cell" data-label="Of">${scopeOf(sync)}</td>
-        <td role="cell" data-label="State">${pill(tone, word)}</td>
+        <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sentence(sync.error)}</small>` : nothing}</th>
+        <td role="cell" data-label="Of" class="whole">${scopeOf(sync)}</td>
+        <td role="cell" data-label="State" class="whole">${pill(tone, word)}</td>
         <td role="cell" data-label="Seen" class="right figures">${number(sync.seen)}</td>
         <td role="cell" data-label="New" class="right figures">${number(sync.new)}</td>
         <td role="cell" data-label="Changed" class="right figures">${number(sync.changed)}</td>
@@ -189,9 +185,9 @@ const syncTable = (rows) => html`<table role="table" class="cards">
 /** @param {Sync} sync */
 function scopeOf({ mode, scope }) {
   const part = [
-    scope.companyId && `company ${scope.companyId}`,
-    scope.projectId && `project ${scope.projectId}`,
+    scope.projectId ? `project ${scope.projectId}` : scope.companyId && `company ${scope.companyId}`,
     scope.assetType,
+    scope.since !== undefined && `since ${day(scope.since)}`,
     scope.assetIds && counted(scope.assetIds.length, 'asset'),
   ].filter(Boolean);
   if (part.length > 0) return part.join(', ');

@@ -18,6 +18,7 @@ import {
 } from '../parts.js';
 import { draw, say, state } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { verifyDialog } from '../verify-dialog.js';
 import { kindNames, stateNames, states, wanted } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<Connection>>} */
@@ -62,7 +63,7 @@ async function loadHistory() {
       times,
       withDay,
       base: 2,
-      format: (value) => `${bytes(value)}/s`,
+      format: (value) => `${bytes(value).replace('.0', '')}/s`,
       series: [{ label: 'Stored', colour: 'good', values: points.map((point) => point.bytes / step) }],
     },
   };
@@ -166,20 +167,21 @@ function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, co
         <p class="huge" data-test="mirrored">${all === 0 ? '–' : percent(part)}</p>
         <p class="soft">${all === 0 ? 'Nothing is listed yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}`}</p></div>
       <dl class="figures-row">
-        <div><dt>Stored</dt><dd>${bytes(stored)}</dd></div>
+        <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small></dd></div>
         <div><dt>To move</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'all there'}</small></dd></div>
         <div><dt>Rate</dt><dd>${bytes(rate.bytesPerSecond)}/s<small>${rate.assetsPerSecond < 10 ? rate.assetsPerSecond.toFixed(1) : number(Math.round(rate.assetsPerSecond))} assets/s</small></dd></div>
-        <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : counted(of.active, 'active connection')}</small></dd></div>
+        <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : moving ? 'at this rate' : 'nothing waits'}</small></dd></div>
       </dl>
     </div>
     ${bar(byState)}
-    <ul class="legend">${states
+    <div class="head"><ul class="legend">${states
       .filter((name) => byState[name] > 0)
       .map(
         (name) =>
           html`<li><a href="#/assets?state=${name}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
       )}
       ${assets.leftOut > 0 ? html`<li><a href="#/assets?leftOut=true"><i class="gone"></i>Left out <b>${number(assets.leftOut)}</b></a></li>` : nothing}</ul>
+      ${all === 0 ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
   </section>`;
 }
 

@@ -1,0 +1,107 @@
+/** @import { Connection, Project } from './types.d.ts' */
+import { resync } from './actions.js';
+import { api } from './api.js';
+import { openDialog, textOf, whileOpen } from './dialog.js';
+import { nameOf } from './names.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { typeNames } from './words.js';
+
+/**
+ * What is new, everything, or a part: a company, a project by its name, a type, what came since a day, some assets.
+ * @param {Connection} connection
+ * @param {string[]} seenTypes types besides those that the library's description names
+ * @param {() => unknown} then
+ */
+export function resyncDialog(connection, seenTypes, then) {
+  const { companies } = connection;
+  let what = 'new';
+  let companyId = '';
+  /** Undefined: not known yet; null: the library does not say. @type {Project[] | null | undefined} */
+  let projects;
+  const types = [...new Set([...Object.keys(typeNames), ...seenTypes])];
+  const choose = (/** @type {Event} */ event) => {
+    what = /** @type {HTMLInputElement} */ (event.target).value;
+    if (what === 'part' && !projects) loadProjects();
+    show();
+  };
+  async function loadProjects() {
+    const signal = whileOpen();
+    try {
+      ({ projects } = await api(`/connections/${connection.id}/projects`, { signal }));
+    } catch {
+      projects = null;
+    }
+    if (!signal.aborted) show();
+  }
+  const ofCompany = () => projects?.filter((project) => companyId === '' || project.companyId === companyId) ?? [];
+  const choice = (/** @type {string} */ value, /** @type {string} */ name, /** @type {string} */ hint) => html`
+    <label class="choice"><input type="radio" name="what" value=${value} .checked=${what === value} @change=${choose}>
+      <span>${name}<small>${hint}</small></span></label>`;
+  const option = (/** @type {Project} */ { id, name, companyId: of }) =>
+    html`<option value=${JSON.stringify([of, id])}>${name}</option>`;
+  const projectField = () =>
+    projects === null
+      ? html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not name its projects at present.</small></label>`
+      : html`<label>Project<select name="project" ?disabled=${!projects}>
+          <option value="">${projects ? (projects.length > 0 ? 'All of them' : 'There are none') : 'Asking the library …'}</option>
+          ${
+            companies.length > 1 && companyId === ''
+              ? companies.map(({ id, name }) => {
+                  const own = ofCompany().filter((project) => project.companyId === id);
+                  return own.length > 0 ? html`<optgroup label=${name}>${own.map(option)}</optgroup>` : nothing;
+                })
+              : ofCompany().map(option)
+          }</select></label>`;
+  const show = openDialog({
+    title: `Sync ${nameOf(connection)}`,
+    label: 'Sync now',
+    then,
+    content: () => html`
+      <fieldset><legend>What to look at</legend>
+        ${choice('new', 'What is new', 'From where the last sync ended. A matter of seconds.')}
+        ${choice('everything', 'Everything', 'Lists the whole library, and has made again what the bucket lacks.')}
+        ${choice('part', 'A part of it', 'A project, a type, what came since a day, or some assets.')}
+      </fieldset>
+      ${
+        what === 'part'
+          ? html`<fieldset class="fields two"><legend>Which part; all that is said must hold</legend>
+            ${
+              companies.length > 1
+                ? html`<label>Company<select name="companyId" @change=${(/** @type {Event} */ event) => {
+                    companyId = /** @type {HTMLSelectElement} */ (event.target).value;
+                    show();
+                  }}><option value="">All of them</option>${companies.map(
+                    ({ id, name }) => html`<option value=${id}>${name}</option>`,
+                  )}</select></label>`
+                : nothing
+            }
+            ${projectField()}
+            <label>Type<select name="assetType"><option value="">All of them</option>${types.map(
+              (type) => html`<option value=${type}>${typeNames[type] ?? type}</option>`,
+            )}</select></label>
+            <label>Uploaded since<input name="since" type="date"></label>
+            <label class="wide">Asset ids, one a line<textarea name="assetIds" rows="2"></textarea></label>
+          </fieldset>`
+          : nothing
+      }`,
+    async send(form) {
+      if (what !== 'part') return resync(connection.id, { mode: what === 'new' ? 'incremental' : 'full' });
+      const ids = textOf(form, 'assetIds')
+        ?.split(/[\s,]+/)
+        .filter(Boolean);
+      const [projectCompany, projectId] = JSON.parse(textOf(form, 'project') ?? '[]');
+      const since = textOf(form, 'since');
+      const part = {
+        companyId: projectCompany ?? textOf(form, 'companyId'),
+        projectId: projectId ?? textOf(form, 'projectId'),
+        assetType: textOf(form, 'assetType'),
+        // The beginning of that day, here.
+        since: since && new Date(`${since}T00:00`).getTime(),
+        assetIds: ids?.length ? ids : undefined,
+      };
+      if (Object.values(part).every((it) => it === undefined))
+        throw new Error('Say which part: a project, a type, a day, or ids.');
+      return resync(connection.id, { mode: 'full', ...part });
+    },
+  });
+}

@@ -1,0 +1,172 @@
+/** @import { Verification } from '../types.d.ts' */
+import { act } from '../actions.js';
+import { api, queryOf } from '../api.js';
+import { bytes, counted, duration, number } from '../format.js';
+import { later } from '../lists.js';
+import { connectionName } from '../names.js';
+import { empty, moreButton, pill, skeleton, time, trouble } from '../parts.js';
+import { draw, say } from '../state.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html, nothing } from '../vendor/lit-html/lit-html.js';
+import { verify } from '../verify-dialog.js';
+import { sentence } from '../words.js';
+
+const page = 100;
+/** How often it is looked at while it runs. */
+const lookMs = 1000;
+
+let id = '';
+/** @type {Verification | undefined} */
+let run;
+/** @type {Verification['lines']} */
+let lines = [];
+let wantedLines = page;
+/** @type {Error | undefined} */
+let error;
+
+const isOpen = () => location.hash === `#/verify/${id}`;
+const lookSoon = later(() => {
+  if (isOpen()) load();
+}, lookMs);
+
+/** What it has found so far is never another: only what is behind it is asked for. */
+async function load() {
+  const asked = id;
+  try {
+    const after = lines.at(-1)?.number ?? 0;
+    const limit = Math.max(0, wantedLines - lines.length);
+    const found = /** @type {Verification} */ (
+      await api(`/verify/${encodeURIComponent(asked)}${queryOf({ after, limit })}`)
+    );
+    if (asked !== id) return;
+    if (run && !ended(run) && ended(found)) say(`The comparison has ended: ${outcomeOf(found).word}.`);
+    lines = [...lines, ...found.lines.filter(({ number: at }) => at > (lines.at(-1)?.number ?? 0))];
+    run = found;
+    error = undefined;
+  } catch (problem) {
+    error = /** @type {Error} */ (problem);
+  }
+  if (!run || !ended(run)) lookSoon();
+  draw();
+}
+
+const ended = (/** @type {Verification} */ { status }) => status === 'done' || status === 'failed';
+
+/** @param {Verification} of @returns {{ tone: string, word: string }} */
+function outcomeOf({ status, differences }) {
+  if (status === 'waiting') return { tone: 'plain', word: 'Waiting' };
+  if (status === 'running') return { tone: 'go', word: 'Running' };
+  if (status === 'failed') return { tone: 'bad', word: 'Failed' };
+  return differences === 0
+    ? { tone: 'good', word: 'No differences' }
+    : { tone: 'bad', word: counted(differences, 'difference') };
+}
+
+/** @type {Record<string, string>} */
+const phases = {
+  library: 'Listing the library',
+  objects: 'Comparing the records with the bucket',
+  assets: 'Looking at what is not mirrored',
+  repair: 'Asking for what is to be mended',
+  inventory: 'Writing the inventory',
+};
+
+/** @type {Record<string, [string, string]>} */
+const marks = {
+  '=': ['good', 'Same'],
+  '-': ['bad', 'Missing'],
+  '*': ['bad', 'Differs'],
+  '+': ['warn', 'Not ours'],
+  '!': ['bad', 'Error'],
+};
+
+export const verificationView = {
+  title: 'Verification',
+  /** @param {string[]} path */
+  async open([wantedId = '']) {
+    if (wantedId !== id) {
+      run = undefined;
+      lines = [];
+      wantedLines = page;
+    }
+    id = wantedId;
+    await load();
+  },
+  refresh: () => (run && ended(run) ? Promise.resolve() : load()),
+  render() {
+    if (!run) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
+    const { tone, word } = outcomeOf(run);
+    const { counts, progress } = run;
+    const share = progress.total > 0 ? Math.min(1, progress.done / progress.total) : 0;
+    const took = run.startedAt
+      ? (new Date(run.finishedAt ?? Date.now()).getTime() - new Date(run.startedAt).getTime()) / 1000
+      : undefined;
+    const fact = (/** @type {string} */ name, /** @type {number} */ n) =>
+      html`<div><dt>${name}</dt><dd>${number(n)}</dd></div>`;
+    return html`
+      <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a>${
+        run.connectionId ? html` <a href="#/connections/${run.connectionId}">Connection</a>` : nothing
+      }</nav>
+      ${trouble(error)}
+      <section class="card" aria-labelledby="verification-title">
+        <div class="head"><div><h1 id="verification-title" tabindex="-1">Verification</h1>
+          <p class="soft">Of ${run.connectionId ? connectionName(run.connectionId) : 'everything'}, by ${run.deep ? 'every byte' : 'length and ETag'} · asked for ${time(run.requestedAt)}</p></div>
+          <p class="state">${pill(tone, word)}</p></div>
+        ${run.error ? html`<p class="banner ${run.status === 'failed' ? 'bad' : 'warn'}">${sentence(run.error)}</p>` : nothing}
+        ${
+          ended(run)
+            ? nothing
+            : html`<div><span class="bar" role="progressbar" aria-label="Assets compared" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.floor(share * 100)}>
+                <i class="transferring" .style=${`flex-grow: ${share}`}></i><i .style=${`flex-grow: ${1 - share}`}></i></span>
+              <p class="soft small">${run.phase === null ? 'A worker takes it up in a moment.' : phases[run.phase]}${run.phase === 'objects' ? html` · <b>${number(progress.done)}</b> of ${counted(progress.total, 'asset')}` : nothing}</p></div>`
+        }
+        <dl class="facts">
+          ${fact('As they should be', counts.same)}
+          ${fact('Missing', counts.missing)}
+          ${fact('Different', counts.different)}
+          ${fact('Not ours', counts.foreign)}
+          ${fact('In error', counts.errors)}
+          ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
+          ${counts.moving > 0 ? fact('Just being changed', counts.moving) : nothing}
+          ${run.repair ? fact('Assets made again', counts.repaired) : nothing}
+          ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
+          ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Took' : 'Since'}</dt><dd>${duration(took)}</dd></div>`}
+        </dl>
+        ${
+          run.status === 'done' && !run.repair && counts.missing + counts.different > 0
+            ? html`<div class="actions"><button class="main" @click=${repairAll}>Have it made again</button></div>`
+            : nothing
+        }
+      </section>
+      <section class="card" aria-labelledby="found-title"><h2 id="found-title">What was found</h2>${
+        lines.length > 0
+          ? html`${lineList()}${moreButton(
+              run.next !== null,
+              () => {
+                wantedLines += page;
+                return load();
+              },
+              'lines',
+            )}`
+          : empty(ended(run) ? 'Everything is as it should be.' : 'Nothing so far.')
+      }</section>`;
+  },
+};
+
+const repairAll = () =>
+  act(async () => {
+    await verify({ ...(run?.connectionId && { connectionId: run.connectionId }), repair: true });
+    return 'Another comparison has been asked for; it has what differs made again.';
+  });
+
+const lineList = () =>
+  html`<ul class="events found">${repeat(
+    lines,
+    ({ number: at }) => at,
+    ({ mark, key, assetId, text, difference }) => {
+      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'Not there'];
+      const what = html`<code>${key ?? assetId}</code>`;
+      return html`<li class=${tone}><span>${assetId ? html`<a href="#/assets/${encodeURIComponent(assetId)}">${what}</a>` : key ? what : nothing}
+        ${text ? html`<small>${sentence(text)}</small>` : nothing}</span>${pill(tone, word)}</li>`;
+    },
+  )}</ul>`;
