@@ -53,7 +53,9 @@ export function countRecords(db: Database) {
           coalesce(sum(due) FILTER (WHERE state = 'mirrored'), 0)::bigint AS artefacts,
           (SELECT count(*) FROM assets ${readable} AND assets.state = 'pending' AND assets.reason IS NOT NULL
             AND assets.next_at > now() + interval '5 seconds') AS later
-        FROM ${rows(sql`WHERE due <> 0 AND state IN ('pending', 'transferring', 'mirrored')`)} ${readable}`.execute(db);
+        FROM ${rows(sql`WHERE (due <> 0 OR due_bytes <> 0) AND state IN ('pending', 'transferring', 'mirrored')`)} ${readable}`.execute(
+        db,
+      );
       return found[0]!;
     },
 

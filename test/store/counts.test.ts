@@ -193,3 +193,21 @@ test('assets are found by what they are called, where they are and what they are
   expect(await found({ projectId: 'p1' })).toEqual(['a3']);
   expect(await found({})).toEqual(['a2', 'a3', 'a4', 'a5', 'a6']);
 });
+
+test('what is another size while it is due is counted at that size, folded or not', async () => {
+  const expectBytes = async (bytes: number) => {
+    expect((await store.counts.outstanding()).bytes).toBe(bytes);
+    await expectRight();
+  };
+  await pool.query('DELETE FROM assets');
+  await pool.query(`
+    INSERT INTO assets (id, connection_id, company_id, state, size, next_at, listed)
+    VALUES ('s1', 'c0', 'k0', 'pending', 5, now(), '{}'), ('s2', 'c0', 'k0', 'pending', 5, now(), '{}')`);
+  await store.counts.fold();
+  await pool.query(`UPDATE assets SET size = 500 WHERE id = 's1'`);
+  await expectBytes(505);
+  await pool.query(`UPDATE assets SET state = 'mirrored', next_at = NULL WHERE id = 's1'`);
+  await expectBytes(5);
+  await store.counts.fold();
+  await expectBytes(5);
+});
