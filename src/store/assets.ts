@@ -251,11 +251,15 @@ export function assetRecords(db: Database) {
 
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
-      return setUpload(turn, null, {
-        media: JSON.stringify(media) as never,
-        bytes: media.bytes,
-        verifiedAt: sql`now()`,
-      });
+      const values = { media: JSON.stringify(media) as never, bytes: media.bytes, verifiedAt: sql<Date>`now()` };
+      // Most came in one stream: there are no parts to forget, and none can be added.
+      const { numUpdatedRows } = await db
+        .updateTable('assets')
+        .set(values)
+        .where(inHand(turn))
+        .where('upload', 'is', null)
+        .executeTakeFirst();
+      return numUpdatedRows > 0n || setUpload(turn, null, values);
     },
 
     /** An upload in parts has begun, or what there was of one is gone; the parts of the one before are forgotten. */
