@@ -19,7 +19,10 @@ export const assetQuery = z.strictObject({
     .union([z.boolean(), z.stringbool()])
     .optional()
     .describe('Those that the settings leave out. Without it, `pending` has none of these.'),
-  q: text.max(200).optional().describe('Part of the name, in any case; or an id.'),
+  q: text
+    .max(200)
+    .optional()
+    .describe('Part of the name, in any case (one or two letters: the beginning of a word in it); or an id.'),
   cursor: text.optional(),
   limit: z.coerce.number().int().min(1).max(500).default(50),
 });

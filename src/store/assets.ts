@@ -510,24 +510,27 @@ export function assetRecords(db: Database) {
         filter.state !== undefined && sql`assets.state = ${filter.state}`,
         filter.leftOut === true && sql`assets.left_out IS NOT NULL`,
         filter.leftOut === false && sql`assets.left_out IS NULL`,
-        filter.after !== undefined && sql`assets.id > ${filter.after}`,
       ].filter((condition) => condition !== false);
       const facets = [
         filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,
         filter.type !== undefined && sql`asset_facets.asset_type = ${filter.type}`,
       ].filter((condition) => condition !== false);
-      const like = filter.q && `%${filter.q.replace(/[\\%_]/g, '\\$&')}%`;
-      const faceted = (...more: RawBuilder<unknown>[]) => sql`
-        SELECT assets.id FROM asset_facets JOIN assets ON assets.id = asset_facets.id
-        WHERE ${sql.join([sql`true`, ...facets, ...conditions, ...more], sql` AND `)}`;
+      const named = filter.q && namedLike(filter.q);
+      const after = filter.after === undefined ? [] : [sql`id > ${filter.after}`];
+      const all = (...each: RawBuilder<unknown>[]) => sql.join([sql`true`, ...each], sql` AND `);
+      // Each asset has its row there, so of those that are found by it alone the assets need not be read.
+      const faceted = (...more: RawBuilder<unknown>[]) =>
+        conditions.length === 0
+          ? sql`SELECT id FROM asset_facets WHERE ${all(...after, ...facets, ...more)}`
+          : sql`SELECT asset_facets.id FROM asset_facets JOIN assets USING (id) WHERE ${all(...after, ...facets, ...conditions, ...more)}`;
       const page = (id: RawBuilder<unknown>) => sql`ORDER BY ${id} LIMIT ${filter.limit}`;
-      const found = like
+      const found = named
         ? sql`
-            (${faceted(sql`asset_facets.name ILIKE ${like}`)} ${page(sql`asset_facets.id`)})
-            UNION (${faceted(sql`assets.id = ${filter.q!}`)}) ${page(sql`id`)}`
+            (${faceted(named)} ${page(sql`asset_facets.id`)})
+            UNION (${faceted(sql`asset_facets.id = ${filter.q!}`)}) ${page(sql`id`)}`
         : facets.length > 0
           ? sql`${faceted()} ${page(sql`asset_facets.id`)}`
-          : sql`SELECT id FROM assets WHERE ${sql.join([sql`true`, ...conditions], sql` AND `)} ${page(sql`id`)}`;
+          : sql`SELECT id FROM assets WHERE ${all(...after, ...conditions)} ${page(sql`id`)}`;
       const { rows } = await sql<Asset & { readable: boolean }>`
         SELECT assets.*, EXISTS (
           SELECT 1 FROM access a JOIN connections c ON c.id = a.connection_id
@@ -537,4 +540,22 @@ export function assetRecords(db: Database) {
       return rows;
     },
   };
+}
+
+/** What stands before a word in the name of a file. */
+const beforeWords = [' ', '_', '-', '.', '(', '+'];
+
+/**
+ * Names with this part, in any case. One or two letters or digits are in no index of three: these are looked for where a
+ * word begins, which is.
+ */
+function namedLike(part: string): RawBuilder<unknown> {
+  const literal = (text: string) => text.replace(/[\\%_]/g, '\\$&');
+  const patterns = /^[a-z\d]{1,2}$/i.test(part)
+    ? [`${part}%`, ...beforeWords.map((before) => `%${literal(before)}${part}%`)]
+    : [`%${literal(part)}%`];
+  return sql`(${sql.join(
+    patterns.map((pattern) => sql`asset_facets.name ILIKE ${pattern}`),
+    sql` OR `,
+  )})`;
 }

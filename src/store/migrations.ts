@@ -482,6 +482,13 @@ const migrations: Record<string, Migration> = {
       );
     },
   },
+  '0015_looks': {
+    async up(db: Kysely<unknown>) {
+      // What is mirrored and looked at again soon is found without reading all that waits to be mirrored.
+      await sql`
+        CREATE INDEX assets_looks ON assets (next_at) WHERE state = 'mirrored' AND next_at IS NOT NULL`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

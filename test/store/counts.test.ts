@@ -183,6 +183,14 @@ test('assets are found by what they are called, where they are and what they are
   expect(await found({ q: 'view', projectId: 'p1', after: 'a1' })).toEqual(['a3', 'a5']);
   expect(await found({ q: 'a4' })).toEqual(['a4']);
   expect(await found({ q: 'a4', projectId: 'p1' })).toEqual([]);
+  // Of one or two letters a word begins with these; nothing of it is a pattern.
+  expect(await found({ q: 'iN' })).toHaveLength(6);
+  expect(await found({ q: 'ew' })).toEqual([]);
+  expect(await found({ q: '3' })).toEqual(['a3']);
+  expect(await found({ q: '_' })).toEqual([]);
+  await pool.query(`UPDATE assets SET name = 'Drone_4K-cut (final).mp4' WHERE id = 'a6'`);
+  for (const q of ['dr', '4k', 'cu', 'fi', 'mp', 'd', '_']) expect(await found({ q })).toEqual(['a6']);
+  await pool.query(`UPDATE assets SET name = 'Interview 6' WHERE id = 'a6'`);
   expect(await found({ q: 'view', limit: 2 })).toEqual(['a1', 'a2']);
   await pool.query(`UPDATE assets SET name = 'Portrait', asset_type = 'photography' WHERE id = 'a3'`);
   await pool.query(`UPDATE assets SET name = NULL, project_id = NULL WHERE id = 'a5'`);

@@ -43,6 +43,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0012_counts' },
       { name: '0013_happenings' },
       { name: '0014_webhooks' },
+      { name: '0015_looks' },
     ]);
   } finally {
     await database.drop();
