@@ -239,7 +239,8 @@ const variables = {
   ),
 };
 
-const secret = new Set([
+/** Variables whose values are never shown. */
+export const secretVariables: ReadonlySet<string> = new Set([
   'LIBRARY_CLIENT_SECRET',
   'DATABASE_URL',
   'REDIS_URL',
@@ -392,7 +393,7 @@ function check<T extends z.ZodRawShape>(
 
 function shown(name: string, value: string | undefined): string {
   if (value === undefined) return 'is not set';
-  return secret.has(name)
+  return secretVariables.has(name)
     ? `is set to something else (${value.length} characters, not shown)`
     : `is ${JSON.stringify(scrub(value))}`;
 }

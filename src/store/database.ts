@@ -36,7 +36,7 @@ export async function openDatabase(options: { url: string; log: Log; poolSize?: 
     plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
   });
   try {
-    await migrate(db);
+    await migrate(db, options.log);
   } catch (error) {
     await db.destroy();
     throw error;

@@ -1,11 +1,13 @@
 import { type Kysely, sql } from 'kysely';
 import { type Migration, Migrator } from 'kysely/migration';
+import type { Log } from '../log.ts';
 
 /**
  * Forward only. A released migration is never edited; each must be safe while processes of the version before it run
- * (expand first, contract in a later release).
+ * (expand first, contract in a later release). One that takes away what an earlier release needs has a name like
+ * `0099_contract_…`: by that the earlier release knows that it must not start any more.
  */
-const migrations: Record<string, Migration> = {
+export const migrations: Record<string, Migration> = {
   '0001_start': {
     async up(db: Kysely<unknown>) {
       await sql`
@@ -498,13 +500,45 @@ export async function pendingMigrations(db: Kysely<any>): Promise<string[]> {
   return all.filter(({ executedAt }) => !executedAt).map(({ name }) => name);
 }
 
-/** Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once. */
+/**
+ * Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once. A schema
+ * of a newer release is left as it is: while that is rolled out, or when it is taken back, this one goes on beside it.
+ * @throws Error when a newer release has taken away what this one needs
+ */
 // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
-export async function migrate(db: Kysely<any>): Promise<void> {
-  const migrator = new Migrator({ db, provider: { getMigrations: async () => migrations } });
+export async function migrate(db: Kysely<any>, log: Log, known = migrations): Promise<void> {
+  const newer = await unknownMigrations(db, known).catch((cause) => {
+    throw new Error('bring the database up to date (the schema)', { cause });
+  });
+  const contracts = newer.filter((name) => /^\d+_contract_/.test(name));
+  if (contracts.length > 0) {
+    throw new Error(
+      `the database is of a newer release (${contracts[0]}), and this one cannot work with it any more; start that release`,
+    );
+  }
+  const migrator = new Migrator({
+    db,
+    provider: {
+      // What is not known was done by a newer release.
+      getMigrations: async () => ({ ...known, ...Object.fromEntries(newer.map((name) => [name, { async up() {} }])) }),
+    },
+  });
   const { error, results } = await migrator.migrateToLatest();
   if (error) {
     const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the schema';
     throw new Error(`bring the database up to date (${failed})`, { cause: error });
   }
+  if (newer.length > 0)
+    log.warn({ migrations: newer }, 'the database is of a newer release; this one goes on beside it');
+}
+
+/** What the database has, and `known` has not. */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+async function unknownMigrations(db: Kysely<any>, known: Record<string, Migration>): Promise<string[]> {
+  const { rows: there } = await sql<{ name: string | null }>`SELECT to_regclass('kysely_migration') AS name`.execute(
+    db,
+  );
+  if (!there[0]?.name) return [];
+  const { rows } = await sql<{ name: string }>`SELECT name FROM kysely_migration ORDER BY name`.execute(db);
+  return rows.map(({ name }) => name).filter((name) => !(name in known));
 }
