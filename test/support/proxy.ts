@@ -48,10 +48,11 @@ export async function newProxy() {
 }
 
 /** TLS in front of a server that has none. Returns its port on `localhost`. */
-export async function newTlsFront({ cert, key }: Certificates, behind: number) {
+export async function newTlsFront({ cert, key }: Certificates, behind: string) {
+  const { hostname, port } = new URL(behind);
   const sockets = new Set<Socket>();
   const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) }, (client) => {
-    const upstream = connect(behind, '127.0.0.1');
+    const upstream = connect(Number(port), hostname);
     sockets.add(client);
     client.pipe(upstream).pipe(client);
     client.on('error', () => upstream.destroy());
