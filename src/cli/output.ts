@@ -1,4 +1,5 @@
 import { stripVTControlCharacters, styleText } from 'node:util';
+import { formatDuration } from '../units.ts';
 
 /** How things are printed: colours on a terminal only (NO_COLOR and FORCE_COLOR are heard), tables that fit. */
 
@@ -110,6 +111,17 @@ const sum = (numbers: number[]) => numbers.reduce((total, n) => total + n, 0);
 export function bar(done: number, total: number, columns = 20): string {
   const full = total > 0 ? Math.floor((columns * Math.min(done, total)) / total) : 0;
   return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
+}
+
+/** So long nothing is said of how fast something goes. */
+const soonestMs = 2000;
+
+/** `120/s, 4m 05s left`: how fast it went since it began, and how long the rest takes then; nothing while that is unknown. */
+export function speed({ done, left, ms }: { done: number; left: number; ms: number }): string {
+  if (ms < soonestMs || done <= 0) return '';
+  const perSecond = (done * 1000) / ms;
+  const rate = `${perSecond < 10 ? perSecond.toFixed(1) : number(Math.round(perSecond))}/s`;
+  return left > 0 ? `${rate}, ${formatDuration((left / perSecond) * 1000)} left` : rate;
 }
 
 /** `1,234` */

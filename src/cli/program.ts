@@ -35,7 +35,10 @@ export function program(verbs: Verbs, version: string): Command {
       subcommandTerm: (command) =>
         [
           command.name(),
-          ...command.registeredArguments.map((it) => (it.required ? `<${it.name()}>` : `[${it.name()}]`)),
+          ...command.registeredArguments.map((it) => {
+            const name = `${it.name()}${it.variadic ? '...' : ''}`;
+            return it.required ? `<${name}>` : `[${name}]`;
+          }),
         ].join(' '),
     })
     .helpCommand(false)

@@ -1,7 +1,7 @@
 import { Presets, SingleBar } from 'cli-progress';
 import type { Rebuilding, RebuildReport } from '../rebuild.ts';
 import { formatBytes, formatDuration } from '../units.ts';
-import { paint, print, printJson } from './output.ts';
+import { paint, print, printJson, speed } from './output.ts';
 
 /** So many sentences are kept for JSON. */
 const mostTold = 1000;
@@ -30,7 +30,7 @@ export async function rebuild(
     percent: so.of ? `${Math.floor((100 * so.objects) / so.of)}%`.padStart(4) : 'counting',
     count: `${so.restored + so.known} assets`,
     bytes: formatBytes(so.bytes).padStart(9),
-    rate: `${Math.round(((so.restored + so.known) * 1000) / Math.max(Date.now() - started, 1))}/s`,
+    rate: speed({ done: so.objects, left: (so.of ?? so.objects) - so.objects, ms: Date.now() - started }),
   });
   const report: RebuildReport = {
     start(storage) {

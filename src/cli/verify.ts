@@ -1,7 +1,7 @@
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, Verification } from './client.ts';
-import { harmless, paint, print } from './output.ts';
+import { harmless, paint, print, speed } from './output.ts';
 
 export interface VerifyOptions {
   connection?: string;
@@ -84,12 +84,17 @@ function terminalView(): View {
     Presets.rect,
   );
   const bar = bars.create(1, 0, { note: 'asked for' });
+  /** Where the comparison stood when it was first seen here, and when that was. */
+  let first: { done: number; at: number } | undefined;
   return {
     line: (line) => bars.log(`${describe(line)}\n`),
     progress(run) {
       const { done, total } = run.progress;
       bar.setTotal(Math.max(total, 1));
-      bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note: noteOf(run) });
+      if (run.phase === 'objects') first ??= { done, at: Date.now() };
+      const pace = first ? speed({ done: done - first.done, left: total - done, ms: Date.now() - first.at }) : '';
+      const note = [noteOf(run), run.phase === 'objects' && pace].filter(Boolean).join(', ');
+      bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
     },
     end(run) {
       bars.stop();

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { agoShort, bar, type Column, cut, harmless, table, width } from '../../src/cli/output.ts';
+import { agoShort, bar, type Column, cut, harmless, speed, table, width } from '../../src/cli/output.ts';
 
 const columns: Column[] = [
   { title: 'ID' },
@@ -67,4 +67,11 @@ test('a bar is as full as the work is done, and never fuller', () => {
 test('times are short in tables', () => {
   expect(agoShort(null)).toBe('–');
   expect(agoShort(new Date(Date.now() - 7_200_000).toISOString())).toBe('2h ago');
+});
+
+test('how fast it goes, and for how long still, is said once it is known', () => {
+  expect(speed({ done: 50, left: 100, ms: 1000 })).toBe('');
+  expect(speed({ done: 0, left: 100, ms: 60_000 })).toBe('');
+  expect(speed({ done: 500, left: 1000, ms: 10_000 })).toBe('50/s, 20.0 s left');
+  expect(speed({ done: 15, left: 0, ms: 10_000 })).toBe('1.5/s');
 });

@@ -104,7 +104,7 @@ class TimeChart extends HTMLElement {
           },
           {
             ...axis,
-            size: 76,
+            size: base === 2 ? 76 : 44,
             space: 28,
             incrs: base === 2 ? powers : counts,
             values: (_plot, values) => values.map((value) => this.#data?.format(value) ?? ''),
