@@ -4,16 +4,11 @@ FROM node:24-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends tini
 WORKDIR /app
 COPY package.json package-lock.json ./
-RUN npm ci --ignore-scripts --no-audit --no-fund
-COPY . .
-RUN npm run build
-
-# What runs needs no embedded PostgreSQL, no compiler and no tests, nor what only compilers and readers look at.
-FROM node:24-bookworm-slim AS dependencies
-WORKDIR /app
-COPY package.json package-lock.json ./
+# What runs needs no embedded PostgreSQL and no tests, nor what only compilers and readers look at.
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
   && find node_modules -type f \( -name '*.map' -o -name '*.md' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
+COPY . .
+RUN npm run build
 
 # Debian and the node program: a service has no use for npm.
 FROM debian:bookworm-slim
@@ -32,7 +27,7 @@ RUN groupadd --gid 1000 mirror \
 COPY --from=build /usr/bin/tini-static /usr/local/bin/tini
 COPY --from=build /usr/local/bin/node /usr/local/bin/node
 WORKDIR /app
-COPY --from=dependencies /app/node_modules node_modules
+COPY --from=build /app/node_modules node_modules
 COPY package.json LICENSE ./
 COPY bin bin
 COPY --from=build /app/dist dist

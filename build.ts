@@ -1,22 +1,23 @@
-import { execFileSync } from 'node:child_process';
-import { cpSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { stripTypeScriptTypes } from 'node:module';
+import { dirname, join } from 'node:path';
 
 /**
- * Makes `dist` of `src`, for packages and images: Node does not take types off what lies in node_modules. File by file, with
- * the dependencies beside it as they are, so that whatever looks a file up next to itself, or looks into a module as tracing
- * does, finds the same as in a clone.
+ * Makes `dist` of `src`, for packages and images: Node does not take types off what lies in node_modules. It is Node itself
+ * that takes them off here, so what runs is what runs in a clone, line by line, and nothing has to be installed for it. File by
+ * file: what looks a file up next to itself, or looks into a module as tracing does, finds the same as in a clone.
  */
 const [source, target] = ['src', 'dist'].map((name) => join(import.meta.dirname, name)) as [string, string];
+/** Of the path in `import … from './path.ts'`, `export … from`, and `import('./path.ts')`. */
+const ending = /(?<=\b(?:from |import |import\()'\.[^'\n]*)\.ts(?=')/g;
+/** What only compilers and readers of the source look at. */
+const aside = /\.d\.ts$|tsconfig\.json$|\.md$/;
+
 rmSync(target, { recursive: true, force: true });
-const compiler = join(import.meta.dirname, 'node_modules/typescript/bin/tsc');
-execFileSync(process.execPath, [compiler, '-p', join(import.meta.dirname, 'tsconfig.build.json')], {
-  stdio: 'inherit',
-});
-// What browsers are given, and what the library shows, are files.
-for (const folder of ['http/dashboard', 'library/samples']) {
-  cpSync(join(source, folder), join(target, folder), {
-    recursive: true,
-    filter: (path) => !/\.d\.ts$|tsconfig\.json$|vendor$/.test(path),
-  });
+for (const path of readdirSync(source, { recursive: true }) as string[]) {
+  if (!/\.\w+$/.test(path) || aside.test(path)) continue;
+  const [from, to] = [join(source, path), join(target, path.replace(/\.ts$/, '.js'))];
+  mkdirSync(dirname(to), { recursive: true });
+  if (!path.endsWith('.ts')) cpSync(from, to);
+  else writeFileSync(to, stripTypeScriptTypes(readFileSync(from, 'utf8')).replace(ending, '.js'));
 }

@@ -6,17 +6,25 @@ import type { S3Server } from './services.ts';
 
 type Stops = (() => Promise<unknown>)[];
 
+interface Containers {
+  postgres?: string | undefined;
+  redis?: string | undefined;
+  s3?: S3Server | undefined;
+}
+
 /** What runs in production is tested against: the images are those of docker-compose.yml. */
 const compose = parse(readFileSync(join(import.meta.dirname, '../../docker-compose.yml'), 'utf8'), { merge: true });
 const imageOf = (service: string): string => compose.services[service].image;
 
 /**
  * PostgreSQL, Redis and an S3 store as containers. Undefined without a container engine (DOCKER_HOST, or Docker's socket);
- * what cannot be started, such as an image that cannot be had, is said and left out.
+ * what cannot be started, such as an image that cannot be had, is said and left out. TEST_SERVICES=local leaves out all of
+ * them, where the engine is for our image alone.
  */
-export async function startContainers(stops: Stops) {
+export async function startContainers(stops: Stops): Promise<Containers | undefined> {
   const engine = await getContainerRuntimeClient().catch(() => undefined);
   if (!engine) return undefined;
+  if (process.env.TEST_SERVICES === 'local') return {};
   const [postgres, redis, s3] = await Promise.all([
     started(stops, 'postgres', postgresContainer(), (at) => `postgres://postgres:test@${at(5432)}/postgres`),
     started(stops, 'redis', redisContainer(), (at) => `redis://${at(6379)}`),
