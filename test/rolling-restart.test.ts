@@ -15,8 +15,8 @@ type Mirror = Awaited<ReturnType<typeof spawnMirror>>;
 /** The most that is installed here: queues in Redis, records in PostgreSQL, objects in S3. */
 const kind = grounds().at(-1)!;
 const part = 16 * 2 ** 20;
-const large = { parts: 8, bytes: 7 * part + 4321 };
-const small = 350;
+const large = { parts: 6, bytes: 5 * part + 4321 };
+const small = 305;
 
 let library: Library;
 let admin: Admin;
@@ -46,21 +46,25 @@ afterAll(async () => {
 });
 
 test(`a rolling restart of two web and three worker processes in the middle of a sync loses no attempt, no answer and no stored part (${kind.name})`, {
-  timeout: 120_000,
+  timeout: 240_000,
 }, async () => {
   const { ids, expected } = await fillLibrary();
   // The first page comes at once, the others take their time; of each large file some parts come, and then hardly a byte.
-  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 5000 });
+  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 8000 });
   for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
   const web = await Promise.all([start('web'), start('web')]);
   const workers = await Promise.all([start('worker'), start('worker'), start('worker')]);
   await rememberParts();
   const operator = operatorOf(ground);
   const connectionId = await operator.connect();
-  await until('parts of each large file to be stored', async () => {
-    const { rows } = await database.query('SELECT asset_id FROM parts_seen GROUP BY asset_id HAVING count(*) >= 2');
-    return rows.length === ids.length;
-  });
+  await until(
+    'parts of each large file to be stored',
+    async () => {
+      const { rows } = await database.query('SELECT asset_id FROM parts_seen GROUP BY asset_id HAVING count(*) >= 2');
+      return rows.length === ids.length;
+    },
+    60_000,
+  );
   const [run] = (await operator.api('GET', `/syncs?connectionId=${connectionId}`)).syncs;
   expect(run).toMatchObject({ status: 'running' });
 
@@ -83,7 +87,7 @@ test(`a rolling restart of two web and three worker processes in the middle of a
   ]);
   const answers = await asking.end();
   await admin.clearFaults();
-  await operator.quiet();
+  await operator.quiet(120_000);
 
   // The run went on where it was: no asset was seen twice.
   expect(await operator.api('GET', `/syncs?connectionId=${connectionId}`)).toMatchObject({
@@ -125,7 +129,7 @@ test(`a rolling restart of two web and three worker processes in the middle of a
   expect(answers.taken).toBeGreaterThan(10);
 });
 
-/** Three large files, the newest of all, and many small ones. */
+/** Two large files, the newest of all, and many small ones. */
 async function fillLibrary() {
   await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
   const add = (name: string, uploadDate: number, content: { text: string } | { seed: string; size: number }) =>
@@ -142,7 +146,7 @@ async function fillLibrary() {
   for (let n = 0; n < small; n++) await add('small.bin', begun + n * 1000, { text: `small ${n}` });
   const ids: string[] = [];
   const expected: string[] = [];
-  for (const seed of ['one', 'two', 'three']) {
+  for (const seed of ['one', 'two']) {
     ids.push((await add('large.bin', begun + 86_400_000, { seed, size: large.bytes })).id);
     const hash = createHash('sha256');
     for (const chunk of chunksOf(seed, 0, large.bytes)) hash.update(chunk);
