@@ -98,6 +98,12 @@ export function assetRecords(db: Database) {
     });
   }
 
+  /** What an event of an asset is about: it, and who was in charge. */
+  async function about({ assetId }: Turn, tx: Database): Promise<{ assetId: string; connectionId?: string }> {
+    const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
+    return { assetId, ...(row?.connectionId && { connectionId: row.connectionId }) };
+  }
+
   /** The last word on an asset, unless a listing has changed it since the turn began: then it is looked at again at once. */
   async function conclude(
     turn: Turn,
@@ -341,11 +347,10 @@ export function assetRecords(db: Database) {
       if (!done.tell) return give(turn, values, outcome);
       return db.transaction().execute(async (tx) => {
         const held = await give(turn, values, outcome, tx);
-        const { assetId } = turn;
         if (held)
           await addEvent(tx, {
             kind: 'asset.mirrored',
-            assetId,
+            ...(await about(turn, tx)),
             data: { key: done.tell!.key, bytes: done.tell!.bytes },
           });
         return held;
@@ -424,7 +429,7 @@ export function assetRecords(db: Database) {
     async failed(turn: Turn, reason: string): Promise<boolean> {
       return db.transaction().execute(async (tx) => {
         const done = await conclude(turn, 'failed', reason, tx);
-        if (done) await addEvent(tx, { kind: 'asset.failed', assetId: turn.assetId, data: { reason } });
+        if (done) await addEvent(tx, { kind: 'asset.failed', ...(await about(turn, tx)), data: { reason } });
         return done;
       });
     },

@@ -138,8 +138,8 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
 
   test('tell what happened, the newest last, and go on while it happens, also behind a restart', async () => {
     const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
-    const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed]);
-    expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed} {2}.+\\n$`));
+    const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed, '--connection', id]);
+    expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed}, connection ${id} {2}.+\\n$`));
     expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^Nothing like that/);
     const page = JSON.parse((await run(['events', '--limit', '2', '--json'])).stdout);
     expect(page).toMatchObject({ events: [{}, {}], nextCursor: expect.any(String) });
