@@ -1,7 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { request } from 'undici';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { probeQueue } from '../src/jobs/probe.ts';
+import { createAgent } from '../src/source/http.ts';
+import { openS3 } from '../src/storage/s3.ts';
 import { type Certificates, newCertificates } from './support/certificates.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
@@ -14,10 +18,16 @@ import { newTokenService } from './support/token-service.ts';
 /** What stands around a mirror in a company: TLS of a private authority, passwords, poolers, proxies, servers that fail over. */
 
 let certificates: Certificates;
+const known = getCACertificates('default');
 beforeAll(async () => {
   certificates = await newCertificates();
+  // Mirrors are processes of their own, which are told by NODE_EXTRA_CA_CERTS; this one is a browser, and asks what they rest on.
+  setDefaultCACertificates([...known, readFileSync(certificates.ca, 'utf8')]);
 });
-afterAll(() => certificates?.clear());
+afterAll(async () => {
+  setDefaultCACertificates(known);
+  await certificates?.clear();
+});
 
 /** A mirror as a process of its own, connected, with what it needs to mirror a file. */
 async function newSite(
@@ -62,6 +72,13 @@ async function newSite(
 }
 
 const installed = (program: string) => spawnSync('which', [program]).status === 0;
+/** What doctor says of a Redis, but for its version. */
+async function examined(redisUrl: string): Promise<string[]> {
+  const found: string[] = [];
+  for await (const { what, level, found: text } of probeQueue({ redisUrl })) found.push(`${level} ${what} ${text}`);
+  return found.map((line) => line.replace(/\d+\.\d+\.\d+|\d+ ms/g, '…'));
+}
+
 const redis = installed('redis-server');
 if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sentinel and Cluster are left out\n');
 
@@ -94,6 +111,8 @@ test.runIf(redis)(
     const site = await newSite({ REDIS_URL: cluster.url });
     try {
       await site.mirrors();
+      const well = ['ok Redis …, 3 primaries, answers in …', 'ok eviction noeviction: jobs stay'];
+      expect(await examined(cluster.url)).toEqual(well);
       expect((await cluster.keys()).filter((keys) => keys > 0)).toHaveLength(1);
       expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
     } finally {
@@ -136,10 +155,6 @@ test.runIf(versitygw)(
     await using open = new AsyncDisposableStack();
     const proxy = await newProxy();
     open.defer(() => proxy.close());
-    // As a browser that knows the authority; the mirror is a process of its own and is told by NODE_EXTRA_CA_CERTS.
-    const known = getCACertificates('default');
-    setDefaultCACertificates([...known, readFileSync(certificates.ca, 'utf8')]);
-    open.defer(() => setDefaultCACertificates(known));
     const port = await freePort();
     const front = await newTlsFront(certificates, `http://127.0.0.1:${port}`);
     open.defer(() => front.close());
@@ -170,3 +185,44 @@ test.runIf(versitygw)(
     expect(await site.mirror.kill('SIGTERM'), site.mirror.output()).toBe(0);
   },
 );
+
+test('a proxy is asked for plain addresses, too, and not for those that are named', async () => {
+  await using open = new AsyncDisposableStack();
+  const proxy = await newProxy();
+  open.defer(() => proxy.close());
+  const { library } = await startTestLibrary();
+  open.defer(() => library.close());
+  const proxies = { http: proxy.url, https: proxy.url, no: '' };
+  const ask = async (no: string) => {
+    const dispatcher = createAgent({ connections: 1, proxies: { ...proxies, no } });
+    const { statusCode, body } = await request(`${library.apiUrl}/api/v1/me`, { dispatcher });
+    await body.dump();
+    await dispatcher.destroy();
+    return statusCode;
+  };
+  expect([await ask(''), proxy.asked.splice(0)]).toEqual([401, [`GET ${library.apiUrl}/api/v1/me`]]);
+  expect([await ask('example.com,127.0.0.1'), proxy.asked]).toEqual([401, []]);
+
+  const s3 = inject('s3modern') ?? inject('s3');
+  if (!s3) return;
+  process.env.AWS_ACCESS_KEY_ID = s3.accessKey;
+  process.env.AWS_SECRET_ACCESS_KEY = s3.secretKey;
+  const { endpoint, region } = s3;
+  const options = {
+    bucket: 'nothing-here',
+    prefix: '',
+    endpoint,
+    region,
+    forcePathStyle: true,
+    connections: 1,
+  } as const;
+  for (const [no, asked] of [
+    ['', 1],
+    ['127.0.0.1,localhost', 0],
+  ] as const) {
+    const store = await openS3({ ...options, checksums: 'none', proxies: { ...proxies, no } });
+    await expect(store.get('x')).rejects.toThrow('nothing-here');
+    await store.close();
+    expect(proxy.asked.splice(0).filter((line) => line.startsWith(`GET ${endpoint}/nothing-here`)).length).toBe(asked);
+  }
+});

@@ -72,6 +72,8 @@ export async function newSentinels(certificates: Certificates) {
   await until('the sentinel to know the replica', async () => (await ask(sentinel, 'INFO')).includes('slaves=1'));
   return {
     url: `rediss-sentinel://${account}127.0.0.1:${sentinel}/2?sentinelPassword=${encodeURIComponent(password)}#main`,
+    /** The primary itself. */
+    primary: `rediss://${account}127.0.0.1:${first}/2`,
     /** How many keys the second server has, as a primary. */
     keysOfSecond: async () => Number(await ask(second, '-n', '2', 'DBSIZE')),
     killPrimary: () => primary.kill('SIGKILL'),
