@@ -1,12 +1,15 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, inject, test } from 'vitest';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import { generate } from '../helm/generate.ts';
 import { readConfig, secretVariables, variableNames } from '../src/config.ts';
+import { newGround } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+import { until } from './support/until.ts';
 
 const chart = 'helm/asset-mirror';
 /** What the manifests are rendered for. */
@@ -137,6 +140,45 @@ describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
         const mounts = pod.containers[0].volumeMounts.map((mount: { mountPath: string }) => mount.mountPath);
         expect(mounts).toEqual(expect.arrayContaining(['/data', '/tmp']));
       }
+    }
+  });
+
+  test('starts, with the arguments and settings of a worker, what answers its probes', {
+    timeout: 60_000,
+  }, async () => {
+    const manifests = await render(ci('minimal'));
+    const [container] = find(manifests, 'Deployment', 'worker').spec.template.spec.containers;
+    const { data } = find(manifests, 'ConfigMap');
+    const port = await freePort();
+    const ground = await newGround({ port: await freePort(), redis: inject('redis') });
+    const child = spawn(process.execPath, ['src/main.ts', ...container.args], {
+      env: {
+        PATH: process.env.PATH,
+        ...data,
+        ...ground.environment,
+        HOST: data.HOST,
+        METRICS_PORT: String(port),
+        LIBRARY_CLIENT_ID: 'id',
+        LIBRARY_CLIENT_SECRET: 'secret',
+      },
+      stdio: 'ignore',
+    });
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    try {
+      for (const probe of [container.startupProbe, container.livenessProbe, container.readinessProbe]) {
+        const { path, port: name } = probe.httpGet;
+        const { containerPort } = container.ports.find((it: { name: string }) => it.name === name);
+        expect(String(containerPort)).toBe(data.METRICS_PORT);
+        const asked = async () =>
+          (await fetch(`http://127.0.0.1:${port}${path}`).catch(() => undefined))?.status === 200;
+        await until(`${path} to answer`, asked, 40_000);
+      }
+      child.kill('SIGTERM');
+      expect(await ended).toBe(0);
+    } finally {
+      child.kill('SIGKILL');
+      await ended;
+      await ground.clear();
     }
   });
 
