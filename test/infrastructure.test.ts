@@ -6,6 +6,8 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { probeQueue } from '../src/jobs/probe.ts';
 import { createAgent } from '../src/source/http.ts';
 import { openS3 } from '../src/storage/s3.ts';
+import { openStore } from '../src/store/store.ts';
+import { silent } from './store/records.ts';
 import { type Certificates, newCertificates } from './support/certificates.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
@@ -132,6 +134,11 @@ test.runIf(pgbouncer)(
   },
   async () => {
     const pooled = await newPooledPostgres(certificates);
+    // Many that start at once, on an empty database and on one that is up to date: each waits its turn, and none for ever.
+    for (let round = 0; round < 2; round++) {
+      const stores = await Promise.all(Array.from({ length: 5 }, () => openStore({ url: pooled.url, log: silent })));
+      for (const store of stores) await store.close();
+    }
     const site = await newSite({ DATABASE_URL: pooled.url }, { redis: inject('redis') });
     try {
       await site.mirrors();
@@ -216,6 +223,16 @@ test('a proxy is asked for plain addresses, too, and not for those that are name
     forcePathStyle: true,
     connections: 1,
   } as const;
+  // Of a host in a named domain nobody asks the proxy, though it is not to be found.
+  const inside = await openS3({
+    ...options,
+    endpoint: 'http://bucket.s3.internal',
+    checksums: 'none',
+    proxies: { ...proxies, no: 'elsewhere s3.internal' },
+  });
+  await expect(inside.get('x')).rejects.toThrow();
+  await inside.close();
+  expect(proxy.asked).toEqual([]);
   for (const [no, asked] of [
     ['', 1],
     ['127.0.0.1,localhost', 0],

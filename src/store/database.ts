@@ -1,7 +1,7 @@
 import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Log } from '../log.ts';
-import { migrate } from './migrations.ts';
+import { MigrationDialect, migrate } from './migrations.ts';
 import type { Database, Schema } from './schema.ts';
 
 // Sizes, counts and epoch milliseconds all fit a double exactly.
@@ -13,6 +13,7 @@ const types = {
 
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log; poolSize?: number }): Promise<Database> {
+  await bringUpToDate(options);
   const pool = new pg.Pool({
     connectionString: options.url,
     max: options.poolSize ?? 20,
@@ -35,13 +36,19 @@ export async function openDatabase(options: { url: string; log: Log; poolSize?: 
     dialect: new PostgresDialect({ pool }),
     plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
   });
-  try {
-    await migrate(db, options.log);
-  } catch (error) {
-    await db.destroy();
-    throw error;
-  }
   return db;
+}
+
+/** As long as it takes: another process may be at it, and an index on millions of rows has its minutes. */
+async function bringUpToDate({ url, log }: { url: string; log: Log }): Promise<void> {
+  const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 10_000, keepAlive: true });
+  pool.on('connect', (client) => client.on('error', () => {}));
+  const db = new Kysely({ dialect: new MigrationDialect({ pool }) });
+  try {
+    await migrate(db, log);
+  } finally {
+    await db.destroy();
+  }
 }
 
 /** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
