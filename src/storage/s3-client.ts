@@ -32,6 +32,14 @@ export type Trailer = 'CRC32' | 'CRC64NVME';
 /** With a checksum behind it a body goes in chunks of at least so many bytes (S3 API, "Signature calculations: trailing headers"). */
 export const leastChunk = 8 * 2 ** 10;
 
+/** Node takes a name in NO_PROXY for that host alone; everyone else, and the way to the library, for all below it, too. */
+const withNamesBelow = (no: string | undefined) =>
+  no
+    ?.split(/[\s,]+/)
+    .filter(Boolean)
+    .flatMap((name) => (/^[.*]|^[\d.:/[\]-]+$/.test(name) ? [name] : [name, `.${name}`]))
+    .join(',');
+
 /** A client of the SDK's as this room wants it. */
 export function connect(
   options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle' | 'connections' | 'proxies'>,
@@ -41,7 +49,7 @@ export function connect(
     maxSockets: options.connections,
     keepAlive: true,
     ...(proxies && {
-      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: proxies.no },
+      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withNamesBelow(proxies.no) },
     }),
   };
   const client = new S3Client({
