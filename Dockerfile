@@ -6,7 +6,7 @@ WORKDIR /app
 COPY package.json package-lock.json ./
 # What runs needs no embedded PostgreSQL and no tests, nor what only compilers and readers look at.
 RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
-  && find node_modules -type f \( -name '*.map' -o -name '*.md' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
+  && find node_modules -type f \( -name '*.map' -o -name '*.md' ! -iname 'licen[sc]e*' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
 COPY . .
 RUN npm run build
 
