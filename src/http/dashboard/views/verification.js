@@ -46,7 +46,8 @@ async function load() {
   } catch (problem) {
     error = /** @type {Error} */ (problem);
   }
-  if (!run || !ended(run)) lookSoon();
+  const isRefused = error !== undefined && 'status' in error && Number(error.status) < 500;
+  if (!isRefused && (!run || !ended(run))) lookSoon();
   draw();
 }
 
