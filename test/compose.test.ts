@@ -42,7 +42,7 @@ test('web and workers get a configuration that can be read, and the time to stop
     const given = Object.fromEntries(
       Object.entries(environment).map(([name, value]) => [name, filled(value as string)]),
     );
-    expect([...variableNames, 'AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY']).toEqual(
+    expect([...variableNames, 'no_proxy', 'AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY']).toEqual(
       expect.arrayContaining(Object.keys(given)),
     );
     const config = readConfig({ ...demo, ...given }, { embedded: false });
