@@ -132,12 +132,12 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       return (await web.api('GET', `/verify/${verifyId}`)).status === 'done';
     });
     const idsOf = async (list: string): Promise<string[]> =>
-      (await web.api('GET', `/${list}?limit=500`))[list].map(({ id }: { id: string }) => id);
+      (await web.api('GET', `/${list}?limit=250`))[list].map(({ id }: { id: string }) => id);
     const paths = [
       '/status',
       '/connections',
       `/connections/${connectionId}`,
-      '/assets?limit=500',
+      '/assets?limit=250',
       ...(await idsOf('assets')).map((id) => `/assets/${id}`),
       '/settings',
       '/syncs',
@@ -168,7 +168,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     written.set('the stream of events', stream.heard());
     stream.close();
     const accept = { accept: 'application/json', authorization: `Bearer ${environment.ADMIN_TOKEN}` };
-    const events = await fetch(`${ground.publicUrl}/api/events?limit=500`, { headers: accept });
+    const events = await fetch(`${ground.publicUrl}/api/events?limit=250`, { headers: accept });
     written.set('GET /api/events', await events.text());
 
     for (const [name, text] of await vain) written.set(name, text);

@@ -53,7 +53,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (options.json) return printJson(page);
   if (page.assets.length === 0) return print('No asset is like that.');
   print(assetTable(page.assets));
-  if (page.nextCursor !== null) print(paint('dim', `\nThere are more: --limit shows up to 500, --all everything.`));
+  if (page.nextCursor !== null) print(paint('dim', `\nThere are more: --limit shows up to 250, --all everything.`));
 }
 
 function assetTable(found: AssetSummary[]): string {

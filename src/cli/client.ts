@@ -6,7 +6,7 @@ export type ApiClient = ReturnType<typeof createApiClient>;
 
 const problem = z.object({ detail: z.string(), code: z.string().optional() });
 /** So many rows are asked for at a time, where all are wanted. */
-const pageSize = 500;
+const pageSize = 250;
 
 /** The operator API of a running service. */
 export function createApiClient(options: { url: string; adminToken: string | undefined }) {

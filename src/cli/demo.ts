@@ -206,7 +206,7 @@ async function summarize(end: {
       why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
     });
   for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {
-    const { assets } = await service.operations.assets({ state, limit: 500 });
+    const { assets } = await service.operations.assets({ state, limit: 250 });
     // The reason may name the asset; what many have in common is one line.
     const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.replaceAll(id, '…') ?? '');
     const more = byState[state] - assets.length;

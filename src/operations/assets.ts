@@ -24,7 +24,7 @@ export const assetQuery = z.strictObject({
     .optional()
     .describe('Part of the name, in any case (one or two letters: the beginning of a word in it); or an id.'),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(500).default(50),
+  limit: z.coerce.number().int().min(1).max(250).default(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 

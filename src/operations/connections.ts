@@ -28,7 +28,7 @@ export const connectionQuery = z.strictObject({
     .optional()
     .describe('Part of the name or address of its user, or of the name of a company; or an id.'),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(500).default(100),
+  limit: z.coerce.number().int().min(1).max(250).default(100),
 });
 export type ConnectionQuery = z.input<typeof connectionQuery>;
 

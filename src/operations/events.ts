@@ -10,7 +10,7 @@ export const eventQuery = z.strictObject({
   assetId: text.optional(),
   kind: text.optional(),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(500).default(50),
+  limit: z.coerce.number().int().min(1).max(250).default(50),
 });
 export type EventQuery = z.input<typeof eventQuery>;
 

@@ -37,7 +37,7 @@ export const resyncAnswer = z.object({ syncId: z.string() }).meta({ id: 'ResyncA
 export const syncQuery = z.strictObject({
   connectionId: text.optional(),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(500).default(50),
+  limit: z.coerce.number().int().min(1).max(250).default(50),
 });
 export type SyncQuery = z.input<typeof syncQuery>;
 

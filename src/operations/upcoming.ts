@@ -5,7 +5,7 @@ import { count, time } from './text.ts';
 
 export const upcomingQuery = z.strictObject({
   minutes: z.coerce.number().int().min(1).max(1440).default(60),
-  limit: z.coerce.number().int().min(1).max(500).default(50),
+  limit: z.coerce.number().int().min(1).max(250).default(50),
 });
 export type UpcomingQuery = z.input<typeof upcomingQuery>;
 

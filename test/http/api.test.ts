@@ -240,14 +240,14 @@ describe('assets', () => {
     ['q=%25', 0],
     ['companyId=nobody', 0],
     ['projectId=nothing', 0],
-    ['limit=500', 25],
+    ['limit=250', 25],
   ])('are found by %s', async (query, count) => {
     expect((await ask('GET', `/api/assets?${query}`)).body.assets).toHaveLength(count);
   });
 
   test.each([
     ['limit=0', 'limit'],
-    ['limit=501', 'limit'],
+    ['limit=251', 'limit'],
     ['limit=many', 'limit'],
     ['limit=1.5', 'limit'],
     ['state=lost', 'state'],

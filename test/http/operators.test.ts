@@ -165,7 +165,7 @@ describe('retry', () => {
 
 describe('runs', () => {
   test('come newest first, in pages that miss nothing and repeat nothing', async () => {
-    const all = (await ask('GET', `/syncs?connectionId=${id}&limit=500`)).body.syncs;
+    const all = (await ask('GET', `/syncs?connectionId=${id}&limit=250`)).body.syncs;
     expect(all.length).toBeGreaterThan(3);
     const found: string[] = [];
     for (let cursor: string | null = ''; cursor !== null; ) {

@@ -3,7 +3,7 @@ import { draw } from './state.js';
 
 /** So many rows are asked for at once; what is shown is asked for again while things change. */
 const page = 50;
-const most = 500;
+const most = 250;
 
 /**
  * A list of the API that is shown from its beginning, grows on request, and is kept as it is now.
