@@ -5,6 +5,11 @@ export type Reach = ReturnType<typeof createReach>;
 
 /** So many different assets in a row that meet a fault in the same place: then it is the place's. */
 const enough = 5;
+/**
+ * Nor is it the asset's when the API has answered nobody for so long: there may be too few assets to tell by. Listings ask
+ * there, too; of a link there may be no other witness.
+ */
+const silentMs = 180_000;
 
 type Place = 'api' | 'links';
 
@@ -15,13 +20,17 @@ type Place = 'api' | 'links';
  */
 export function createReach() {
   const troubled = new Map<string, Set<string>>();
+  const silentSince = new Map<string, number>();
   const placesOf = new WeakMap<object, string[]>();
 
   return {
     async watch<T>(place: Place, ask: () => Promise<T>, connectionId?: string): Promise<T> {
       const places = connectionId === undefined ? [place] : [place, `${place} ${connectionId}`];
       const isAnswered = () => {
-        for (const answering of places) troubled.delete(answering);
+        for (const answering of places) {
+          troubled.delete(answering);
+          silentSince.delete(answering);
+        }
       };
       try {
         const answer = await ask();
@@ -29,6 +38,9 @@ export function createReach() {
         return answer;
       } catch (error) {
         if (passing(error)) {
+          for (const silent of place === 'api' ? places : []) {
+            if (!silentSince.has(silent)) silentSince.set(silent, Date.now());
+          }
           // A link is renewed at the API: what fails there has failed there.
           if (!placesOf.has(error as object)) placesOf.set(error as object, places);
         } else if (error instanceof HttpError || (error instanceof RetryLater && error.asked)) isAnswered();
@@ -43,7 +55,7 @@ export function createReach() {
           const assets = troubled.get(place) ?? new Set();
           troubled.set(place, assets);
           if (assets.size < enough) assets.add(assetId);
-          return assets.size === enough;
+          return assets.size === enough || Date.now() - (silentSince.get(place) ?? Date.now()) >= silentMs;
         })
         .includes(true);
     },

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
 import { createReach } from '../../src/jobs/reach.ts';
 import { HttpError } from '../../src/source/http.ts';
@@ -27,6 +27,30 @@ describe('trouble of a place', () => {
     expect(await fails(reach, 'api', 'f')).toBe(false);
     await reach.watch('links', async () => 'a file');
     expect(await fails(reach, 'links', 'the same')).toBe(false);
+  });
+
+  test('of the API is also what nobody has had an answer in for three minutes, however few ask', async () => {
+    vi.useFakeTimers({ toFake: ['Date'] });
+    try {
+      const reach = createReach();
+      for (const [minutes, general] of [
+        [0, false],
+        [2, false],
+        [1, true],
+        [60, true],
+      ] as const) {
+        vi.setSystemTime(Date.now() + minutes * 60_000);
+        expect(await fails(reach, 'api', 'the only one')).toBe(general);
+      }
+      await reach.watch('api', async () => 'a page');
+      expect(await fails(reach, 'api', 'the only one')).toBe(false);
+      vi.setSystemTime(Date.now() + 3_600_000);
+      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+      vi.setSystemTime(Date.now() + 3_600_000);
+      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
