@@ -33,7 +33,14 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
 
   // Written when the database is whole; what lies there without it is the rest of an interrupted start.
   const passwordFile = join(directory, 'postgres-password');
-  if (!(await exists(passwordFile))) {
+  const isLost = (await exists(passwordFile)) && !(await exists(join(data, 'PG_VERSION')));
+  if (isLost) {
+    log.warn(
+      { directory: data },
+      'the database is gone; `asset-mirror rebuild` gives the records back from the bucket',
+    );
+  }
+  if (isLost || !(await exists(passwordFile))) {
     if (await exists(join(data, 'server.log'))) {
       throw new Error(
         `${passwordFile} is missing, and the database in ${data} cannot be opened without it; restore it`,
@@ -160,6 +167,8 @@ async function settle(directory: string): Promise<{ bin: string; data: string; a
       await cp(dirname(native), dirname(bin), { recursive: true, verbatimSymlinks: true });
   }
   if (!(await exists(link))) {
+    // A link to what is no more.
+    await rm(link, { force: true });
     if (await canEnter(directory, account)) {
       await mkdir(link, { mode: 0o700 });
     } else {

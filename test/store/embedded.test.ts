@@ -51,3 +51,11 @@ test('a server that is killed is started again where it was, with what it held',
   );
   expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false), 40_000)).toEqual([{ n: 7 }]);
 });
+
+test('one that is lost is made anew, and is empty', async () => {
+  await ask('CREATE TABLE lost (id int)');
+  await server.stop();
+  await rm(join(directory, 'postgres'), { recursive: true });
+  server = await startEmbeddedPostgres({ directory, log });
+  expect(await ask("SELECT to_regclass('lost') AS it")).toEqual([{ it: null }]);
+});
