@@ -92,7 +92,7 @@ async function startPostgres(directory: string, stops: (() => Promise<unknown>)[
   return postgres.url;
 }
 
-async function startRedis(directory: string, stops: (() => Promise<unknown>)[]): Promise<string | undefined> {
+export async function startRedis(directory: string, stops: (() => Promise<unknown>)[]): Promise<string | undefined> {
   if (!(await installed('redis-server'))) return undefined;
   const port = await freePort();
   const child = spawn(
@@ -151,7 +151,10 @@ async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): 
 }
 
 /** The Versity gateway, with a directory for its store (CONTRIBUTING.md says where to get it). */
-async function startVersity(directory: string, stops: (() => Promise<unknown>)[]): Promise<S3Server | undefined> {
+export async function startVersity(
+  directory: string,
+  stops: (() => Promise<unknown>)[],
+): Promise<S3Server | undefined> {
   if (!(await installed('versitygw'))) return undefined;
   const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
   const [objects, facts] = [join(directory, 'versity-objects'), join(directory, 'versity-facts')];
