@@ -1,7 +1,20 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { chmod, chown, cp, mkdir, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  cp,
+  mkdir,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -33,14 +46,15 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
 
   // Written when the database is whole; what lies there without it is the rest of an interrupted start.
   const passwordFile = join(directory, 'postgres-password');
-  const isLost = (await exists(passwordFile)) && !(await exists(join(data, 'PG_VERSION')));
-  if (isLost) {
+  if ((await exists(passwordFile)) && (await readdir(data)).length === 0) {
+    // Kept, for what was here may be on a disk that is not mounted.
+    await rename(passwordFile, `${passwordFile}.lost`);
     log.warn(
       { directory: data },
       'the database is gone; `asset-mirror rebuild` gives the records back from the bucket',
     );
   }
-  if (isLost || !(await exists(passwordFile))) {
+  if (!(await exists(passwordFile))) {
     if (await exists(join(data, 'server.log'))) {
       throw new Error(
         `${passwordFile} is missing, and the database in ${data} cannot be opened without it; restore it`,

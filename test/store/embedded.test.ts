@@ -58,4 +58,10 @@ test('one that is lost is made anew, and is empty', async () => {
   await rm(join(directory, 'postgres'), { recursive: true });
   server = await startEmbeddedPostgres({ directory, log });
   expect(await ask("SELECT to_regclass('lost') AS it")).toEqual([{ it: null }]);
+  // That of the one before may turn up again, and wants its password.
+  const [before, now] = await Promise.all(
+    ['postgres-password.lost', 'postgres-password'].map((name) => readFile(join(directory, name), 'utf8')),
+  );
+  expect(before).toMatch(/^[\da-f]{48}$/);
+  expect(now).not.toBe(before);
 });
