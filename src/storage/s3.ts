@@ -104,7 +104,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   /** Ends all versions of an object, and what marks it as removed. */
   async function forget(key: string): Promise<void> {
     const { Versions = [], DeleteMarkers = [] } = await client.send(
-      new ListObjectVersionsCommand({ Bucket: options.bucket, Prefix: at(key).Key }),
+      new ListObjectVersionsCommand({ Bucket: bucket, Prefix: full(key) }),
     );
     for (const { VersionId } of [...Versions, ...DeleteMarkers]) {
       await client.send(new DeleteObjectCommand({ ...at(key), VersionId }));

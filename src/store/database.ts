@@ -14,41 +14,45 @@ const types = {
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log; poolSize?: number }): Promise<Database> {
   await bringUpToDate(options);
-  const pool = new pg.Pool({
-    connectionString: options.url,
+  const pool = openPool(options, {
     max: options.poolSize ?? 20,
-    connectionTimeoutMillis: 10_000,
-    keepAlive: true,
     // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
     query_timeout: 60_000,
     // Nor may a process that stands still between two statements hold what others wait for. Poolers refuse this at the start.
     async onConnect(client) {
       await client.query('SET idle_in_transaction_session_timeout = 15000');
     },
-    application_name: 'asset-mirror',
     types: types as never,
   });
-  // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
-  pool.on('error', (err) => options.log.warn({ err }, 'database connection lost'));
-  // Nor may one that breaks between two statements of a transaction: the next statement tells.
-  pool.on('connect', (client) => client.on('error', () => {}));
-  const db = new Kysely<Schema>({
+  return new Kysely<Schema>({
     dialect: new PostgresDialect({ pool }),
     plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
   });
-  return db;
 }
 
 /** As long as it takes: another process may be at it, and an index on millions of rows has its minutes. */
-async function bringUpToDate({ url, log }: { url: string; log: Log }): Promise<void> {
-  const pool = new pg.Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 10_000, keepAlive: true });
-  pool.on('connect', (client) => client.on('error', () => {}));
-  const db = new Kysely({ dialect: new MigrationDialect({ pool }) });
+async function bringUpToDate(options: { url: string; log: Log }): Promise<void> {
+  const db = new Kysely({ dialect: new MigrationDialect({ pool: openPool(options, { max: 1 }) }) });
   try {
-    await migrate(db, log);
+    await migrate(db, options.log);
   } finally {
     await db.destroy();
   }
+}
+
+function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfig): pg.Pool {
+  const pool = new pg.Pool({
+    connectionString: url,
+    connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+    application_name: 'asset-mirror',
+    ...options,
+  });
+  // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
+  pool.on('error', (err) => log.warn({ err }, 'database connection lost'));
+  // Nor may one that breaks between two statements of a transaction: the next statement tells.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  return pool;
 }
 
 /** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
