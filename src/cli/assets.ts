@@ -1,6 +1,7 @@
 import { formatBytes } from '../units.ts';
 import type { ApiClient, AssetList, AssetQuery } from './client.ts';
 import { UsageError } from './failures.ts';
+import { mostRows } from './options.ts';
 import { ago, type Cell, counted, harmless, paint, print, printJson, table } from './output.ts';
 
 export interface AssetsOptions {
@@ -53,7 +54,8 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (options.json) return printJson(page);
   if (page.assets.length === 0) return print('No asset is like that.');
   print(assetTable(page.assets));
-  if (page.nextCursor !== null) print(paint('dim', `\nThere are more: --limit shows up to 250, --all everything.`));
+  if (page.nextCursor !== null)
+    print(paint('dim', `\nThere are more: --limit shows up to ${mostRows}, --all everything.`));
 }
 
 function assetTable(found: AssetSummary[]): string {

@@ -1,12 +1,11 @@
 import { EventSource } from 'eventsource';
 import { z } from 'zod';
 import { NotReachable, RefusedByService, UsageError } from './failures.ts';
+import { mostRows } from './options.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
 
 const problem = z.object({ detail: z.string(), code: z.string().optional() });
-/** So many rows are asked for at a time, where all are wanted. */
-const pageSize = 250;
 
 /** The operator API of a running service. */
 export function createApiClient(options: { url: string; adminToken: string | undefined }) {
@@ -134,7 +133,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
     async allConnections(query: ConnectionQuery = {}): Promise<ConnectionSummary[]> {
       const all: ConnectionSummary[] = [];
       for (let cursor: string | undefined; ; ) {
-        const page = await connections({ ...query, cursor, limit: pageSize });
+        const page = await connections({ ...query, cursor, limit: mostRows });
         all.push(...page.connections);
         if (page.nextCursor === null) return all;
         cursor = page.nextCursor;
@@ -156,7 +155,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
     /** Page by page, to the end. */
     async *assetPages(query: AssetQuery = {}) {
       for (let cursor: string | undefined; ; ) {
-        const page = await assets({ ...query, cursor, limit: pageSize });
+        const page = await assets({ ...query, cursor, limit: mostRows });
         yield page.assets;
         if (page.nextCursor === null) return;
         cursor = page.nextCursor;

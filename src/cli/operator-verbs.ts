@@ -5,7 +5,7 @@ import { connectLink } from './connect-link.ts';
 import { connections, disconnect, pause, resume } from './connections.ts';
 import { type EventsOptions, events } from './events.ts';
 import { explain } from './explain.ts';
-import { collect, examples, wholeNumber } from './options.ts';
+import { collect, examples, mostRows, wholeNumber } from './options.ts';
 import { plan } from './plan.ts';
 import type { NewVerb } from './program.ts';
 import { type ResyncOptions, resync } from './resync.ts';
@@ -44,7 +44,7 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
     .option('--type <type>', 'of this type, such as videos or "brand assets"')
     .option('--left-out', 'those that the settings leave out')
     .option('--search <text>', 'part of the name, in any case; or an id')
-    .option('--limit <n>', 'so many', wholeNumber(1, 250), 50)
+    .option('--limit <n>', 'so many', wholeNumber(1, mostRows), 50)
     .option('--all', 'to the end; with --json one a line')
     .addHelpText(
       'after',
@@ -54,14 +54,14 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
 
   verb('syncs', 'list runs, the newest first: what they saw, what was new, what went wrong')
     .option('--connection <id>', 'of this connection')
-    .option('--limit <n>', 'so many', wholeNumber(1, 250), 20)
+    .option('--limit <n>', 'so many', wholeNumber(1, mostRows), 20)
     .action(async (options) => syncs(await connect(), options));
 
   verb('events', 'what happened, the newest last: failures, disconnects, what operators did')
     .option('--connection <id>', 'of this connection')
     .option('--asset <id>', 'of this asset')
     .option('--kind <kind>', 'of this kind, such as asset.failed or operator.resyncConnection')
-    .option('--limit <n>', 'so many of the past', wholeNumber(1, 250), 20)
+    .option('--limit <n>', 'so many of the past', wholeNumber(1, mostRows), 20)
     .option('--follow', 'until interrupted, as it happens; with --json one a line')
     .addHelpText(
       'after',

@@ -1,5 +1,8 @@
 import { InvalidArgumentError } from 'commander';
 
+/** Rows of a page, at most: the service gives no more at a time. */
+export const mostRows = 250;
+
 /** An option that may be repeated. */
 export const collect = (value: string, before: string[] = []) => [...before, value];
 

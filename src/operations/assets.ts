@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Asset, UploadPart } from '../store/schema.ts';
-import { nextCursor, pageOf, placeOf } from './cursor.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { Refused } from './refused.ts';
@@ -24,7 +24,7 @@ export const assetQuery = z.strictObject({
     .optional()
     .describe('Part of the name, in any case (one or two letters: the beginning of a word in it); or an id.'),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(250).default(50),
+  limit: rowsOfPage(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 

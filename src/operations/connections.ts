@@ -5,7 +5,7 @@ import { connectUrl } from '../oauth/authorize.ts';
 import type { Connection } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
-import { nextCursor, pageOf, placeOf } from './cursor.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { byState, leftOut, stateCounts } from './states.ts';
@@ -28,7 +28,7 @@ export const connectionQuery = z.strictObject({
     .optional()
     .describe('Part of the name or address of its user, or of the name of a company; or an id.'),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(250).default(100),
+  limit: rowsOfPage(100),
 });
 export type ConnectionQuery = z.input<typeof connectionQuery>;
 

@@ -20,6 +20,9 @@ export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T 
   }
 }
 
+/** Rows of a page; with more of them an answer would take too long. */
+export const rowsOfPage = (otherwise: number) => z.coerce.number().int().min(1).max(250).default(otherwise);
+
 /** Of a page that was asked for with one row more than it may hold: the page, and the cursor of the next. */
 export function pageOf<T>(rows: T[], limit: number, place: (last: T) => unknown) {
   return {

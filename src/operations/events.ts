@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { EventPlace } from '../store/events.ts';
 import type { Event } from '../store/schema.ts';
-import { nextCursor, pageOf, placeOf } from './cursor.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text, time } from './text.ts';
 
@@ -10,7 +10,7 @@ export const eventQuery = z.strictObject({
   assetId: text.optional(),
   kind: text.optional(),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(250).default(50),
+  limit: rowsOfPage(50),
 });
 export type EventQuery = z.input<typeof eventQuery>;
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Sync } from '../store/schema.ts';
 import { existingConnection, stopped } from './connections.ts';
-import { nextCursor, pageOf, placeOf } from './cursor.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { count, text, time } from './text.ts';
@@ -37,7 +37,7 @@ export const resyncAnswer = z.object({ syncId: z.string() }).meta({ id: 'ResyncA
 export const syncQuery = z.strictObject({
   connectionId: text.optional(),
   cursor: text.optional(),
-  limit: z.coerce.number().int().min(1).max(250).default(50),
+  limit: rowsOfPage(50),
 });
 export type SyncQuery = z.input<typeof syncQuery>;
 
