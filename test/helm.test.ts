@@ -9,20 +9,14 @@ import { generate } from '../helm/generate.ts';
 import { readConfig, secretVariables, variableNames } from '../src/config.ts';
 import { newGround } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
+import { installed } from './support/services.ts';
 import { until } from './support/until.ts';
 
 const chart = 'helm/asset-mirror';
 /** What the manifests are rendered for. */
 const kubernetes = '1.34.0';
 
-const isThere = (() => {
-  try {
-    execFileSync('helm', ['version'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-})();
+const isThere = await installed('helm');
 const leftOut = isThere ? '' : ' (left out: helm is not installed)';
 
 async function helm(...args: string[]): Promise<string> {

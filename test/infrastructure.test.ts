@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { request } from 'undici';
@@ -15,6 +14,7 @@ import { newPooledPostgres } from './support/pgbouncer.ts';
 import { freePort } from './support/ports.ts';
 import { newProxy, newTlsFront } from './support/proxy.ts';
 import { newCluster, newSentinels } from './support/redis-many.ts';
+import { installed } from './support/services.ts';
 import { newTokenService } from './support/token-service.ts';
 
 /** What stands around a mirror in a company: TLS of a private authority, passwords, poolers, proxies, servers that fail over. */
@@ -73,7 +73,6 @@ async function newSite(
   };
 }
 
-const installed = (program: string) => spawnSync('which', [program]).status === 0;
 /** What doctor says of a Redis, but for its version. */
 async function examined(redisUrl: string): Promise<string[]> {
   const found: string[] = [];
@@ -81,7 +80,7 @@ async function examined(redisUrl: string): Promise<string[]> {
   return found.map((line) => line.replace(/\d+\.\d+\.\d+|\d+ ms/g, '…'));
 }
 
-const redis = installed('redis-server');
+const redis = await installed('redis-server');
 if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sentinel and Cluster are left out\n');
 
 test.runIf(redis)(
@@ -124,7 +123,7 @@ test.runIf(redis)(
   },
 );
 
-const pgbouncer = installed('pgbouncer');
+const pgbouncer = await installed('pgbouncer');
 if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a database behind a pooler is left out\n');
 
 test.runIf(pgbouncer)(

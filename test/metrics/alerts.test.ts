@@ -1,20 +1,14 @@
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
+import { installed } from '../support/services.ts';
 
 const rules = 'ops/prometheus/alerts.yml';
 const cases = 'ops/prometheus/alerts.test.yml';
 
-const isThere = (() => {
-  try {
-    execFileSync('promtool', ['--version'], { stdio: 'ignore' });
-    return true;
-  } catch {
-    return false;
-  }
-})();
+const isThere = await installed('promtool');
 const leftOut = isThere ? '' : ' (left out: promtool is not installed)';
 
 test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${leftOut}`, async () => {

@@ -184,7 +184,8 @@ export async function startVersity(
   return { name: 'Versity S3 Gateway', endpoint: `http://127.0.0.1:${port}`, region, accessKey, secretKey };
 }
 
-async function installed(program: string): Promise<boolean> {
+/** Whether a program can be run here. */
+export async function installed(program: string): Promise<boolean> {
   return run('which', [program]).then(
     () => true,
     () => false,
