@@ -72,7 +72,7 @@ const shell = (base: string, version: string) => `<!doctype html>
 </header>
 <main id="main" tabindex="-1"><div class="loading"><p>Loading …</p></div></main>
 <dialog id="dialog" aria-labelledby="dialog-title"></dialog>
-<div id="said" role="status" class="toast" aria-live="polite"></div>
+<div id="said" role="status" class="toasts" aria-live="polite"></div>
 <noscript><p class="banner bad">The dashboard needs JavaScript. The command line (asset-mirror --help) has everything, too.</p></noscript>
 </body>
 </html>

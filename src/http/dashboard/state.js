@@ -27,14 +27,15 @@ export function draw() {
   });
 }
 
-let silence = 0;
-/** Says a result, to the eye and to screen readers. @param {string} text @param {'plain' | 'bad'} [tone] */
+/**
+ * Says a result, to the eye and to screen readers, for a while. What is said meanwhile stands below it.
+ * @param {string} text @param {'plain' | 'bad'} [tone]
+ */
 export function say(text, tone = 'plain') {
+  const notice = document.createElement('p');
+  notice.textContent = text;
+  notice.dataset.tone = tone;
   const said = /** @type {HTMLElement} */ (document.getElementById('said'));
-  said.textContent = text;
-  said.dataset.tone = tone;
-  clearTimeout(silence);
-  silence = window.setTimeout(() => {
-    said.textContent = '';
-  }, 8000);
+  said.append(notice);
+  setTimeout(() => notice.remove(), 8000);
 }
