@@ -4,7 +4,7 @@ import { agoShort, type Cell, harmless, number, paint, print, printJson, table }
 
 const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;
 
-/** The last runs, the newest first. */
+/** The last runs, the newest first; below a run why it failed, or what of it could not be read. */
 export async function syncs(
   api: ApiClient,
   options: { connection?: string; limit: number; json?: boolean },
@@ -25,24 +25,26 @@ export async function syncs(
     number(sync.gone),
   ]);
   const title = (text: string, spare?: number) => ({ title: text, right: true, ...(spare && { spare }) });
-  print(
-    table(
-      [
-        { title: 'SYNC' },
-        { title: 'MODE' },
-        { title: 'STATUS' },
-        { title: 'ASKED FOR', spare: 1 },
-        title('TOOK', 4),
-        title('PAGES', 5),
-        title('SEEN', 3),
-        title('NEW'),
-        title('CHANGED'),
-        title('GONE', 2),
-      ],
-      rows,
-    ),
-  );
-  for (const { id, error } of page.syncs) if (error) print(`${paint('yellow', '!')} ${id}: ${harmless(error)}`);
+  const [head, ...lines] = table(
+    [
+      { title: 'SYNC' },
+      { title: 'MODE' },
+      { title: 'STATUS' },
+      { title: 'ASKED FOR', spare: 1 },
+      title('TOOK', 4),
+      title('PAGES', 5),
+      title('SEEN', 3),
+      title('NEW'),
+      title('CHANGED'),
+      title('GONE', 2),
+    ],
+    rows,
+  ).split('\n');
+  print(head);
+  for (const [n, { status, error }] of page.syncs.entries()) {
+    print(lines[n]);
+    if (error) print(`    ${paint(status === 'failed' ? 'red' : 'yellow', harmless(error))}`);
+  }
 }
 
 function tookOf({ startedAt, finishedAt }: Sync): string {
