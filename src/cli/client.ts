@@ -126,6 +126,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
   return {
     createConnectLink: (request: { connectionId?: string | undefined }) =>
       call<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
+    settings: () => get<Settings>('/settings'),
     changeSettings: (request: SettingsRequest) => call<Settings>('PATCH', '/settings', request),
     status: () => get<Status>('/status'),
 

@@ -1,5 +1,5 @@
 import { formatBytes, formatDuration, parseDuration, parseRate } from '../units.ts';
-import type { ApiClient, ConnectionSettingsRequest, ConnectionSummary } from './client.ts';
+import type { ApiClient, ConnectionSettingsRequest, ConnectionSummary, Settings } from './client.ts';
 import { UsageError } from './failures.ts';
 import { paint, print, printJson } from './output.ts';
 
@@ -12,7 +12,7 @@ export interface SetOptions {
   json?: boolean;
 }
 
-/** Changes settings of one connection, or without one what every process of the running service keeps to. */
+/** Changes or shows settings of one connection, or without one what every process of the running service keeps to. */
 export async function set(api: ApiClient, connectionId: string | undefined, options: SetOptions): Promise<void> {
   if (connectionId === undefined) return setForAll(api, options);
   const request = requestOf(options);
@@ -28,11 +28,14 @@ export async function set(api: ApiClient, connectionId: string | undefined, opti
 
 async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Promise<void> {
   const [other] = Object.keys(options).filter((name) => name !== 'bandwidth');
-  if (other !== undefined || options.bandwidth === undefined) {
+  if (other !== undefined) {
     throw new UsageError(
-      `${other === undefined ? 'nothing to set' : `--${other} is set for one connection`}: asset-mirror set CONNECTION …; ` +
-        'for all of them there is --bandwidth only',
+      `--${other} is set for one connection: asset-mirror set CONNECTION …; for all of them there is --bandwidth only`,
     );
+  }
+  if (options.bandwidth === undefined) {
+    const settings = await api.settings();
+    return json ? printJson(settings) : print(describeAll(settings));
   }
   const settings = await api.changeSettings({ bandwidth: bandwidthOf(options.bandwidth) });
   if (json) return printJson(settings);
@@ -42,6 +45,12 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
       ? `Each process now downloads ${limit}. \`asset-mirror set --bandwidth default\` returns to BANDWIDTH_LIMIT.`
       : `Each process keeps to its own BANDWIDTH_LIMIT again; that of the one that answered: ${limit}.`,
   );
+}
+
+function describeAll({ bandwidth, from }: Settings): string {
+  const limit = bandwidth === null ? 'no limit' : `${formatBytes(bandwidth)}/s in each process`;
+  const whose = from === 'settings' ? '' : paint('dim', '  (BANDWIDTH_LIMIT of the process that answered)');
+  return `bandwidth    ${limit}${whose}\n\`asset-mirror set CONNECTION\` shows those of a connection.`;
 }
 
 function requestOf(options: SetOptions): ConnectionSettingsRequest {

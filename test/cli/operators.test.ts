@@ -108,6 +108,17 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
     expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
     expect((await run(['set', id, '--exclude', 'default', '--json'])).code).toBe(0);
+    expect((await run(['set', id])).stdout).toMatch(/^interval .*\(default\)\n.*\nexclude +nothing {2}\(default\)\n/);
+    expect(await run(['set'])).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^bandwidth +no limit {2}\(BANDWIDTH_LIMIT of the process that answered\)\n/),
+    });
+    await run(['set', '--bandwidth', '20MiB/s']);
+    expect((await run(['set'])).stdout).toMatch(/^bandwidth +20\.0 MiB\/s in each process\n/);
+    expect(JSON.parse((await run(['set', '--bandwidth', 'default', '--json'])).stdout)).toEqual(
+      JSON.parse((await run(['set', '--json'])).stdout),
+    );
+    expect((await run(['set', '--interval', '5m'])).code).toBe(2);
     for (const wrong of [
       ['--include', 'videos'],
       ['--interval', '5'],
@@ -134,6 +145,14 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     expect(json.code).toBe(1);
     expect(JSON.parse(json.stdout)).toMatchObject({ sync: { status: 'done', new: 1 }, failed: 1 });
     await scene.admin.clearFaults();
+  });
+
+  test('say below a run why it failed, and leave the others alone', async () => {
+    const failed = await run(['resync', id, '--company', 'nobodys', '--wait', '--json']);
+    expect(JSON.parse(failed.stdout)).toMatchObject({ sync: { status: 'failed' } });
+    expect((await run(['syncs', '--limit', '2'])).stdout).toMatch(
+      /^SYNC .*\n\S+ +incremental \(a part\) +failed .*\n {4}company nobodys: this connection cannot read it\n\S+ +\w+ +done .*\n$/,
+    );
   });
 
   test('tell what happened, the newest last, and go on while it happens, also behind a restart', async () => {
