@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf } from './cli/failures.ts';
 import type { StartDatabase } from './cli/library.ts';
@@ -51,6 +52,8 @@ async function freePort(wanted: number): Promise<number> {
 
 /** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
 const startDatabase: StartDatabase = async (directory) => {
+  const { makeDataDir } = await import('./ground.ts');
+  await makeDataDir(resolve(directory));
   const { startEmbeddedPostgres } = await import('./store/embedded.ts');
   return startEmbeddedPostgres({ directory, log: await terminalLog() });
 };

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { access, chmod, mkdtemp, rm } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -224,8 +224,8 @@ test('what a start needs of the machine and does not get is a setting that is na
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
-  const attempt = async (settings: Record<string, string>) => {
-    const child = spawn(process.execPath, ['src/main.ts', 'start'], {
+  const attempt = async (settings: Record<string, string>, verb = 'start') => {
+    const child = spawn(process.execPath, ['src/main.ts', verb], {
       env: {
         PATH: process.env.PATH,
         DATA_DIR: '/proc/nothing/can/be/made/here',
@@ -256,6 +256,13 @@ test('what a start needs of the machine and does not get is a setting that is na
       code: 2,
       output: expect.stringContaining('DATA_DIR is /proc/nothing/can/be/made/here, which cannot be made (ENOENT)'),
     });
+    const file = { DATA_DIR: resolve('package.json') };
+    const [start, library, demo] = await Promise.all([attempt(file), attempt({}, 'library'), attempt({}, 'demo')]);
+    expect(start).toEqual({ code: 2, output: expect.stringContaining('package.json, which cannot be made (EEXIST)') });
+    for (const { code, output } of [library, demo]) {
+      expect(code).toBe(2);
+      expect(output).toMatch(/DATA_DIR is \/proc\/nothing\/can\/be\/made\/here\/(library|demo), which cannot be made/);
+    }
   } finally {
     taken.close();
   }

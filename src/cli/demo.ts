@@ -1,5 +1,4 @@
 import { createWriteStream } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../config.ts';
@@ -50,7 +49,6 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   const dataDir = join(environment.DATA_DIR || 'data', 'demo');
   say(paint('dim', 'starting PostgreSQL, the library and the mirror …'));
   await using databases = new AsyncDisposableStack();
-  await mkdir(dataDir, { recursive: true });
   const { url: databaseUrl, stop: stopDatabase } = await deps.startDatabase(dataDir);
   databases.defer(stopDatabase);
   // The library is another service: beside the mirror's tables, in a schema of its own.
@@ -79,7 +77,6 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     LIBRARY_CLIENT_ID: credentials.clientId,
     LIBRARY_CLIENT_SECRET: credentials.clientSecret,
   });
-  await mkdir(config.dataDir, { recursive: true });
   const logFile = join(config.dataDir, 'asset-mirror.log');
   const logStream = createWriteStream(logFile, { flags: 'a' });
   const log = createLog({ level: config.log.level, pretty: false, destination: logStream });

@@ -1,3 +1,5 @@
+import { opendirSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
 
 /** Rows of a page, at most: the service gives no more at a time. */
@@ -13,6 +15,19 @@ export function wholeNumber(least: number, most: number) {
       throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
     return value;
   };
+}
+
+/** A directory that can be listed: said before anything is started that would find out. */
+export function directory(text: string): string {
+  const path = resolve(text);
+  try {
+    opendirSync(path).closeSync();
+    return text;
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException;
+    const why = { ENOENT: 'is not there', ENOTDIR: 'is no directory', EACCES: 'may not be read by this user' }[code];
+    throw new InvalidArgumentError(`${path} ${why ?? `cannot be read (${code})`}. Name a directory that can be read.`);
+  }
 }
 
 /** Below the help of a verb. */

@@ -5,7 +5,7 @@ import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { operatorVerbs } from './operator-verbs.ts';
-import { collect, examples, wholeNumber } from './options.ts';
+import { collect, directory, examples, wholeNumber } from './options.ts';
 
 /** Another verb: its name, its words in the list of all, and what else its own help says. */
 export type NewVerb = (name: string, text: string, more?: string) => Command;
@@ -63,7 +63,7 @@ not reachable.`,
   verb('demo', 'library and mirror together, nothing to install: connect, mirror, look')
     .option('--once', 'exit when everything is mirrored')
     .option('--assets <n>', 'how many sample assets', wholeNumber(1, 100_000), 300)
-    .option('--media <dir>', 'serve a folder of your own instead of samples')
+    .option('--media <dir>', 'serve a folder of your own instead of samples', directory)
     .action((options) => verbs.demo(options));
 
   verb('library', 'run the library alone: the whole service of the specification')
@@ -71,7 +71,7 @@ not reachable.`,
     .option('--port <port>', 'port to listen on', wholeNumber(0, 65_535), 8090)
     .option('--public-url <url>', 'where people and apps reach it, if it is elsewhere')
     .option('--admin-port <port>', 'port of the admin API for tests and demos', wholeNumber(0, 65_535))
-    .option('--media <dir>', 'serve a folder')
+    .option('--media <dir>', 'serve a folder', directory)
     .option('--synthetic <n>', 'serve so many made-up assets', wholeNumber(0, 10_000_000))
     .option('--seed <n>', 'other made-up content', wholeNumber(0, 2 ** 31))
     .addOption(

@@ -1,0 +1,52 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { directory } from '../../src/cli/options.ts';
+import { program } from '../../src/cli/program.ts';
+
+const place = mkdtempSync(join(tmpdir(), 'asset-mirror-options-'));
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+const file = join(place, 'film.mp4');
+writeFileSync(file, '');
+
+/** What is served when a verb is called with these words; or what is said to them. */
+async function served(words: string[]): Promise<string | undefined> {
+  let media: string | undefined;
+  let said = '';
+  const take = async (options: { media?: string }) => {
+    media = options.media;
+  };
+  const app = program({ library: take, demo: take } as never, '1.0.0');
+  for (const verb of app.commands) verb.configureOutput({ writeErr: (text) => (said += text) });
+  const { exitCode } = await app.parseAsync(words, { from: 'user' }).then(
+    () => ({ exitCode: 0 }),
+    (error) => error,
+  );
+  return exitCode === 0 ? media : said;
+}
+
+test.each(['library', 'demo'])('%s --media is a directory that is there, or nothing is started', async (verb) => {
+  expect(await served([verb, '--media', place])).toBe(place);
+  const near = relative('.', place);
+  expect(await served([verb, '--media', near])).toBe(near);
+  expect(await served([verb, '--media', `${near}/none`])).toContain(
+    `${place}/none is not there. Name a directory that can be read.`,
+  );
+  expect(await served([verb, '--media', file])).toContain(`${file} is no directory. Name`);
+});
+
+test('a directory that may not be read is refused, too', () => {
+  const closed = mkdtempSync(join(place, 'closed-'));
+  chmodSync(closed, 0);
+  const script = `
+    import { directory } from ${JSON.stringify(new URL('../../src/cli/options.ts', import.meta.url))};
+    if (process.getuid() === 0) process.seteuid(65534);
+    try { directory(${JSON.stringify(closed)}); } catch (error) { console.log(error.message); }`;
+  chmodSync(place, 0o755);
+  const said = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' });
+  expect(said).toBe(`${closed} may not be read by this user. Name a directory that can be read.\n`);
+  chmodSync(closed, 0o700);
+  expect(directory(closed)).toBe(closed);
+});
