@@ -146,8 +146,9 @@ function summarize(run: Verification): string {
     ? `by every byte (${formatBytes(counts.bytesRead)})`
     : 'by length (and ETag, where the store has one)';
   const lines = [`Objects: ${objects}`, `Compared ${how} in ${formatDuration(ms)}.`];
-  if (run.lines.length + differences + counts.absent > 0) lines.unshift('');
+  if (run.lines.length + differences + counts.absent + counts.leftOut > 0) lines.unshift('');
   if (counts.absent > 0) lines.push(`Assets of which the library itself has no file (yet): ${counts.absent}`);
+  if (counts.leftOut > 0) lines.push(`Assets that the settings leave out: ${counts.leftOut}`);
   if (counts.moving > 0)
     lines.push(`Objects that were just being changed, so that another run can tell: ${counts.moving}`);
   if (run.repair && counts.repaired > 0) {

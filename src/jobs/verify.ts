@@ -53,7 +53,7 @@ interface Pair {
 }
 
 /** What is to be said of an object; undefined: nothing, for it is on its way. */
-type Finding = VerificationLine | undefined;
+type Finding = (VerificationLine & { leftOut?: boolean }) | undefined;
 
 const pageSizeByDefault = 1000;
 /** Objects that are read at the same time. */
@@ -198,6 +198,7 @@ export const nothingFound: VerificationCounts = {
   different: 0,
   errors: 0,
   absent: 0,
+  leftOut: 0,
   moving: 0,
   assets: 0,
   assetsTotal: 0,
@@ -206,8 +207,10 @@ export const nothingFound: VerificationCounts = {
 };
 
 const countNames = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
-const countOf = (line: VerificationLine) =>
-  line.mark === '-' && !line.difference ? ('absent' as const) : countNames[line.mark];
+function countOf({ mark, difference, leftOut }: NonNullable<Finding>) {
+  if (mark !== '-' || difference) return countNames[mark];
+  return leftOut ? ('leftOut' as const) : ('absent' as const);
+}
 
 export function differencesIn(counts: Partial<VerificationCounts>): number {
   const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;
@@ -431,7 +434,8 @@ function missingAsset(asset: AssetContents): Finding {
   const why = whyNot(asset);
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
-  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !isAbsent(asset) };
+  const leftOut = asset.leftOut !== null;
+  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !leftOut && !isAbsent(asset), leftOut };
 }
 
 const told = (mark: VerificationLine['mark'], text: string): VerificationLine => ({

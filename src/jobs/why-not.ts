@@ -25,7 +25,7 @@ export function whyNot(asset: AssetContents): string | null {
   }
 }
 
-/** The library itself has nothing to give, or the settings leave it out: the mirror lacks nothing. */
-export function isAbsent({ state, media, leftOut }: AssetContents): boolean {
-  return leftOut !== null || state === 'unavailable' || state === 'processing' || (state === 'gone' && media === null);
+/** The library itself has nothing to give: the mirror lacks nothing. */
+export function isAbsent({ state, media }: AssetContents): boolean {
+  return state === 'unavailable' || state === 'processing' || (state === 'gone' && media === null);
 }

@@ -256,6 +256,8 @@ export interface VerificationCounts {
   errors: number;
   /** Told, and no difference: the library itself has no file to give (yet). */
   absent: number;
+  /** Told, and no difference: the settings leave them out. */
+  leftOut: number;
   /** Changed while they were looked at: nothing is said of them. */
   moving: number;
   /** Assets whose media was compared, of how many. */

@@ -65,6 +65,16 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
   });
 
+  test('what the settings leave out is no difference, and named apart from what the library has no file of', async () => {
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: { assetTypes: ['videos'] } });
+    const film = await scene.film({ name: 'left out.mp4' });
+    const { code, stdout } = await verify();
+    expect(code).toBe(0);
+    expect(stdout).toContain(`- ${film}\n    left out.mp4: left out by the settings: type videos\n`);
+    expect(stdout).toContain('\nAssets that the settings leave out: 1\n');
+    expect(stdout).not.toContain('the library itself has no file');
+  });
+
   test('exits with 1 for a connection that is not there, 2 for a wrong option, 3 when nothing answers', async () => {
     expect(await verify(['--connection', 'none'])).toMatchObject({
       code: 1,
