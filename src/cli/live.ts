@@ -20,6 +20,13 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
       }
       last = text;
     },
+    /** A line that stays; what is shown goes on below it. */
+    say(text: string): void {
+      if (silent) return;
+      if (stdout.isTTY && last !== '') stdout.write('\r\u001b[K');
+      print(text);
+      last = '';
+    },
     end(): void {
       if (!silent && stdout.isTTY && last !== '') stdout.write('\r\u001b[K');
     },

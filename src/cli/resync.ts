@@ -49,6 +49,7 @@ export async function resync(api: ApiClient, connectionId: string, options: Resy
 /** Until the run has ended and nothing of the connection moves any more. */
 async function untilMirrored(api: ApiClient, connectionId: string, syncId: string, silent: boolean) {
   const live = liveLine({ silent });
+  let said: string | undefined;
   try {
     for (;;) {
       const [sync, connection, status] = await Promise.all([
@@ -60,14 +61,27 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       const ended = sync.finishedAt !== null;
       if (ended && (sync.status === 'failed' || pending + transferring === 0)) return { sync, connection };
       if (connection.status !== 'active') {
-        throw new Error(`the connection is ${connection.status}, so the sync does not go on`);
+        const remedy = connection.status === 'paused' ? 'resume' : 'connect-link --connection';
+        throw new Error(
+          `the connection is ${connection.status}, so this waits no longer; after \`asset-mirror ${remedy} ${connectionId}\` ` +
+            'what is left comes by itself',
+        );
       }
-      live.show(ended ? transferLine(connection, status) : listingLine(sync));
+      const pause = pauseOf(connection);
+      if (pause === undefined) live.show(ended ? transferLine(connection, status) : listingLine(sync));
+      else if (pause !== said) live.say(`${paint('yellow', '~')} ${pause}`);
+      said = pause;
       await sleep(pollMs);
     }
   } finally {
     live.end();
   }
+}
+
+/** Why nothing is asked for at present, and until when. */
+function pauseOf({ pace, lastError }: ConnectionSummary): string | undefined {
+  if (pace.parkedUntil === null) return undefined;
+  return `The connection waits until ${pace.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>

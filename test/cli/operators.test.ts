@@ -1,4 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -190,6 +191,29 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     } finally {
       child.kill('SIGINT');
     }
+  });
+
+  test('while the connection waits, so does a resync, which says until when and why, once', async () => {
+    const park = (ms: number, reason: string) =>
+      scene.mirror.store.connections.park(id, new Date(Date.now() + ms), reason);
+    await park(40_000, 'read /me: the service asked to wait (429)');
+    const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
+    let [told, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (told += chunk));
+    child.stderr.on('data', (chunk) => (said += chunk));
+    const ended = once(child, 'exit');
+    await until('the first reason', () => told.includes('asked to wait'), 30_000);
+    await park(41_000, 'read /me: connect ECONNREFUSED');
+    await until('the second reason', () => told.includes('ECONNREFUSED'), 30_000);
+    await scene.mirror.api('POST', `/connections/${id}/pause`);
+    expect(await ended).toEqual([1, null]);
+    expect(told).toMatch(
+      /^Asked for .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
+    );
+    expect(said).toBe(
+      `asset-mirror: the connection is paused, so this waits no longer; after \`asset-mirror resume ${id}\` what is left comes by itself\n`,
+    );
+    await scene.mirror.api('POST', `/connections/${id}/resume`);
   });
 
   test('pause, resume and disconnect; the last only when that is meant', async () => {
