@@ -27,6 +27,9 @@ export class RetryLater extends Error {
   }
 }
 
+/** In the reason of a pause that the service asked for. */
+export const askedToWait = 'the service asked to wait';
+
 /** Nobody is made to wait longer than this by a header: one that was meant in milliseconds would be obeyed for weeks. */
 const longestWait = 3_600_000;
 

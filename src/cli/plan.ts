@@ -22,7 +22,7 @@ export async function plan(
 
 function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress): string {
   const where = companyId === null ? 'asking what can be read' : `listing ${companyId}`;
-  const wait = waitsUntil === null ? '' : `; the service asks to wait, it goes on ${ago(waitsUntil)}`;
+  const wait = waitsUntil === null ? '' : `; it waits, and goes on ${ago(waitsUntil)}`;
   return `${where}: ${listed} assets, ${pages} pages${wait}`;
 }
 

@@ -8,6 +8,9 @@ import { answered, answersPerStep, faster, fullSpeed, limitOf, type Pace, slower
 
 export type Pacer = ReturnType<typeof createPacer>;
 
+/** In the reason of a pause that nobody asked for: the service did not answer, or with errors only. */
+export const askedAgain = 'it is asked again in';
+
 /** The most of a connection that may be under way at once. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
   return typeof settings.concurrency === 'number' ? settings.concurrency : perConnection;
@@ -55,8 +58,11 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
     const limit = limitOf(slowed.pace, slowed.ceiling);
     log.warn({ connectionId, limit, ceiling: slowed.ceiling, reason }, 'connection slowed down');
     if (slowed.pauseMs > 0) {
-      const again = `it is asked again in ${formatDuration(slowed.pauseMs)}`;
-      await park(connectionId, withMargin(slowed.pauseMs), `${reason}; ${again}`);
+      await park(
+        connectionId,
+        withMargin(slowed.pauseMs),
+        `${reason}; ${askedAgain} ${formatDuration(slowed.pauseMs)}`,
+      );
     }
   }
 

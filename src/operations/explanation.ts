@@ -1,3 +1,5 @@
+import { askedToWait } from '../errors.ts';
+import { askedAgain } from '../jobs/pacer.ts';
 import type { Asset, Connection } from '../store/schema.ts';
 import { formatBytes } from '../units.ts';
 
@@ -88,6 +90,15 @@ function beside({ id, transcriptState, transcriptDeadline, thumbnailState, reaso
   ];
 }
 
+/** The reason as it was recorded, when nothing is asked for a connection `until` then. */
+function whyParked(reason: string | null, until: string): string {
+  if (reason?.includes(askedToWait)) return `The library asked its connection to wait, until ${until} (${reason}).`;
+  if (reason?.includes(askedAgain)) {
+    return `The library did not answer its connection, or with errors only, so it waits until ${until} (${reason}).`;
+  }
+  return `Its connection waits until ${until}${reason ? ` (${reason})` : ''}.`;
+}
+
 /** What it waits for: the first thing that is in its way. */
 function waits(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { nextAt, reason, queuedAt } = asset;
@@ -102,10 +113,7 @@ function waits(asset: Asset, { now, connection, readable, bucketTrouble }: Circu
   if (!readable) return [`Its connection ${id} can no longer read its company. It goes on when somebody can.`];
   if (bucketTrouble !== null) return [`The bucket takes nothing at present, so everything waits: ${bucketTrouble}.`];
   if (connection.parkedUntil && connection.parkedUntil > now) {
-    const why = connection.lastError ? ` (${connection.lastError})` : '';
-    return [
-      `The library asked its connection to wait, until ${iso(connection.parkedUntil)}${why}. Nothing is to be done.`,
-    ];
+    return [`${whyParked(connection.lastError, iso(connection.parkedUntil))} It goes on by itself.`];
   }
   if (nextAt && nextAt > now) {
     return [

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
-import { RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -49,7 +49,7 @@ export function throwFor(what: string, status: number, headers: Dispatcher.Respo
   const wait = retryAfter(headers['retry-after'], headers.date);
   if (status === 429 || (status === 503 && wait)) {
     const { at, text } = wait ?? { at: withMargin(30_000), text: 'and did not say how long' };
-    throw new RetryLater(`${what}: the service asked to wait (${status}) ${text}`, at, {
+    throw new RetryLater(`${what}: ${askedToWait} (${status}) ${text}`, at, {
       scope: 'connection',
       asked: true,
     });

@@ -12,6 +12,7 @@ const circumstances: Circumstances = {
   bucketTrouble: null,
   stored: { parts: 0, bytes: 0 },
 };
+const parked = (lastError: string): Connection => ({ ...connection, parkedUntil: later, lastError });
 const media = {
   key: 'k/film.mp4',
   bytes: 2048,
@@ -63,8 +64,20 @@ describe('why an asset is where it is', () => {
     [
       'is parked',
       asset('pending'),
-      { connection: { ...connection, parkedUntil: later, lastError: 'asked' } },
-      /wait, until 2026-03-01T12:10.*\(asked\)/,
+      { connection: parked('read asset a: the service asked to wait (429) for 10m 00s') },
+      /asked its connection to wait, until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
+    ],
+    [
+      'is parked during an outage',
+      asset('pending'),
+      { connection: parked('read /me: connect ECONNREFUSED; it is asked again in 10m 00s') },
+      /did not answer its connection, or with errors only, so it waits until 2026-03-01T12:10.*ECONNREFUSED/,
+    ],
+    [
+      'is parked for another reason',
+      asset('pending'),
+      { connection: parked('no access token for now') },
+      /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It goes on/,
     ],
     ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused: .*resume c/],
     [

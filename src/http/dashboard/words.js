@@ -58,7 +58,7 @@ export function conditionOf({ status, counts, pace, lastSyncAt, settings, connec
   if (status === 'disconnected') return { tone: 'bad', word: 'Disconnected', more: 'Its user has to connect again.' };
   if (status === 'paused') return { tone: 'warn', word: 'Paused' };
   if (pace.parkedUntil) {
-    return { tone: 'warn', word: 'Waiting', more: `The library asked to wait; it goes on ${ago(pace.parkedUntil)}.` };
+    return { tone: 'warn', word: 'Waiting', more: `It goes on by itself ${ago(pace.parkedUntil)}.` };
   }
   const { pending, transferring } = counts.byState;
   if (pending + transferring > 0)
