@@ -1,0 +1,57 @@
+import { execFile } from 'node:child_process';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus, loadavg, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Chart, svgOf } from './chart.ts';
+
+const run = promisify(execFile);
+
+/** The repository's results, or RESULTS: each benchmark writes a page of its own there, and its charts beside it. */
+const results = process.env.RESULTS ?? join(import.meta.dirname, 'results');
+
+export const number = (value: number, digits = 0) =>
+  value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** A table in Markdown. */
+export const table = (head: string[], rows: string[][]) =>
+  [head, head.map(() => '---'), ...rows]
+    .map((cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
+    .join('\n');
+
+/** Programs whose version a page can tell, and how they are asked. */
+const asked = {
+  curl: ['curl', '--version'],
+  redis: ['redis-server', '--version'],
+  versitygw: ['versitygw', '--version'],
+} as const;
+
+/** What something was measured on: the machine, the versions of what took part, the day, and what else the machine did. */
+export async function ground(parts: (keyof typeof asked)[] = [], more: string[] = []): Promise<string> {
+  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
+  const versions = await Promise.all(
+    parts.map(async (part) => {
+      const [program, flag] = asked[part];
+      const { stdout } = await run(program, [flag]);
+      // A build from source may not know its version.
+      return [part === 'redis' ? 'Redis' : part, /\d+\.\d+(\.\d+)?/.exec(stdout)?.[0]].filter(Boolean).join(' ');
+    }),
+  );
+  const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB`;
+  const all = [machine, `asset-mirror ${version}`, `Node ${process.version}`, ...versions, ...more];
+  return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadavg()[0]!.toFixed(1)} at the end.`;
+}
+
+/** Writes `bench/results/NAME.md` with its charts (`NAME.svg`, `NAME-2.svg`, …) behind the heading, and prints it. */
+export function write(name: string, page: { title: string; charts?: Chart[]; text: string; ground: string }): void {
+  mkdirSync(results, { recursive: true });
+  const pictures = (page.charts ?? []).map((chart, i) => {
+    const file = `${name}${i === 0 ? '' : `-${i + 1}`}.svg`;
+    writeFileSync(join(results, file), svgOf(chart));
+    return `![${chart.title}](${file})\n\n`;
+  });
+  const end = `${page.ground} Made by \`npm run bench -- ${name}\`.`;
+  const text = `# ${page.title}\n\n${pictures.join('')}${page.text.trim()}\n\n${end}\n`;
+  writeFileSync(join(results, `${name}.md`), text);
+  console.log(`\n${text}`);
+}
