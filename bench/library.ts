@@ -1,11 +1,10 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdir, writeFile } from 'node:fs/promises';
-import { cpus, loadavg, release, totalmem, type } from 'node:os';
 import { join } from 'node:path';
 import { styleText } from 'node:util';
 import { Agent, request } from 'undici';
 import { connect, type Library } from '../test/support/library.ts';
+import { ground, number, table, write } from './page.ts';
 
 /**
  * How fast the library is: pages of a million assets, details per second, media per second. The library runs in a process
@@ -210,23 +209,40 @@ function megabytes(bytes: number): string {
   return `${Math.round(bytes / 2 ** 20)} MiB`;
 }
 
-async function writeTable(): Promise<void> {
-  const directory = join(import.meta.dirname, 'results');
-  await mkdir(directory, { recursive: true });
-  const date = new Date().toISOString().slice(0, 10);
-  const machine = `${cpus()[0]?.model}, ${cpus().length} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; ${type()} ${release()}`;
-  const text = `# The library, measured
+async function writePage(): Promise<void> {
+  const median = ({ measured }: Row) => Number(/median ([\d.]+) ms/.exec(measured)?.[1]);
+  const timed = rows.filter(({ what }) => what.startsWith('Page of 100'));
+  write('library', {
+    title: 'The library, measured',
+    charts: [
+      {
+        kind: 'bars',
+        title: `Pages of ${number(ASSETS)} assets`,
+        panels: [
+          {
+            title: 'Median of a page of 100, ms',
+            rows: timed.map((row) => ({
+              label: row.what.slice('Page of 100: '.length),
+              value: median(row),
+              text: number(median(row), 1),
+              ours: true,
+            })),
+          },
+        ],
+      },
+    ],
+    text: `
+A synthetic library of ${number(ASSETS)} assets; the load comes from another process on the same machine. "Per core" is per second of
+processor time of the library's process. The time of a page is the server's, from the request to the answer. What others take
+from a core shows in the comparison with Node's own server.
 
-${date}, Node ${process.version}, ${machine}. A synthetic library of ${ASSETS.toLocaleString('en')} assets; the load comes from another
-process on the same machine. "Per core" is per second of processor time of the library's process. The time of a page is
-the server's, from the request to the answer. The machine's load at the end was ${loadavg()[0]!.toFixed(1)}; more than one or two of it was
-others', and what they take from a core shows in the comparison with Node's own server. Made by \`npm run bench:library\`.
-
-| What | Measured | Wanted | |
-| --- | --- | --- | --- |
-${rows.map(({ what, measured, wanted, ok }) => `| ${what} | ${measured} | ${wanted} | ${ok ? '✓' : '✗'} |`).join('\n')}
-`;
-  await writeFile(join(directory, 'library.md'), text);
+${table(
+  ['What', 'Measured', 'Wanted', ''],
+  rows.map(({ what, measured, wanted, ok }) => [what, measured, wanted, ok ? '✓' : '✗']),
+)}
+`,
+    ground: await ground(),
+  });
 }
 
 await pages();
@@ -234,7 +250,7 @@ await memory();
 await bare();
 await details();
 await media();
-await writeTable();
+await writePage();
 child.send('stop');
 await once(child, 'exit');
 await agent.destroy();

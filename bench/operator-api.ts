@@ -1,17 +1,10 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
-import { join } from 'node:path';
-import pg from 'pg';
-import { readConfig } from '../src/config.ts';
-import { createLog } from '../src/log.ts';
-import { startService } from '../src/service.ts';
-import { startEmbeddedPostgres } from '../src/store/embedded.ts';
-import { freePort } from '../test/support/ports.ts';
+import { ground, number, table, write } from './page.ts';
+import { newStage } from './stage.ts';
 
 /**
  * How long the operator API takes with many connections and assets in the records: one of them has a third of all assets, the
- * others share the rest. `node bench/operator-api.ts [CONNECTIONS] [ASSETS]` writes bench/results/operator-api.md.
+ * others share the rest. `node bench/operator-api.ts [CONNECTIONS] [ASSETS]`. With BENCH_DIR, the records stay there, and are
+ * used again.
  */
 const CONNECTIONS = Number(process.argv[2] ?? 10_000);
 const ASSETS = Number(process.argv[3] ?? 1_000_000);
@@ -20,45 +13,22 @@ const RUNS = 60;
 const patienceMs = 3000;
 const LIMIT_MS = 100;
 
-/** With BENCH_DIR, the records stay there, and are used again. */
-const kept = process.env.BENCH_DIR;
-const directory = kept ?? (await mkdtemp(join(tmpdir(), 'asset-mirror-bench-')));
-const stack = new AsyncDisposableStack();
-if (kept === undefined) stack.defer(() => rm(directory, { recursive: true, force: true }));
-const log = createLog({ level: 'silent', pretty: false });
-const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
-stack.defer(() => postgres.stop());
-const port = await freePort();
-const url = `http://127.0.0.1:${port}`;
-const config = readConfig({
-  DATABASE_URL: postgres.url,
-  DATA_DIR: directory,
-  PORT: String(port),
-  PUBLIC_URL: url,
-  ADMIN_TOKEN: 'the-operators-token',
-  ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
-  LIBRARY_API_URL: 'http://127.0.0.1:9',
-  LIBRARY_APP_URL: 'http://127.0.0.1:9',
-  LIBRARY_CLIENT_ID: 'bench',
-  LIBRARY_CLIENT_SECRET: 'bench',
-});
-const service = await startService(config, log, 'web');
-stack.defer(() => service.stop());
-const db = new pg.Pool({ connectionString: postgres.url, max: 1 });
-stack.defer(() => db.end());
-
+await using stage = await newStage({ directory: process.env.BENCH_DIR });
+const { db, url } = stage;
+await stage.migrate();
 const loaded = Date.now();
 if ((await db.query('SELECT 1 FROM connections LIMIT 1')).rowCount === 0) await fill();
+await stage.mirror('web');
 
 const one = async (query: string) => (await db.query(query)).rows[0];
 const { rare } = await one(
   `SELECT id AS rare FROM assets WHERE connection_id = 'connection 7' AND state = 'mirrored' LIMIT 1`,
 );
 const late = Buffer.from(
-  JSON.stringify((await one(`SELECT id FROM assets ORDER BY id OFFSET ${ASSETS - 200} LIMIT 1`)).id),
+  JSON.stringify((await one(`SELECT id FROM assets ORDER BY id OFFSET ${Math.max(0, ASSETS - 200)} LIMIT 1`)).id),
 ).toString('base64url');
 const { rows: deep } = await db.query(
-  `SELECT (extract(epoch FROM connected_at) * 1000000)::bigint AS connected, id FROM connections ORDER BY connected_at, id OFFSET ${CONNECTIONS - 150} LIMIT 1`,
+  `SELECT (extract(epoch FROM connected_at) * 1000000)::bigint AS connected, id FROM connections ORDER BY connected_at, id OFFSET ${Math.max(0, CONNECTIONS - 150)} LIMIT 1`,
 );
 const farConnections = Buffer.from(JSON.stringify({ connected: Number(deep[0].connected), id: deep[0].id })).toString(
   'base64url',
@@ -146,9 +116,46 @@ for (const path of requests) {
     `${result.p99 > LIMIT_MS ? '✗' : '✓'} ${result.p50.toFixed(1).padStart(7)} ${result.p99.toFixed(1).padStart(7)} ms  ${result.path}\n`,
   );
 }
-write();
-await stack.disposeAsync();
-process.exit(0);
+const slow = results.filter(({ p99 }) => p99 > LIMIT_MS);
+const slowest = results.toSorted((a, b) => b.p99 - a.p99).slice(0, 8);
+write('operator-api', {
+  title: 'The operator API with many records',
+  charts: [
+    {
+      kind: 'bars',
+      title: `The slowest answers, with ${number(ASSETS)} assets`,
+      panels: [
+        {
+          title: 'p99, ms',
+          rows: slowest.map(({ path, p99 }) => ({
+            label: path.length > 30 ? `${path.slice(0, 29)}…` : path,
+            value: p99,
+            text: number(p99),
+            ours: true,
+          })),
+        },
+      ],
+    },
+  ],
+  text: `
+${number(CONNECTIONS)} connections, ${number(ASSETS)} assets (a third of them of one connection), ${number(ASSETS / 4)} runs and as many
+events; each request ${RUNS} times (fewer where that takes long), one after another, over HTTP with everything that a request
+goes through.
+
+${slow.length === 0 ? `Every answer took less than ${LIMIT_MS} ms (p99).` : `More than ${LIMIT_MS} ms (p99): ${slow.map(({ path }) => `\`${path}\``).join(', ')}.`}
+
+${table(
+  ['request', 'p50 ms', 'p99 ms', 'KiB'],
+  results.map(({ path, p50, p99, bytes }) => [
+    `\`GET /api${path}\``,
+    number(p50, 1),
+    number(p99, 1),
+    number(bytes / 1024, 1),
+  ]),
+)}
+`,
+  ground: await ground([], [stage.postgresVersion]),
+});
 
 /** Records as they are after years, by SQL: what they are about is in no bucket. */
 async function fill(): Promise<void> {
@@ -225,29 +232,6 @@ async function fill(): Promise<void> {
     await db.query(statement);
     say(what);
   }
-  await service.context.store.counts.fold();
+  await stage.foldCounts();
   await db.query('VACUUM ANALYZE');
-}
-
-function write(): void {
-  const slow = results.filter(({ p99 }) => p99 > LIMIT_MS);
-  const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8')) as {
-    version: string;
-  };
-  const text = `# The operator API with many records
-
-${CONNECTIONS.toLocaleString('en')} connections, ${ASSETS.toLocaleString('en')} assets (a third of them of one connection), ${(ASSETS / 4).toLocaleString('en')} runs and as many
-events; each request ${RUNS} times (fewer where that takes long), one after another, over HTTP with everything that a request goes through.
-
-${new Date().toISOString().slice(0, 10)}, asset-mirror ${version}, Node ${process.version}, embedded PostgreSQL 18, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB,
-load ${loadavg()[0]!.toFixed(1)} at the end (the machine was shared).
-
-${slow.length === 0 ? `Every answer took less than ${LIMIT_MS} ms (p99).` : `More than ${LIMIT_MS} ms (p99): ${slow.map(({ path }) => `\`${path}\``).join(', ')}.`}
-
-| request | p50 ms | p99 ms | KiB |
-| --- | --- | --- | --- |
-${results.map(({ path, p50, p99, bytes }) => `| \`GET /api${path}\` | ${p50.toFixed(1)} | ${p99.toFixed(1)} | ${(bytes / 1024).toFixed(1)} |`).join('\n')}
-`;
-  mkdirSync(join(import.meta.dirname, 'results'), { recursive: true });
-  writeFileSync(join(import.meta.dirname, 'results/operator-api.md'), text);
 }

@@ -1,64 +1,103 @@
-import { execFile, fork } from 'node:child_process';
-import { once } from 'node:events';
-import { join } from 'node:path';
-import { promisify } from 'node:util';
-import { cpuSeconds, machine, mebibytes, newBucket, newStage, report } from './stage.ts';
-
-const run = promisify(execFile);
+import { ground, number, table, write } from './page.ts';
+import { type Cost, cost, rclones, s3Flags } from './peers.ts';
+import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
 
 /**
- * Small files over HTTP into S3: through the whole mirror (list, detail, download, PUT, record, states), and by rclone, which
- * copies them from a plain index. `node bench/small-files.ts [FILES] [BYTES]` writes bench/results/small-files.md.
+ * Small files over HTTP into S3, through the whole mirror (list, detail, download, PUT, record, states): by a process that has
+ * just started, and by the same one when its code is compiled; and by rclone, which copies them from a plain index.
+ * `node bench/small-files.ts [FILES] [BYTES]`.
  */
 const files = Number(process.argv[2] ?? 3000);
 const bytes = Number(process.argv[3] ?? 100_000);
 
 await using stage = await newStage({
-  library: { content: { synthetic: files, sizes: [bytes, bytes] } },
+  source: { files, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
   redis: true,
-  s3: true,
+  s3: 'versity',
 });
-const mirror = await stage.mirror('all', { MIRROR_THUMBNAILS: 'false', MIRROR_TRANSCRIPTS: 'false' });
-const before = cpuSeconds(mirror.pid);
-const began = performance.now();
-await stage.connect();
-const ours = {
-  seconds: ((await stage.mirrored(files)) - began) / 1000,
-  cpu: cpuSeconds(mirror.pid) - before,
-  rss: mebibytes(mirror.pid, 'VmHWM'),
-};
+await stage.migrate();
+const mirror = await stage.mirror('all', {
+  SYNC_INTERVAL: '30d',
+  TRANSFER_CONCURRENCY: '16',
+  CONNECTION_CONCURRENCY: '16',
+});
+
+/** One connection's files, until all are in the bucket. */
+async function mirrored(user: number): Promise<Cost & { servers: string[] }> {
+  await stage.addConnections(user, user);
+  const [before, servers] = [cpuSeconds(mirror.pid), stage.serversCpu()];
+  const began = performance.now();
+  await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
+  const seconds = ((await stage.mirrored(user * files)) - began) / 1000;
+  const now = stage.serversCpu();
+  const names = ['source', 'store', 'postgres', 'redis'] as const;
+  return {
+    seconds,
+    cpu: cpuSeconds(mirror.pid) - before,
+    rss: mebibytes(mirror.pid, 'VmHWM'),
+    servers: names.map((name) => number(((now[name] - servers[name]) / files) * 1000, 2)),
+  };
+}
+const clients: { name: string; cost: Cost & { servers?: string[] } }[] = [
+  { name: 'asset-mirror, just started', cost: await mirrored(1) },
+  { name: 'asset-mirror, warm', cost: await mirrored(2) },
+];
 await stage.ended(mirror);
 
-const source = fork(join(import.meta.dirname, 'files-server.ts'), [String(files), String(bytes)]);
-const [port] = await once(source, 'message');
-await newBucket(stage.s3!, 'rclone');
-const { accessKey, secretKey, endpoint, region } = stage.s3!;
-const { stderr } = await run(
-  'bash',
-  [
-    '-c',
-    `TIMEFORMAT='%R %U %S'; time rclone --config /dev/null --transfers 16 copy :http: :s3:rclone --http-url http://127.0.0.1:${port}/ --s3-provider Other --s3-endpoint ${endpoint} --s3-region ${region} --s3-access-key-id ${accessKey} --s3-secret-access-key ${secretKey} --s3-force-path-style`,
+for (const { name, path } of await rclones()) {
+  const bucket = name.replace(/\W/g, '-');
+  await newBucket(stage.s3!, bucket);
+  const from = `--http-url ${stage.origin}/files/`;
+  clients.push({
+    name,
+    cost: await cost(`${path} --transfers 16 copy :http: :s3:${bucket} ${from} ${s3Flags(stage.s3!)}`),
+  });
+}
+
+const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
+  title,
+  rows: clients.map(({ name, cost }) => ({
+    label: name,
+    value: of(cost),
+    text: number(of(cost), digits),
+    ours: name.startsWith('asset'),
+  })),
+});
+write('small-files', {
+  title: 'Small files',
+  charts: [
+    {
+      kind: 'bars',
+      title: `${number(files)} files of ${number(bytes)} bytes, HTTP to S3`,
+      panels: [
+        bars('Files a second', ({ seconds }) => files / seconds, 0),
+        bars('Processor time of the client, ms a file', ({ cpu }) => (cpu / files) * 1000, 2),
+      ],
+    },
   ],
-  { env: { PATH: process.env.PATH } },
-);
-source.disconnect();
-const [real, user, system] = stderr.trim().split('\n').at(-1)!.split(' ').map(Number) as [number, number, number];
-const theirs = { seconds: real, cpu: user + system };
+  text: `
+${number(files)} files of ${number(bytes)} bytes, HTTP to S3, servers and client on one machine. The mirror lists, asks for each asset, downloads
+it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis; rclone copies the bytes; both
+have 16 files in hand at once, from the same source. What V8 has not compiled yet costs more: so the mirror is measured twice, the second time with as
+many new files of another connection.
 
-report(
-  'small-files',
-  `# Small files
+${table(
+  ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB'],
+  clients.map(({ name, cost: { seconds, cpu, rss } }) => [
+    name,
+    number(files / seconds),
+    number((cpu / files) * 1000, 2),
+    number(rss),
+  ]),
+)}
 
-${files.toLocaleString('en')} files of ${bytes.toLocaleString('en')} bytes, HTTP to S3 (versitygw), all on one machine (${machine()}). The mirror lists, asks
-for each asset, downloads it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis; rclone
-copies the bytes. Made by \`npm run bench:small-files\`.
+What the servers spend on it, CPU ms a file:
 
-| | files/s | CPU ms a file |
-| --- | --- | --- |
-| asset-mirror | ${(files / ours.seconds).toFixed(0)} | ${((ours.cpu / files) * 1000).toFixed(2)} |
-| rclone | ${(files / theirs.seconds).toFixed(0)} | ${((theirs.cpu / files) * 1000).toFixed(2)} |
-
-Peak RSS of the mirror: ${ours.rss.toFixed(0)} MiB.
+${table(
+  ['', 'source', 'S3 server', 'PostgreSQL', 'Redis'],
+  clients.flatMap(({ name, cost: { servers } }) => (servers ? [[name, ...servers]] : [])),
+)}
 `,
-);
-process.exit();
+  ground: await ground(['redis', 'versitygw'], [stage.postgresVersion]),
+});
+process.exitCode = 0;

@@ -1,93 +1,165 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Library, LibraryOptions } from '../src/library/index.ts';
 import { createLog } from '../src/log.ts';
+import { createSealer } from '../src/oauth/seal.ts';
 import { startEmbeddedPostgres } from '../src/store/embedded.ts';
+import { openStore } from '../src/store/store.ts';
 import { newBrowser } from '../test/support/browser.ts';
 import { adminOf } from '../test/support/library.ts';
 import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
+import type { NullSource } from './null-source.ts';
 
-/** The repository's results: each benchmark writes a page of its own. */
-const results = join(import.meta.dirname, 'results');
+const log = createLog({ level: 'silent', pretty: false });
+const main = join(import.meta.dirname, '../src/main.ts');
+const encryptionKey = Buffer.alloc(32, 1);
 
-/** What was measured on, for the foot of a table. */
-export const machine = () =>
-  `${cpus().length} × ${cpus()[0]!.model}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, Node ${process.version}, ` +
-  `${new Date().toISOString().slice(0, 10)}; load ${loadavg()[0]!.toFixed(1)} at the end`;
-
-/** Writes `bench/results/NAME.md`, and prints it. */
-export function report(name: string, text: string): void {
-  mkdirSync(results, { recursive: true });
-  writeFileSync(join(results, `${name}.md`), text);
-  console.log(text);
-}
+/** Of /proc/PID/stat (proc_pid_stat(5)), the fields behind the name, which may hold spaces. */
+const statOf = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
 
 /** Processor time of a process so far, user and system, in seconds. */
 export function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
+  const fields = statOf(pid);
   return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+/** The same of a process with all its children, those that have ended included. */
+function cpuOfAll(parent: number): number {
+  let ticks = 0;
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const fields = statOf(Number(name));
+      if (Number(name) === parent) for (const at of [11, 12, 13, 14]) ticks += Number(fields[at]);
+      else if (Number(fields[1]) === parent) ticks += Number(fields[11]) + Number(fields[12]);
+    } catch {}
+  }
+  return ticks / 100;
 }
 
 /** A figure of /proc/PID/status, `VmRSS` or `VmHWM`, in MiB. */
 export const mebibytes = (pid: number, field: 'VmRSS' | 'VmHWM') =>
   Number(new RegExp(`${field}:\\s+(\\d+)`).exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) / 1024;
 
-async function ended(child: ChildProcess): Promise<void> {
+/** A child of this process by its name. */
+function childNamed(name: string): number {
+  const found = readdirSync('/proc').filter((pid) => {
+    try {
+      const [, comm, parent] = /\((.*)\) \S (\d+)/.exec(readFileSync(`/proc/${pid}/stat`, 'utf8'))!;
+      return comm === name && Number(parent) === process.pid;
+    } catch {
+      return false;
+    }
+  });
+  return Number(found[0]);
+}
+
+async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  child.kill('SIGTERM');
+  child.kill(signal);
   await once(child, 'exit');
 }
 
+/** A program of this directory in a process of its own, and the first thing that it says. */
+export async function startProgram<T>(file: string, args: string[]): Promise<{ child: ChildProcess; said: T }> {
+  const child = fork(join(import.meta.dirname, file), args);
+  const [said] = (await once(child, 'message')) as [T];
+  return { child, said };
+}
+
+export interface StageOptions {
+  /** What the mirror mirrors: the library of this repository, a null source, or nothing that answers. */
+  library?: Partial<LibraryOptions>;
+  source?: NullSource;
+  /** Without it, queues are in PostgreSQL. */
+  redis?: boolean;
+  /** Versity's gateway, or one that keeps nothing (`null-s3.ts`). Without it, objects are in a directory. */
+  s3?: 'versity' | 'null';
+  /** PostgreSQL counts statements. */
+  statements?: boolean;
+  /** Where the records are, and stay. */
+  directory?: string | undefined;
+}
+
 export type Stage = Awaited<ReturnType<typeof newStage>>;
+export type Mirror = ChildProcess & { pid: number };
 
 /**
- * Library, PostgreSQL, and as wished Redis and an S3 server, each a process of its own on this machine; and mirrors, once
- * they are started. Everything goes when it is disposed of.
+ * What a benchmark stands on: PostgreSQL, and as wished a library or a null source, Redis and an S3 server, each a process of
+ * its own on this machine; and mirrors, once they are started. Everything goes when it is disposed of.
  */
-export async function newStage(options: { library: Partial<LibraryOptions>; redis?: boolean; s3?: boolean }) {
+export async function newStage(options: StageOptions) {
   await using starting = new AsyncDisposableStack();
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-bench-'));
-  starting.defer(() => rm(directory, { recursive: true, force: true }));
+  const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'asset-mirror-bench-')));
+  if (!options.directory) starting.defer(() => rm(directory, { recursive: true, force: true }));
 
-  const log = createLog({ level: 'silent', pretty: false });
-  const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
+  const database = { directory: join(directory, 'database'), log };
+  let postgres = await startEmbeddedPostgres(database);
   starting.defer(() => postgres.stop());
+  if (options.statements) {
+    // It counts in memory that it takes when it starts.
+    await query(postgres.url, "ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'");
+    await postgres.stop();
+    postgres = await startEmbeddedPostgres(database);
+    await query(postgres.url, 'CREATE EXTENSION IF NOT EXISTS pg_stat_statements');
+  }
   const db = new pg.Pool({ connectionString: postgres.url, max: 2 });
   db.on('error', () => {});
   starting.defer(() => db.end());
+  const { rows: servers } = await db.query(
+    "SELECT pg_backend_pid() AS pid, current_setting('server_version') AS version",
+  );
+  const postgresPid = Number(statOf(servers[0].pid)[1]);
 
   const stops: (() => Promise<unknown>)[] = [];
   starting.defer(async () => {
     for (const stop of stops) await stop();
   });
-  const redis = options.redis ? await startRedis(directory, stops) : undefined;
-  const s3 = options.s3 ? await startVersity(directory, stops) : undefined;
-  if (options.redis && !redis) throw new Error('no redis-server here');
-  if (options.s3 && !s3) throw new Error('no versitygw here');
-  if (s3) await newBucket(s3, 'mirror');
+  const redisUrl = options.redis ? await startRedis(directory, stops) : undefined;
+  if (options.redis && !redisUrl) throw new Error('no redis-server here');
+  const redis = redisUrl ? new Redis(redisUrl, { maxRetriesPerRequest: null }) : undefined;
+  starting.defer(() => redis?.disconnect());
+  let s3: S3Server | undefined;
+  if (options.s3 === 'null') {
+    const { child, said } = await startProgram<string>('null-s3.ts', []);
+    starting.defer(() => ended(child));
+    s3 = { name: 'null', endpoint: said, region: 'us-east-1', accessKey: 'key', secretKey: 'secret' };
+  } else if (options.s3) {
+    s3 = await startVersity(directory, stops);
+    if (!s3) throw new Error('no versitygw here');
+    await newBucket(s3, 'mirror');
+  }
 
   const port = await freePort();
   const url = `http://127.0.0.1:${port}`;
-  const libraryProcess = fork(join(import.meta.dirname, 'library-server.ts'), [
-    '0',
-    JSON.stringify({ adminPort: 0, redirectUris: [`${url}/oauth/callback`], ...options.library }),
-  ]);
-  starting.defer(() => ended(libraryProcess));
-  const [library] = (await once(libraryProcess, 'message')) as [Library];
+  let library: Library | undefined;
+  let origin: string | undefined;
+  let sourceProcess: ChildProcess | undefined;
+  if (options.library) {
+    const settings = { adminPort: 0, redirectUris: [`${url}/oauth/callback`], ...options.library };
+    const { child, said } = await startProgram<Library>('library-server.ts', ['0', JSON.stringify(settings)]);
+    [library, sourceProcess] = [said, child];
+  } else if (options.source) {
+    const { child, said } = await startProgram<string>('null-source.ts', [JSON.stringify(options.source)]);
+    [origin, sourceProcess] = [said, child];
+  }
+  if (sourceProcess) starting.defer(() => ended(sourceProcess));
 
+  const nowhere = 'http://127.0.0.1:9';
   const environment: Record<string, string> = {
     PATH: process.env.PATH!,
     DATABASE_URL: postgres.url,
-    ...(redis && { REDIS_URL: redis }),
+    ...(redisUrl && { REDIS_URL: redisUrl }),
     ...(s3 && {
       STORAGE_URL: 's3://mirror/',
       S3_ENDPOINT: s3.endpoint,
@@ -95,16 +167,17 @@ export async function newStage(options: { library: Partial<LibraryOptions>; redi
       S3_FORCE_PATH_STYLE: 'true',
       AWS_ACCESS_KEY_ID: s3.accessKey,
       AWS_SECRET_ACCESS_KEY: s3.secretKey,
+      ...(options.s3 === 'null' && { S3_CHECKSUMS: 'crc32' }),
     }),
     DATA_DIR: directory,
     PORT: String(port),
     PUBLIC_URL: url,
     ADMIN_TOKEN: 'the-operators-token',
-    ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
-    LIBRARY_API_URL: library.apiUrl,
-    LIBRARY_APP_URL: library.appUrl,
-    LIBRARY_CLIENT_ID: library.clientId,
-    LIBRARY_CLIENT_SECRET: library.clientSecret,
+    ENCRYPTION_KEYS: encryptionKey.toString('base64'),
+    LIBRARY_API_URL: library?.apiUrl ?? origin ?? nowhere,
+    LIBRARY_APP_URL: library?.appUrl ?? origin ?? nowhere,
+    LIBRARY_CLIENT_ID: library?.clientId ?? 'bench',
+    LIBRARY_CLIENT_SECRET: library?.clientSecret ?? 'bench',
     SYNC_INTERVAL: '1h',
     LOG_PRETTY: 'false',
   };
@@ -122,40 +195,70 @@ export async function newStage(options: { library: Partial<LibraryOptions>; redi
   const stack = starting.move();
   return {
     url,
+    directory,
+    environment,
     db,
     redis,
     s3,
-    library,
-    libraryPid: libraryProcess.pid!,
-    admin: adminOf(library.adminUrl!),
+    /** Where the null source is. */
+    origin,
     operator,
-    directory,
+    ended,
+    postgresVersion: `PostgreSQL ${String(servers[0].version).split(' ')[0]}`,
+    /** Of the library in this repository, where there is one. */
+    get library(): Library {
+      return library!;
+    },
+    get admin() {
+      return adminOf(library!.adminUrl!);
+    },
 
-    /** Starts a mirror, and waits until it has. `profile`: a directory for what V8 has sampled, written at its end. */
-    async mirror(
-      role: 'all' | 'web' | 'worker' = 'all',
-      added: Record<string, string> = {},
-      profile = process.env.PROFILE,
-    ): Promise<ChildProcess & { pid: number }> {
+    /** Starts a mirror, and waits until it has. `PROFILE` is a directory for what V8 has sampled, written at its end. */
+    async mirror(role: 'all' | 'web' | 'worker' = 'all', added: Record<string, string> = {}): Promise<Mirror> {
+      const { PROFILE: profile } = process.env;
       const prof = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
-      const main = join(import.meta.dirname, '../src/main.ts');
-      const child = spawn(process.execPath, [...prof, main, 'start', ...(role === 'all' ? [] : [role])], {
+      const child = spawn(process.execPath, [...prof, main, 'start', '--role', role], {
         env: { ...environment, ...added },
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       stack.defer(() => ended(child));
-      for await (const text of createInterface(child.stdout)) if (text.includes('"started"')) break;
+      let started = false;
+      for await (const text of createInterface(child.stdout)) {
+        started = text.includes('"started"');
+        if (started) break;
+      }
+      if (!started) throw new Error('the mirror did not start');
       child.stdout.resume();
-      return child as ChildProcess & { pid: number };
+      return child as Mirror;
     },
 
     /** Connects a user of the library; returns the connection's id. */
-    async connect(userId = library.users[0]!.id): Promise<string> {
+    async connect(userId = library!.users[0]!.id): Promise<string> {
       const browser = newBrowser();
       const consent = (await browser.get((await operator('/connect-links', {})).url)).headers.get('location');
       await browser.visit(`${consent}&login_hint=${userId}`);
       const { rows } = await db.query('SELECT id FROM connections WHERE user_id = $1', [userId]);
       return rows[0].id;
+    },
+
+    /** The tables, before any mirror has made them. */
+    async migrate(): Promise<void> {
+      await (await openStore({ url: postgres.url, log })).close();
+    },
+
+    /** Adds up the counts of what was written past the mirror, as its workers do now and then. */
+    async foldCounts(): Promise<void> {
+      const store = await openStore({ url: postgres.url, log });
+      await store.counts.fold();
+      await store.close();
+    },
+
+    /**
+     * Connections in the records as if users `from` to `to` of the null source had connected. `mark`: everything up to there
+     * is listed. A mirror that starts afterwards finds them.
+     */
+    async addConnections(from: number, to: number, mark: number | null = null): Promise<void> {
+      await addConnections(db, from, to, mark);
     },
 
     /** Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`. */
@@ -167,17 +270,63 @@ export async function newStage(options: { library: Partial<LibraryOptions>; redi
       }
     },
 
-    /** Statements and transactions of PostgreSQL so far, and commands of Redis. */
-    async talk(): Promise<{ transactions: number; commands: number }> {
-      const { rows } = await db.query(
-        'SELECT xact_commit::int AS n FROM pg_stat_database WHERE datname = current_database()',
-      );
-      return { transactions: rows[0].n, commands: 0 };
+    /** Processor time of the servers so far, in seconds. */
+    serversCpu() {
+      return {
+        source: sourceProcess ? cpuSeconds(sourceProcess.pid!) : 0,
+        store: options.s3 === 'versity' ? cpuSeconds(childNamed('versitygw')) : 0,
+        postgres: cpuOfAll(postgresPid),
+        redis: redisUrl ? cpuSeconds(childNamed('redis-server')) : 0,
+      };
     },
 
-    ended,
+    /** What was said so far: statements to PostgreSQL (with `statements`), commands to Redis, requests to the null source. */
+    async talk(): Promise<{ statements: number; commands: number; requests: number }> {
+      const { rows } = options.statements
+        ? await db.query('SELECT sum(calls)::int AS n FROM pg_stat_statements')
+        : { rows: [{ n: 0 }] };
+      const commands = Number(/total_commands_processed:(\d+)/.exec((await redis?.info('stats')) ?? '')?.[1] ?? 0);
+      let requests = 0;
+      if (origin) {
+        sourceProcess!.send('requests');
+        [requests] = (await once(sourceProcess!, 'message')) as [number];
+      }
+      return { statements: rows[0].n, commands, requests };
+    },
+
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
+}
+
+async function query(url: string, statement: string): Promise<void> {
+  const client = new pg.Client(url);
+  await client.connect();
+  await client.query(statement);
+  await client.end();
+}
+
+async function addConnections(db: pg.Pool, from: number, to: number, mark: number | null): Promise<void> {
+  const sealer = createSealer([encryptionKey]);
+  for (let first = from; first <= to; first += 5000) {
+    const users = Array.from({ length: Math.min(5000, to - first + 1) }, (_, i) => first + i);
+    const tokens = users.map((n) =>
+      sealer.seal(`tokens of user-${n}`, JSON.stringify({ accessToken: `svca_${n}`, refreshToken: `svcr_${n}` })),
+    );
+    await db.query(
+      `INSERT INTO connections (id, user_id, user_name, user_email, status, tokens, access_expires_at)
+       SELECT 'connection-' || n, 'user-' || n, 'User ' || n, n || '@example.com', 'active', sealed, now() + interval '1 year'
+       FROM unnest($1::int[], $2::text[]) AS made (n, sealed)`,
+      [users, tokens],
+    );
+    await db.query(`INSERT INTO companies SELECT 'company-' || n, 'Company ' || n FROM unnest($1::int[]) AS n`, [
+      users,
+    ]);
+    await db.query(
+      `INSERT INTO access (connection_id, company_id, mark)
+       SELECT 'connection-' || n, 'company-' || n, $2::bigint FROM unnest($1::int[]) AS n`,
+      [users, mark],
+    );
+  }
 }
 
 export async function newBucket(s3: S3Server, bucket: string): Promise<void> {

