@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { z } from 'zod';
@@ -91,6 +92,18 @@ const proxy = () =>
     'the address of a proxy, such as http://proxy.example.com:3128',
   );
 
+/** As fastify takes them. A number of hops is none: whoever comes past the proxy could then say any address. */
+function parseProxies(text: string): string[] | undefined {
+  const places = text.split(',').map((place) => place.trim());
+  const known = (place: string) => {
+    if (['loopback', 'linklocal', 'uniquelocal'].includes(place)) return true;
+    const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(place) ?? [];
+    const version = isIP(address);
+    return version !== 0 && (bits === undefined || Number(bits) <= (version === 4 ? 32 : 128));
+  };
+  return places.every(known) ? places : undefined;
+}
+
 /** A 32-byte key in base64 or base64url. */
 function parseKey(text: string): Buffer | undefined {
   const key = Buffer.from(text, 'base64');
@@ -151,6 +164,10 @@ const variables = {
   HOST: text('an address to listen on').prefault('127.0.0.1'),
   PORT: variable(portNumber.prefault('8080'), portExpected),
   METRICS_PORT: variable(portNumber.optional(), portExpected),
+  TRUST_PROXY: variable(
+    parsed(parseProxies).optional(),
+    'addresses and ranges with commas between them, such as 10.0.0.0/8,fd00::/8, or of loopback, linklocal, uniquelocal',
+  ),
   DATABASE_URL: databaseUrl('or nothing at all'),
   REDIS_URL: variable(
     parsed((t) => {
@@ -288,6 +305,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
     host: env.HOST,
     port: env.PORT,
     metricsPort: env.METRICS_PORT,
+    /** Proxies in front. Undefined: none. */
+    trustProxy: env.TRUST_PROXY,
     databaseUrl: env.DATABASE_URL,
     redisUrl: env.REDIS_URL,
     /** On the way to the library and to S3. Undefined: none. */

@@ -44,6 +44,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       {
         ...context,
         publicUrl: config.publicUrl,
+        trustProxy: config.trustProxy,
         appUrl,
         clientId,
         health,

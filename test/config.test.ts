@@ -49,6 +49,7 @@ describe('without more than the required four', () => {
       host: '127.0.0.1',
       port: 8080,
       metricsPort: undefined,
+      trustProxy: undefined,
       databaseUrl: undefined,
       redisUrl: undefined,
       storage: {
@@ -106,6 +107,7 @@ describe('each variable is read:', () => {
     ['HOST', '0.0.0.0', (c) => c.host, '0.0.0.0'],
     ['PORT', '0', (c) => c.port, 0],
     ['METRICS_PORT', '9090', (c) => c.metricsPort, 9090],
+    ['TRUST_PROXY', '10.0.0.0/8, ::1,loopback', (c) => c.trustProxy, ['10.0.0.0/8', '::1', 'loopback']],
     ['REDIS_URL', 'rediss://u:p@h:1/2', (c) => c.redisUrl, 'rediss://u:p@h:1/2'],
     ['REDIS_URL', 'redis-sentinel://:p%40@a:1,b/3#main', (c) => c.redisUrl, 'redis-sentinel://:p%40@a:1,b/3#main'],
     ['REDIS_URL', 'rediss-cluster://a,b:7000,[::1]', (c) => c.redisUrl, 'rediss-cluster://a,b:7000,[::1]'],
@@ -251,6 +253,7 @@ describe('what is wrong', () => {
     LIBRARY_APP_URL: ['h'],
     PUBLIC_URL: ['localhost:8080'],
     PORT: ['-1', '65536', '80a', '8080.5'],
+    TRUST_PROXY: ['true', '1', '10.0.0.0/33', '10.0.0.1,', 'proxy.example.com', '::1/129', '10.0.0.0/8/8'],
     DATABASE_URL: ['mysql://h/d', 'h'],
     REDIS_URL: [
       'http://h',
@@ -409,6 +412,7 @@ describe('.env.example', () => {
       'HTTPS_PROXY',
       'NO_PROXY',
       'METRICS_PORT',
+      'TRUST_PROXY',
       'OTEL_EXPORTER_OTLP_ENDPOINT',
       'BANDWIDTH_LIMIT',
       'WEBHOOK_URL',

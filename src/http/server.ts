@@ -22,6 +22,8 @@ export interface ServerDeps extends ConnectDeps {
   queues: Queues;
   adminToken: string;
   health: Health;
+  /** Addresses and ranges of the proxies in front, whose X-Forwarded-For says who asks. */
+  trustProxy: string[] | undefined;
   /** They are shown on a port of their own. */
   metricsElsewhere: boolean;
   version: string;
@@ -37,7 +39,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     forceCloseConnections: 'idle',
     // Load balancers keep connections open: what comes on one before it learns of the end is answered, and told to close.
     return503OnClosing: false,
-    trustProxy: false,
+    trustProxy: deps.trustProxy ?? false,
     genReqId: requestIdOf,
   });
   correlate(app, deps.log);
@@ -58,7 +60,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   });
 
   const sessions = createSessions(deps);
-  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl };
+  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl, log: deps.log };
   const streams = createEventStreams(deps);
   app.addHook('preClose', async () => streams.close());
 
