@@ -10,6 +10,8 @@ export type Dispatcher = ReturnType<typeof startDispatcher>;
 
 /** How often the records are asked for what fell due, when nobody says so earlier. */
 const tickMs = 1000;
+/** A place on the queue that became free waits so long for others, for one round fills them all. */
+const gatherMs = 5;
 /** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
 const sweepMs = 5000;
 const alignMs = 30_000;
@@ -37,6 +39,8 @@ export function startDispatcher(options: {
   const stopping = new AbortController();
   let wake = () => {};
   let woken = false;
+  let free = 0;
+  let gathering: NodeJS.Timeout | undefined;
   let lastSweep = 0;
   let lastAligned = 0;
   let failing = false;
@@ -92,15 +96,25 @@ export function startDispatcher(options: {
   })();
 
   function wakeUp(): void {
+    clearTimeout(gathering);
+    gathering = undefined;
+    free = 0;
     woken = true;
     wake();
   }
 
   return {
-    /** Something fell due, or a place on the queue became free. */
+    /** Something fell due. */
     wake: wakeUp,
+    /** A place on the queue became free. Half of what a connection may have there is worth a round. */
+    freed(): void {
+      free++;
+      if (free * 2 >= options.perConnection) wakeUp();
+      else gathering ??= setTimeout(wakeUp, gatherMs);
+    },
     async stop(): Promise<void> {
       silence();
+      clearTimeout(gathering);
       stopping.abort();
       await Promise.race([running, sleep(stopMs, undefined, { ref: false })]);
     },

@@ -7,7 +7,7 @@ import type { Asset, Media } from '../store/schema.ts';
 import { artefactsAtFirst, nextLook } from './artefacts.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced.ts';
-import { forget } from './in-parts.ts';
+import { forget, inPartsFrom } from './in-parts.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
 import { leftOutNow } from './reselect.ts';
@@ -22,6 +22,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
   const { store } = deps;
   const { asset, turn, signal } = held;
   const assetId = asset.id;
+  let unsaved: Media | undefined;
   try {
     if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
     const leftOut = await leftOutNow(deps, asset);
@@ -42,7 +43,8 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     }
 
     const started = Date.now();
-    still(await store.assets.startTransfer(turn));
+    // What was pending became so when its turn began.
+    if (asset.state !== 'transferring') still(await store.assets.startTransfer(turn));
     const outdated = new Set(asset.outdated);
     const stored = await alreadyStored(deps, asset, detail, signal);
     // Begun for a version that is no more, now that the one before it is back.
@@ -62,10 +64,13 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       }));
     const { bytes, variant, checksums } = media;
     note(turn, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
-    still(await store.assets.saveMedia(turn, media));
 
     const artefacts = artefactsAtFirst(deps, asset, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
+    // Of a small file the records hear together with all the rest, unless that takes its time.
+    const now = media.bytes > inPartsFrom || artefacts.thumbnailState === 'pending';
+    if (now) still(await store.assets.saveMedia(turn, media));
+    else unsaved = media;
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, {
         detail,
@@ -87,6 +92,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
         recordKey: record.key,
         ...artefacts,
         beside: besideOf(artefacts, record.key),
+        media: unsaved,
         tell: deps.tellMirrored && !stored ? media : undefined,
         nextAt: nextLook(deps, artefacts, detail, 0),
       }),
@@ -109,6 +115,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     );
     return { outcome: 'mirrored' };
   } catch (error) {
+    if (unsaved) await store.assets.saveMedia(turn, unsaved).catch(() => {});
     return await settle(deps, held, error, async (reason) => {
       // What has come to be left out meanwhile was left to this turn, and has not failed anybody.
       const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;

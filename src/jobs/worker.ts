@@ -111,7 +111,7 @@ export async function startWorkers(options: {
         if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
         return result;
       } finally {
-        dispatcher.wake();
+        dispatcher.freed();
       }
     },
     { concurrency: options.concurrency },

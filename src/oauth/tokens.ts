@@ -43,7 +43,7 @@ export function createTokens(options: {
   const failures = new Map<string, number>();
 
   async function read(connectionId: string) {
-    const connection = await connections.get(connectionId);
+    const connection = await connections.grant(connectionId);
     if (!connection || connection.status === 'disconnected' || !connection.tokens) {
       throw new Disconnected(`connection ${connectionId} is disconnected`);
     }

@@ -58,6 +58,12 @@ export interface QueuedAsset {
   traceparent?: string | null;
 }
 
+const mediaValues = (media: Media) => ({
+  media: JSON.stringify(media) as never,
+  bytes: media.bytes,
+  verifiedAt: sql<Date>`now()`,
+});
+
 /** The trace of the run that last saw something new in an asset. */
 const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
@@ -196,12 +202,13 @@ export function assetRecords(db: Database) {
 
     /**
      * The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
-     * What may not be worked on at present leaves the queue, and makes room.
+     * What may not be worked on at present leaves the queue, and makes room. What was pending is on its way from here on.
      */
     async take(id: string, leaseMs: number): Promise<OwnedAsset | undefined> {
       const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
       const { rows } = await sql<OwnedAsset>`
-        UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms'
+        UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms',
+          state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
         WHERE id = ${id} AND ${free} AND ${workable}
         RETURNING *, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
       if (!rows[0]) {
@@ -227,7 +234,7 @@ export function assetRecords(db: Database) {
       return new Set(rows.map((row) => row.id));
     },
 
-    /** The transfer begins. */
+    /** The transfer begins: of what was pending, it has. */
     async startTransfer(turn: Turn): Promise<boolean> {
       const { numUpdatedRows } = await db
         .updateTable('assets')
@@ -257,7 +264,7 @@ export function assetRecords(db: Database) {
 
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
-      const values = { media: JSON.stringify(media) as never, bytes: media.bytes, verifiedAt: sql<Date>`now()` };
+      const values = mediaValues(media);
       // Most came in one stream: there are no parts to forget, and none can be added.
       const { numUpdatedRows } = await db
         .updateTable('assets')
@@ -320,6 +327,8 @@ export function assetRecords(db: Database) {
         nextAt: Date | null;
         attempts?: number;
         reason?: string | null;
+        /** The media in the bucket, where that is not saved yet. */
+        media?: Media | undefined;
         /** The media that has just come to the bucket, for an event that says so. */
         tell?: Media | undefined;
       },
@@ -342,6 +351,7 @@ export function assetRecords(db: Database) {
         thumbnailState: done.thumbnailState,
         thumbnail: JSON.stringify(done.thumbnail),
         beside: JSON.stringify(done.beside),
+        ...(done.media && mediaValues(done.media)),
       };
       const outcome = { outcome: 'mirrored' as const, reason: done.reason ?? null, nextAt: done.nextAt };
       if (!done.tell) return give(turn, values, outcome);

@@ -4,6 +4,10 @@ import { addEvent, notify } from './events.ts';
 import type { Connection, ConnectionStatus, Database } from './schema.ts';
 import { syncRecords, TurnLost } from './syncs.ts';
 
+export type Grant = Pick<
+  Connection,
+  'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
+>;
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
@@ -11,6 +15,14 @@ export function connectionRecords(db: Database) {
   return {
     async get(id: string): Promise<Connection | undefined> {
       return db.selectFrom('connections').selectAll().where('id', '=', id).executeTakeFirst();
+    },
+
+    /** Of a connection what its access token is made of. It is asked for with every call of the API. */
+    async grant(id: string): Promise<Grant | undefined> {
+      const { rows } = await sql<Grant>`
+        SELECT user_id, status, tokens, token_version, access_expires_at, parked_until
+        FROM connections WHERE id = ${id}`.execute(db);
+      return rows[0];
     },
 
     async ofUser(userId: string): Promise<Connection | undefined> {

@@ -134,7 +134,7 @@ describe('places on the queue', () => {
     expect(await assets.processing(late!, new Date())).toBe(false);
     expect(await assets.giveUpArtefacts(late!, 'late')).toBe(false);
     expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
-    expect(await assets.get(id!)).toMatchObject({ state: 'pending', attempts: 0, reason: null, media: null });
+    expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
     expect(await assets.startTransfer(own!)).toBe(true);
   });
 });

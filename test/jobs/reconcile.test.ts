@@ -98,7 +98,7 @@ describe('what a complete listing lacks', () => {
     expect(await stage.store.assets.take(ids[0]!, 60_000)).toBeDefined();
     await stage.admin.removeAsset(ids[0]!);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0 });
-    expect(await stage.store.assets.get(ids[0]!)).toMatchObject({ state: 'pending' });
+    expect(await stage.store.assets.get(ids[0]!)).toMatchObject({ state: 'transferring' });
   });
 });
 

@@ -35,6 +35,6 @@ test('what passes from one figure to another between two reads is still seen whe
     ).toBe(true);
     return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
   });
-  expect(figures).toEqual({ artefacts: 0, states: ['pending'] });
+  expect(figures).toEqual({ artefacts: 0, states: ['transferring'] });
   expect(await store.counts.outstanding()).toMatchObject({ artefacts: 1 });
 });
