@@ -291,6 +291,9 @@ function typeOf({ headers }: Dispatcher.ResponseData): string | undefined {
   return typeof headers['content-type'] === 'string' ? headers['content-type'] : undefined;
 }
 
+/** Made once: one for each body would cost more than all the rest of its end. */
+const letGo = new DOMException('the body was let go', 'AbortError');
+
 /** As a stream, which gives `first` before the rest. */
 function readable(chunks: AsyncGenerator<Buffer>, released: AbortController, first: Buffer[] = []): Readable {
   return new Readable({
@@ -308,7 +311,7 @@ function readable(chunks: AsyncGenerator<Buffer>, released: AbortController, fir
     },
     destroy(error, callback) {
       // A body that is given up lets go of everything at once: a request, a pause, an answer that nobody has begun to read.
-      released.abort();
+      released.abort(letGo);
       chunks.return(undefined).catch(() => {});
       callback(error);
     },

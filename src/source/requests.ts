@@ -34,7 +34,7 @@ export function watchRequests(
 ): Dispatcher.DispatcherComposeInterceptor {
   const api = new URL(apiUrl).href.replace(/\/+$/, '');
   return (dispatch) => (options, handler) => {
-    const endpoint = endpointOf(api, new URL(options.path, options.origin).href);
+    const endpoint = endpointOf(api, `${options.origin}${options.path}`);
     const onAnswer = onSend(endpoint);
     const began = performance.now();
     let told = false;

@@ -83,6 +83,7 @@ const isBlank = (name: string) => /^[\s.]*$/.test(name);
 
 /** At most `bytes` bytes of UTF-8, never through a character. */
 function cut(text: string, bytes: number): string {
+  if (Buffer.byteLength(text) <= bytes) return text;
   let out = '';
   let used = 0;
   for (const { segment } of new Intl.Segmenter().segment(text)) {
