@@ -14,7 +14,6 @@ export interface Series {
   name: string;
   points: [x: number, y: number][];
   guessed?: [x: number, y: number][];
-  ours?: boolean;
 }
 
 const width = 720;
@@ -73,7 +72,7 @@ function bars(panels: Panel[]): { height: number; content: string[] } {
 }
 
 function curves(chart: Extract<Chart, { kind: 'curves' }>): { height: number; content: string[] } {
-  const [left, right, top, bottom, height] = [76, width - 190, 66, 330, 382];
+  const [left, right, top, bottom, height] = [76, width - 190, 74, 330, 382];
   const all = chart.series.flatMap(({ points, guessed = [] }) => [...points, ...guessed]);
   const xs = decades(all.map(([x]) => x));
   const ys = decades(all.map(([, y]) => y));

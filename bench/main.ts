@@ -11,6 +11,14 @@ import { join } from 'node:path';
 const benchmarks: Record<string, { what: string; minutes: number; args?: string[] }> = {
   'one-large-file': { what: '[GIB] [ROUNDS]: one large file, HTTP to S3, beside rclone and curl', minutes: 3 },
   'small-files': { what: '[FILES] [BYTES]: many small ones, beside rclone', minutes: 1 },
+  'nothing-new': { what: '[SECONDS] [SIZE…]: a sync without news, whatever the size of the library', minutes: 4 },
+  'many-connections': {
+    what: '[SECONDS] [CONNECTIONS…]: whether their syncs are on time',
+    minutes: 4,
+    args: ['45', '100', '1000', '10000'],
+  },
+  processes: { what: '[FILES] [BYTES] [WORKERS…]: small files with servers that do next to nothing', minutes: 2 },
+  freshness: { what: '[SECONDS] [BACKLOG]: from an upload until it is in the bucket, under load', minutes: 3 },
   'first-sync': { what: '[ASSETS]: the first sync of a large library', minutes: 3, args: ['100000'] },
   'large-files': { what: '[FILES] [GIB]: several at once, and a SIGKILL in the middle of one', minutes: 3 },
   'operator-api': { what: '[CONNECTIONS] [ASSETS]: how long its answers take with many records', minutes: 4 },

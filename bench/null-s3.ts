@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net';
  */
 const [objects = 0, bytes = 0] = process.argv.slice(2).map(Number);
 const names = Array.from({ length: objects }, (_, i) => `file-${i}.bin`).sort();
+const placeOf = new Map(names.map((name, i) => [name, i]));
 const kept = new Map<string, { size: number; body: Buffer; crc32: string | undefined }>();
 const keptBytes = 8 * 1024;
 const etag = '"00000000000000000000000000000000"';
@@ -56,15 +57,17 @@ const server = createServer((request, response) => {
 server.keepAliveTimeout = 60_000;
 process.on('disconnect', () => process.exit());
 
-/** A page of ListObjectsV2; the token is the number of the next name. */
+/** A page of ListObjects or ListObjectsV2. Where the next one begins is said by the last name of this one. */
 function list(query: URLSearchParams): string {
-  const first = Number(query.get('continuation-token') ?? 0);
+  const behind = query.get('continuation-token') ?? query.get('marker') ?? query.get('start-after');
+  const first = behind ? placeOf.get(behind)! + 1 : 0;
   const most = Math.min(1000, Number(query.get('max-keys') ?? 1000));
   const page = query.get('prefix') ? [] : names.slice(first, first + most);
-  const more = first + page.length < names.length && page.length > 0;
+  const more = page.length > 0 && first + page.length < names.length;
   const contents = page.map(
     (name) =>
       `<Contents><Key>${name}</Key><LastModified>${modified.toISOString()}</LastModified><ETag>${etag}</ETag><Size>${bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>`,
   );
-  return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${page.length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${more ? `<NextContinuationToken>${first + page.length}</NextContinuationToken>` : ''}${contents.join('')}</ListBucketResult>`;
+  const next = more ? ['NextContinuationToken', 'NextMarker'].map((tag) => `<${tag}>${page.at(-1)}</${tag}>`) : [];
+  return `<?xml version="1.0" encoding="UTF-8"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><KeyCount>${page.length}</KeyCount><MaxKeys>${most}</MaxKeys><IsTruncated>${more}</IsTruncated>${next.join('')}${contents.join('')}</ListBucketResult>`;
 }

@@ -261,6 +261,30 @@ export async function newStage(options: StageOptions) {
       await addConnections(db, from, to, mark);
     },
 
+    /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
+    async addMirrored(from: number, to: number): Promise<void> {
+      const { files, bytes, newest, stepMs } = options.source!;
+      await db.query(
+        `INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, media,
+           bytes, record_key, mirrored_at, transcript_state, thumbnail_state)
+         SELECT 'asset-' || n || '-' || i, 'connection-' || n, 'company-' || n, 'project-' || i % 40, 'documents',
+           'file-' || i || '.bin', $3::bigint, $4::bigint - i * $5::bigint,
+           jsonb_build_object('id', 'asset-' || n || '-' || i, 'name', 'file-' || i || '.bin', 'mimeType', 'application/octet-stream',
+             'assetType', 'documents', 'size', $3::bigint, 'projectId', 'project-' || i % 40, 'projectName', 'Project ' || i % 40,
+             'tags', jsonb_build_array('one', 'two'), 'uploadDate', $4::bigint - i * $5::bigint, 'status', 'ready',
+             'hasTranscript', false),
+           'mirrored', jsonb_build_object('key', 'company-' || n || '/k/' || i, 'bytes', $3::bigint, 'variant', 'original',
+             'checksums', jsonb_build_object('crc32', 'AAAAAA=='), 'etag', 'e', 'version', 'v'),
+           $3::bigint, 'company-' || n || '/k/' || i || '.asset.json', now(), 'none', 'none'
+         FROM generate_series($1::int, $2::int) AS n, generate_series(0, $6::int - 1) AS i`,
+        [from, to, bytes, newest, stepMs, files],
+      );
+      const store = await openStore({ url: postgres.url, log });
+      await store.counts.fold();
+      await store.close();
+      await db.query('VACUUM ANALYZE');
+    },
+
     /** Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`. */
     async mirrored(count: number): Promise<number> {
       for (;;) {
@@ -292,6 +316,12 @@ export async function newStage(options: StageOptions) {
         [requests] = (await once(sourceProcess!, 'message')) as [number];
       }
       return { statements: rows[0].n, commands, requests };
+    },
+
+    /** How often each statement has been run so far (with `statements`), by its text. */
+    async statements(): Promise<Map<string, number>> {
+      const { rows } = await db.query('SELECT query, sum(calls)::int AS calls FROM pg_stat_statements GROUP BY query');
+      return new Map(rows.map(({ query, calls }) => [query.replaceAll(/\s+/g, ' '), calls]));
     },
 
     [Symbol.asyncDispose]: () => stack.disposeAsync(),

@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ground, number, table, write } from './page.ts';
+import { cpuSeconds, mebibytes, newStage } from './stage.ts';
+
+/**
+ * Many connections on one worker, each with a small library and no news, at an interval of five minutes: whether their syncs
+ * are on time, and what that takes. `node bench/many-connections.ts [SECONDS] [CONNECTIONS…]`; SECONDS is how long is measured.
+ */
+const seconds = Number(process.argv[2] ?? 100);
+const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [100, 1000, 10_000, 100_000];
+const intervalMs = 300_000;
+const files = 10;
+
+interface Found {
+  connections: number;
+  /** Runs that began in the time, and runs that should have. */
+  syncs: number;
+  due: number;
+  /** From when one was due until it began, ms. */
+  p50: number;
+  p99: number;
+  /** Share of one processor. */
+  cpu: { mirror: number; postgres: number; redis: number };
+  /** MiB. */
+  rss: number;
+  redis: number;
+  postgres: number;
+}
+let postgresVersion = '';
+
+async function measure(connections: number): Promise<Found> {
+  const newest = Date.now() - 86_400_000;
+  await using stage = await newStage({ source: { files, bytes: 1000, newest, stepMs: 86_400_000 }, redis: true });
+  postgresVersion = stage.postgresVersion;
+  const { db } = stage;
+  const redis = stage.redis!;
+  await stage.migrate();
+  await stage.addConnections(1, connections, newest);
+  for (let from = 1; from <= connections; from += 20_000) {
+    await stage.addMirrored(from, Math.min(connections, from + 19_999));
+  }
+  const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
+  // Two schedules for each: until all are made, and what was due meanwhile is done.
+  const scheduled = () => redis.zcard('{asset-mirror}:syncs:repeat');
+  for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
+    if (waited === 600) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
+    await sleep(500);
+  }
+  await sleep(15_000);
+
+  const clock = async () => (await db.query('SELECT now()')).rows[0].now as Date;
+  const [from, cpu, servers] = [await clock(), cpuSeconds(mirror.pid), stage.serversCpu()];
+  await sleep(seconds * 1000);
+  const [to, used, serversUsed] = [await clock(), cpuSeconds(mirror.pid), stage.serversCpu()];
+  const { rows } = await db.query(
+    `SELECT connection_id AS id, (extract(epoch FROM started_at) * 1000)::float8 AS began FROM syncs
+     WHERE mode = 'incremental' AND started_at >= $1 AND started_at < $2`,
+    [from, to],
+  );
+  const late = rows.map(({ id, began }) => lateness(id, began)).sort((a, b) => a - b);
+  const at = (part: number) => late[Math.min(late.length - 1, Math.floor(part * late.length))] ?? Number.NaN;
+  const span = (to.getTime() - from.getTime()) / 1000;
+  const [{ bytes }] = (await db.query('SELECT pg_database_size(current_database())::float8 AS bytes')).rows;
+  return {
+    connections,
+    syncs: late.length,
+    due: (connections * span * 1000) / intervalMs,
+    p50: at(0.5),
+    p99: at(0.99),
+    cpu: {
+      mirror: (used - cpu) / span,
+      postgres: (serversUsed.postgres - servers.postgres) / span,
+      redis: (serversUsed.redis - servers.redis) / span,
+    },
+    rss: mebibytes(mirror.pid, 'VmHWM'),
+    redis: Number(/used_memory:(\d+)/.exec(await redis.info('memory'))![1]) / 2 ** 20,
+    postgres: bytes / 2 ** 20,
+  };
+}
+
+/** Each connection has its own moment in the interval, by its id (`src/jobs/schedule.ts`). */
+function lateness(id: string, began: number): number {
+  const offset = createHash('sha256').update(id).digest().readUInt32BE(0) % intervalMs;
+  return (((began - offset) % intervalMs) + intervalMs) % intervalMs;
+}
+
+const found: Found[] = [];
+for (const size of sizes) {
+  found.push(await measure(size));
+  console.log(found.at(-1));
+}
+const percent = (share: number) => `${number(share * 100, 1)} %`;
+write('many-connections', {
+  title: 'Many connections',
+  charts: [
+    {
+      kind: 'curves',
+      title: 'How late syncs begin, on one worker',
+      x: 'connections, each synced every 5 minutes',
+      y: 'ms behind their moment',
+      series: [
+        { name: '99 of 100 at most', points: found.map(({ connections, p99 }) => [connections, Math.max(1, p99)]) },
+        { name: 'half of them at most', points: found.map(({ connections, p50 }) => [connections, Math.max(1, p50)]) },
+      ],
+    },
+    {
+      kind: 'curves',
+      title: 'What they take',
+      x: 'connections, each synced every 5 minutes',
+      y: 'processor of the worker, % of one core; memory of Redis and size of the database, MiB',
+      series: [
+        {
+          name: 'CPU of the worker, %',
+          points: found.map(({ connections, cpu }) => [connections, Math.max(0.1, cpu.mirror * 100)]),
+        },
+        { name: 'PostgreSQL, MiB', points: found.map(({ connections, postgres }) => [connections, postgres]) },
+        { name: 'Redis, MiB', points: found.map(({ connections, redis }) => [connections, redis]) },
+      ],
+    },
+  ],
+  text: `
+So many connections, each with ${files} assets and no news, synced every five minutes by one worker, on PostgreSQL and Redis; measured
+for ${seconds} s once all schedules are made. Their tokens are put into the records, what the service says comes from a server that does
+next to nothing; everything else is as ever. Each connection has its own moment in the interval: a sync is as late as it begins
+behind it. Where fewer begin than should, one worker is too few; lateness beyond the interval itself is not seen.
+
+${table(
+  [
+    'connections',
+    'syncs, of those due',
+    'late: p50 ms',
+    'p99 ms',
+    'CPU of the worker',
+    'of PostgreSQL',
+    'of Redis',
+    'CPU ms a sync',
+  ],
+  found.map(({ connections, syncs, due, p50, p99, cpu }) => [
+    number(connections),
+    `${number(syncs)} of ${number(due)}`,
+    number(p50),
+    number(p99),
+    percent(cpu.mirror),
+    percent(cpu.postgres),
+    percent(cpu.redis),
+    number((cpu.mirror * seconds * 1000) / syncs, 1),
+  ]),
+)}
+
+${table(
+  ['connections', 'worker at its peak (RSS), MiB', 'Redis, MiB', 'PostgreSQL, MiB'],
+  found.map(({ connections, rss, redis, postgres }) => [
+    number(connections),
+    number(rss),
+    number(redis, 1),
+    number(postgres),
+  ]),
+)}
+`,
+  ground: await ground(['redis'], [postgresVersion]),
+});

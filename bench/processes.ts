@@ -1,0 +1,107 @@
+import { availableParallelism } from 'node:os';
+import { ground, number, table, write } from './page.ts';
+import { cpuSeconds, newStage } from './stage.ts';
+
+/**
+ * Small files by one worker and by several, on Redis, from a source and into a store that do next to nothing: so it shows what
+ * the mirror itself can. `node bench/processes.ts [FILES] [BYTES] [WORKERS…]`.
+ */
+const files = Number(process.argv[2] ?? 4000);
+const bytes = Number(process.argv[3] ?? 10_000);
+const counts = process.argv.length > 4 ? process.argv.slice(4).map(Number) : [1, 2, 4];
+/** The files are those of so many connections; one before them only has the code compiled. */
+const connections = 4;
+
+interface Found {
+  workers: number;
+  perSecond: number;
+  /** CPU ms a file: of all workers, and of the servers. */
+  workersCpu: number;
+  servers: { source: number; postgres: number; redis: number };
+  /** How many processors were at work on all of it, bench and null store left out. */
+  busy: number;
+}
+let postgresVersion = '';
+
+async function measure(workers: number): Promise<Found> {
+  const each = Math.ceil(files / connections);
+  await using stage = await newStage({
+    source: { files: each, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
+    redis: true,
+    s3: 'null',
+  });
+  postgresVersion = stage.postgresVersion;
+  await stage.migrate();
+  const settings = { SYNC_INTERVAL: '30d', TRANSFER_CONCURRENCY: '16', CONNECTION_CONCURRENCY: '16' };
+  await stage.mirror('web', settings);
+  const running = await Promise.all(Array.from({ length: workers }, () => stage.mirror('worker', settings)));
+  const resync = (user: number) => stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
+  await stage.addConnections(1, 1);
+  await resync(1);
+  await stage.mirrored(each);
+
+  await stage.addConnections(2, 1 + connections);
+  const cpuOf = () => running.reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
+  const [cpu, servers, began] = [cpuOf(), stage.serversCpu(), performance.now()];
+  await Promise.all(Array.from({ length: connections }, (_, i) => resync(2 + i)));
+  const seconds = ((await stage.mirrored(each * (1 + connections))) - began) / 1000;
+  const [used, serversUsed] = [cpuOf() - cpu, stage.serversCpu()];
+  const n = each * connections;
+  const ms = (of: 'source' | 'postgres' | 'redis') => ((serversUsed[of] - servers[of]) / n) * 1000;
+  const spent = { source: ms('source'), postgres: ms('postgres'), redis: ms('redis') };
+  const all = (used / n) * 1000 + spent.source + spent.postgres + spent.redis;
+  return {
+    workers,
+    perSecond: n / seconds,
+    workersCpu: (used / n) * 1000,
+    servers: spent,
+    busy: (all * n) / 1000 / seconds,
+  };
+}
+
+const found: Found[] = [];
+for (const workers of counts) {
+  found.push(await measure(workers));
+  console.log(found.at(-1));
+}
+const bars = (title: string, of: (row: Found) => number, digits: number) => ({
+  title,
+  rows: found.map((row) => ({
+    label: `${row.workers} ${row.workers === 1 ? 'worker' : 'workers'}`,
+    value: of(row),
+    text: number(of(row), digits),
+    ours: true,
+  })),
+});
+write('processes', {
+  title: 'Processes',
+  charts: [
+    {
+      kind: 'bars',
+      title: `${number(files)} files of ${number(bytes)} bytes, with servers that do next to nothing`,
+      panels: [
+        bars('Files a second', ({ perSecond }) => perSecond, 0),
+        bars('Processor time of the workers, ms a file', ({ workersCpu }) => workersCpu, 2),
+      ],
+    },
+  ],
+  text: `
+${number(files)} files of ${number(bytes)} bytes, of ${connections} connections, by workers of 16 transfers each, on PostgreSQL and Redis. Source and store do as
+little as they can, and the workers' code has been compiled. All share ${availableParallelism()} processors: where nearly all of these are busy, more
+workers cannot be faster, and only the time for each file says how they would be on more.
+
+${table(
+  ['workers', 'files/s', 'CPU ms a file', 'of PostgreSQL', 'of Redis', 'of the source', 'processors busy with that'],
+  found.map(({ workers, perSecond, workersCpu, servers, busy }) => [
+    number(workers),
+    number(perSecond),
+    number(workersCpu, 2),
+    number(servers.postgres, 2),
+    number(servers.redis, 2),
+    number(servers.source, 2),
+    number(busy, 1),
+  ]),
+)}
+`,
+  ground: await ground(['redis'], [postgresVersion]),
+});
