@@ -19,6 +19,7 @@ const benchmarks: Record<string, { what: string; minutes: number; args?: string[
   },
   processes: { what: '[FILES] [BYTES] [WORKERS…]: small files with servers that do next to nothing', minutes: 2 },
   freshness: { what: '[SECONDS] [BACKLOG]: from an upload until it is in the bucket, under load', minutes: 3 },
+  's3-put': { what: '[PUTS] [ROUNDS]: what a request to S3 costs, by the SDK and by the mirror', minutes: 1 },
   'first-sync': { what: '[ASSETS]: the first sync of a large library', minutes: 3, args: ['100000'] },
   'large-files': { what: '[FILES] [GIB]: several at once, and a SIGKILL in the middle of one', minutes: 3 },
   'operator-api': { what: '[CONNECTIONS] [ASSETS]: how long its answers take with many records', minutes: 4 },

@@ -24,8 +24,9 @@ import { formatBytes } from '../units.ts';
 import { openDirectory } from './directory.ts';
 import { bucketIdKey, ours } from './keys.ts';
 import { findProofs, type Proof } from './proof.ts';
-import { connect, placeOf, type S3Options } from './s3-client.ts';
+import { agentsTo, connect, placeOf, type S3Options } from './s3-client.ts';
 import { codeOf, sorted, statusOf } from './s3-errors.ts';
+import { sender } from './s3-send.ts';
 import { listUploads } from './sweep.ts';
 
 const area = 'bucket' as const;
@@ -33,7 +34,8 @@ const { ok, not } = findingsOn(area);
 
 /** What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, whatever happens. */
 export async function* probeS3(options: S3Options, knownId?: string): AsyncGenerator<Finding> {
-  const client = connect(options);
+  const agents = agentsTo(options);
+  const client = connect(options, agents);
   const { bucket, prefix } = options;
   const name = `s3://${bucket}${prefix && `/${prefix}`}`;
   const full = (key: string) => (prefix ? `${prefix}/${key}` : key);
@@ -136,7 +138,7 @@ export async function* probeS3(options: S3Options, knownId?: string): AsyncGener
   }
 
   async function checksums(): Promise<Finding[]> {
-    const all = await findProofs(client, target);
+    const all = await findProofs(client, sender(client, agents), target);
     const words: Record<Proof, string> = {
       crc32: 'CRC-32',
       crc64nvme: 'CRC-64/NVME',

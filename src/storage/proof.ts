@@ -10,6 +10,7 @@ import {
   type PutObjectCommandInput,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import type { Send } from './s3-send.ts';
 
 /** How a store can be held to what it was sent: by a checksum it keeps of the whole object, by its ETag, or by the length alone. */
 export const proofs = ['crc32', 'crc64nvme', 'md5-etag', 'none'] as const;
@@ -26,21 +27,22 @@ export interface Memory {
  * checksum behind the body goes before the ETag: it costs less, holds with every encryption, and a store that waits for it
  * does not take a body that was cut for a whole one. CRC-32 goes before CRC-64, which the SDK computes in JavaScript.
  */
-export async function findProofs(client: S3Client, target: PutObjectCommandInput): Promise<Proof[]> {
+export async function findProofs(client: S3Client, send: Send, target: PutObjectCommandInput): Promise<Proof[]> {
   const found: Proof[] = [];
   const content = Buffer.from(`probe ${randomUUID()}`);
+  const crc = Buffer.alloc(4);
+  crc.writeUInt32BE(crc32(content));
   const at = { Bucket: target.Bucket, Key: target.Key };
   const put = async (more: object) => {
     const Body = Readable.from([content], { objectMode: false });
-    const answer = await client.send(new PutObjectCommand({ ...target, ...more, Body, ContentLength: content.length }));
+    const command = new PutObjectCommand({ ...target, ...more, Body, ContentLength: content.length });
+    const answer = await send(command, { crc32: () => crc.toString('hex') });
     written.push(answer.VersionId);
     const { ContentLength } = await client.send(new HeadObjectCommand(at));
     return ContentLength === content.length ? answer : undefined;
   };
   const written: (string | undefined)[] = [];
   try {
-    const crc = Buffer.alloc(4);
-    crc.writeUInt32BE(crc32(content));
     for (const [proof, algorithm] of [
       ['crc32', 'CRC32'],
       ['crc64nvme', 'CRC64NVME'],

@@ -1,3 +1,5 @@
+import { Agent as PlainAgent } from 'node:http';
+import { Agent as SecureAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { S3Client } from '@aws-sdk/client-s3';
 import type { Memory } from './proof.ts';
@@ -40,18 +42,26 @@ const withNamesBelow = (no: string | undefined) =>
     .flatMap((name) => (/^[.*]|^[\d.:/[\]-]+$/.test(name) ? [name] : [name, `.${name}`]))
     .join(',');
 
-/** A client of the SDK's as this room wants it. */
-export function connect(
-  options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle' | 'connections' | 'proxies'>,
-): S3Client {
-  const { proxies } = options;
-  const agent = {
-    maxSockets: options.connections,
+/** The sockets to a store, for the SDK's requests and our own. */
+export type Agents = ReturnType<typeof agentsTo>;
+/** So long a connection may take. */
+export const connectMs = 10_000;
+/** So long a line may be silent. */
+export const silenceMs = 120_000;
+
+export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections' | 'proxies'>) {
+  const settings = {
+    maxSockets: connections,
     keepAlive: true,
     ...(proxies && {
       proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withNamesBelow(proxies.no) },
     }),
   };
+  return { http: new PlainAgent(settings), https: new SecureAgent(settings) };
+}
+
+/** A client of the SDK's as this room wants it. */
+export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle'>, agents: Agents): S3Client {
   const client = new S3Client({
     // With an endpoint of its own a store rarely has regions; without one the SDK looks where it always does.
     ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
@@ -63,11 +73,13 @@ export function connect(
     // What it would warn of comes back as an error.
     logger: { debug() {}, info() {}, warn() {}, error() {} },
     requestHandler: {
-      connectionTimeout: 10_000,
-      socketTimeout: 120_000,
-      httpAgent: agent,
-      httpsAgent: agent,
+      connectionTimeout: connectMs,
+      socketTimeout: silenceMs,
+      httpAgent: agents.http,
+      httpsAgent: agents.https,
     },
+    // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
+    expectContinueHeader: false,
   });
   // What the SDK wraps around a body breaks with it, and would end the process: nobody listens to it but the socket.
   client.middlewareStack.add(

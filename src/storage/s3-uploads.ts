@@ -12,8 +12,9 @@ import {
 import { crc32Of } from './crc32.ts';
 import { Meter, openBody } from './meter.ts';
 import type { Proof } from './proof.ts';
-import { leastChunk, stoppedBy, trailers, unquoted } from './s3-client.ts';
+import { stoppedBy, trailers, unquoted } from './s3-client.ts';
 import { codeOf, sorted, statusOf } from './s3-errors.ts';
+import type { Send } from './s3-send.ts';
 import {
   type Part,
   type PutOptions,
@@ -28,6 +29,7 @@ import {
 /** What an upload needs of the bucket that it is in. */
 export interface Bucket {
   client: S3Client;
+  send: Send;
   /** For people. */
   name: string;
   at(key: string): { Bucket: string; Key: string };
@@ -43,7 +45,7 @@ export interface Bucket {
  * Uploads in parts to an S3 store. Parts have CRC-32 behind them wherever checksums are kept: it is what is remembered of
  * each, and sums up to the whole's.
  */
-export function s3Uploads({ client, name, at, target, howToProve, describe, told }: Bucket): Uploads {
+export function s3Uploads({ client, send, name, at, target, howToProve, describe, told }: Bucket): Uploads {
   const of = ({ id, key }: Pick<Upload, 'id' | 'key'>) => ({ ...at(key), UploadId: id });
 
   async function listParts(upload: Pick<Upload, 'id' | 'key'>, signal?: AbortSignal) {
@@ -110,9 +112,9 @@ export function s3Uploads({ client, name, at, target, howToProve, describe, told
         breaker.signal.throwIfAborted();
         const prove = await Promise.race([howToProve(), broken]);
         const summed = trailers[prove] !== undefined;
-        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag', ...(summed && { least: leastChunk }) });
+        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag' });
         flow.flowInto(meter);
-        const answer = await client.send(
+        const answer = await send(
           new UploadPartCommand({
             ...of(upload),
             PartNumber: number,
@@ -120,7 +122,7 @@ export function s3Uploads({ client, name, at, target, howToProve, describe, told
             ContentLength: bytes,
             ...(summed && { ChecksumAlgorithm: 'CRC32' }),
           }),
-          { abortSignal: breaker.signal },
+          { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
         );
         if (!meter.whole)
           throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);

@@ -20,6 +20,7 @@ import { bucketIdKey, ours } from './keys.ts';
 import { Meter, openBody } from './meter.ts';
 import { findProofs, type Proof, proofs } from './proof.ts';
 import {
+  agentsTo,
   connect,
   leastChunk,
   placeOf,
@@ -30,6 +31,7 @@ import {
   unquoted,
 } from './s3-client.ts';
 import { codeOf, gotNoAnswer, sorted, statusOf } from './s3-errors.ts';
+import { type Answer, sender } from './s3-send.ts';
 import { s3Uploads } from './s3-uploads.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 import { sweepUploads } from './sweep.ts';
@@ -47,7 +49,9 @@ const mostParts = 10_000;
  */
 export async function openS3(options: S3Options): Promise<Storage> {
   const { bucket } = options;
-  const client = connect(options);
+  const agents = agentsTo(options);
+  const client = connect(options, agents);
+  const send = sender(client, agents);
   const full = (key: string) => (options.prefix ? `${options.prefix}/${key}` : key);
   const at = (key: string) => ({ Bucket: bucket, Key: full(key) });
   const own = (key: string) => (options.prefix ? key.slice(options.prefix.length + 1) : key);
@@ -62,7 +66,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const remembered = await options.memory?.recall(place).catch(() => undefined);
       const known = proofs.find((each) => each === remembered);
       if (known) return known;
-      const [best] = await findProofs(client, target(`${ours}probe-${randomUUID()}`, {}));
+      const [best] = await findProofs(client, send, target(`${ours}probe-${randomUUID()}`, {}));
       await options.memory?.keep(place, best!).catch(() => {});
       return best!;
     })();
@@ -138,7 +142,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
         md5: prove === 'md5-etag',
         fence: put.fence,
         ...(inParts && { partBytes }),
-        ...(trailer && { least: leastChunk }),
+        ...(trailer === 'CRC64NVME' && { least: leastChunk }),
       });
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
       const flowed = flow.flowInto(meter);
@@ -151,14 +155,14 @@ export async function openS3(options: S3Options): Promise<Storage> {
       }
       const answer = inParts
         ? await upload(key, meter, { ...put, trailer }, partBytes, breaker)
-        : await client.send(
+        : await send(
             new PutObjectCommand({
               ...target(key, put),
               Body: atHand ?? meter,
               ContentLength: length,
               ...(trailer && { ChecksumAlgorithm: trailer }),
             }),
-            { abortSignal: breaker.signal },
+            { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
           );
       if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
       const etag = await proveStored(key, meter, answer);
@@ -220,11 +224,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   }
 
   /** Compares what the store says it has with what was sent, and gives its ETag. What is proven wrong does not stay. */
-  async function proveStored(
-    key: string,
-    meter: Meter,
-    answer: { ETag?: string | undefined; ChecksumCRC32?: string | undefined },
-  ): Promise<string | undefined> {
+  async function proveStored(key: string, meter: Meter, answer: Answer): Promise<string | undefined> {
     // Some answers have an empty one.
     const answered = unquoted(answer.ETag) || undefined;
     const refuse = async (theirs: string, ours: string) => {
@@ -269,7 +269,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     }
   }
 
-  const uploads = s3Uploads({ client, name, at, target, howToProve, describe, told });
+  const uploads = s3Uploads({ client, send, name, at, target, howToProve, describe, told });
 
   return {
     name,

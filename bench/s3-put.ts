@@ -1,0 +1,179 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
+import {
+  AbortMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  PutObjectCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import { Meter, openBody } from '../src/storage/meter.ts';
+import { agentsTo, connect } from '../src/storage/s3-client.ts';
+import { sender } from '../src/storage/s3-send.ts';
+import { startVersity } from '../test/support/services.ts';
+import { ground, number, table, write } from './page.ts';
+import { median } from './peers.ts';
+import { newBucket } from './stage.ts';
+
+/**
+ * What a request that carries a body costs this process: by the AWS SDK, and as the mirror sends it, in turns, against an S3
+ * server of its own process. `node bench/s3-put.ts [PUTS] [ROUNDS]`.
+ */
+const puts = Number(process.argv[2] ?? 3000);
+const parts = Math.ceil(puts / 60);
+const rounds = Number(process.argv[3] ?? 5);
+const atOnce = 16;
+const small = Buffer.alloc(100_000, 'asset-mirror ');
+const part = Buffer.alloc(16 * 2 ** 20, 'asset-mirror ');
+const Bucket = 'puts';
+
+await using stack = new AsyncDisposableStack();
+const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-bench-'));
+stack.defer(() => rm(directory, { recursive: true, force: true }));
+const stops: (() => Promise<unknown>)[] = [];
+stack.defer(async () => {
+  for (const stop of stops) await stop();
+});
+const s3 = await startVersity(directory, stops);
+if (!s3) throw new Error('no versitygw here');
+await newBucket(s3, Bucket);
+process.env.AWS_ACCESS_KEY_ID = s3.accessKey;
+process.env.AWS_SECRET_ACCESS_KEY = s3.secretKey;
+
+/** A download, as a body comes from one: pieces of 64 KiB, in a stream. */
+function download(bytes: Buffer): Readable {
+  let at = 0;
+  return new Readable({
+    highWaterMark: 1 << 16,
+    read() {
+      this.push(at < bytes.length ? bytes.subarray(at, at + (1 << 16)) : null);
+      at += 1 << 16;
+    },
+  });
+}
+/** As the mirror sends it on: counted and summed on its way. */
+function metered(bytes: Buffer): Meter {
+  const meter = new Meter({ expected: bytes.length, md5: false, least: 8192 });
+  openBody(download(bytes), undefined).flowInto(meter);
+  return meter;
+}
+
+const agents = agentsTo({ connections: atOnce });
+const client = connect({ endpoint: s3.endpoint, region: s3.region, forcePathStyle: true }, agents);
+stack.defer(() => client.destroy());
+const send = sender(client, agents);
+const { UploadId } = await client.send(
+  new CreateMultipartUploadCommand({ Bucket, Key: 'parts', ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
+);
+stack.defer(async () => {
+  await client.send(new AbortMultipartUploadCommand({ Bucket, Key: 'parts', UploadId }));
+});
+
+const sumOf = (bytes: Buffer) => crc32(bytes).toString(16).padStart(8, '0');
+type Call = (by: 'sdk' | 'ours', i: number) => Promise<unknown>;
+/** `abortSignal`, as every request of the mirror has one. */
+function sent(by: 'sdk' | 'ours', command: PutObjectCommand | UploadPartCommand, crc32: () => string) {
+  const { signal: abortSignal } = new AbortController();
+  return by === 'sdk'
+    ? client.send(command as PutObjectCommand, { abortSignal })
+    : send(command, { abortSignal, crc32 });
+}
+const of = (i: number) => ({
+  Bucket,
+  Key: `object/${i % 100}`,
+  ContentType: 'image/jpeg',
+  ContentLength: small.length,
+});
+const calls: [string, number, Call][] = [
+  [
+    '100 KB, a stream',
+    puts,
+    (by, i) => {
+      const Body = metered(small);
+      return sent(
+        by,
+        new PutObjectCommand({ ...of(i), Body, ChecksumAlgorithm: 'CRC32' }),
+        () => Body.checksums().crc32,
+      );
+    },
+  ],
+  [
+    '100 KB at hand',
+    puts,
+    (by, i) => {
+      const command = new PutObjectCommand({ ...of(i), Body: small, ChecksumAlgorithm: 'CRC32' });
+      return sent(by, command, () => sumOf(small));
+    },
+  ],
+  [
+    '16 MiB, a part',
+    parts,
+    (by, i) => {
+      const Body = metered(part);
+      const at = { Bucket, Key: 'parts', UploadId, PartNumber: (i % 4) + 1 };
+      const command = new UploadPartCommand({
+        ...at,
+        Body,
+        ContentLength: part.length,
+        ChecksumAlgorithm: 'CRC32',
+      });
+      return sent(by, command, () => Body.checksums().crc32);
+    },
+  ],
+];
+
+/** Processor time of each of `count` calls, user and system, in milliseconds. */
+async function costOf(count: number, width: number, call: (i: number) => Promise<unknown>): Promise<number> {
+  let next = 0;
+  const before = process.cpuUsage();
+  await Promise.all(
+    Array.from({ length: width }, async () => {
+      while (next < count) await call(next++);
+    }),
+  );
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000 / count;
+}
+
+const found: { what: string; sdk: number; ours: number }[] = [];
+for (const [what, count, call] of calls) {
+  const costs = { sdk: [] as number[], ours: [] as number[] };
+  // The first of each compiles; it does not count.
+  for (let round = 0; round <= rounds; round++) {
+    for (const by of ['sdk', 'ours'] as const) {
+      const cost = await costOf(count, count === puts ? atOnce : 4, (i) => call(by, i));
+      if (round > 0) costs[by].push(cost);
+    }
+  }
+  found.push({ what, sdk: median(costs.sdk), ours: median(costs.ours) });
+}
+
+write('s3-put', {
+  title: 'Requests to S3',
+  charts: [
+    {
+      kind: 'bars',
+      title: 'A request that carries a body to S3: processor time of the client, ms',
+      panels: found.map(({ what, sdk, ours }) => ({
+        title: what,
+        rows: [
+          { label: 'as the mirror sends it', value: ours, text: number(ours, 2), ours: true },
+          { label: 'AWS SDK', value: sdk, text: number(sdk, 2) },
+        ],
+      })),
+    },
+  ],
+  text: `
+Processor time of the client for each request, in milliseconds: by the AWS SDK, and as the mirror sends it. CRC-32 goes with
+each; a stream is counted and summed on its way. The median of ${rounds} rounds of ${number(puts)} PUTs, ${atOnce} at once, and of ${number(parts)}
+parts, 4 at once, in turns.
+
+${table(
+  ['body', 'SDK', 'ours', 'ours / SDK'],
+  found.map(({ what, sdk, ours }) => [what, number(sdk, 2), number(ours, 2), number(ours / sdk, 2)]),
+)}
+`,
+  ground: await ground(['versitygw']),
+});

@@ -1,0 +1,142 @@
+import type { Agent, IncomingHttpHeaders } from 'node:http';
+import { type ClientRequest, request as plainRequest } from 'node:http';
+import { request as secureRequest } from 'node:https';
+import type { Readable } from 'node:stream';
+import { connectMs, silenceMs } from './s3-client.ts';
+
+/** From so many bytes on a store is asked whether it wants them before they flow, as by the SDK (RFC 9110, section 10.1.1). */
+const askFrom = 2 * 2 ** 20;
+/** A store that does not answer that is sent them. */
+const askMs = 1000;
+
+export interface Put {
+  agent: Agent;
+  secure: boolean;
+  hostname: string;
+  port: number | undefined;
+  path: string;
+  /** All but `expect`. */
+  headers: Record<string, string>;
+  body: Buffer | Readable;
+  bytes: number;
+  /** Of a stream: its CRC-32 in base64, to be sent behind it. Asked when all of it has passed. */
+  trailer?: (() => string) | undefined;
+  signal: AbortSignal | undefined;
+}
+
+export interface PutAnswer {
+  status: number;
+  headers: IncomingHttpHeaders;
+  /** The beginning of it. */
+  text: string;
+}
+
+/**
+ * One PUT, and the answer to it, whatever that says. Nothing is tried twice. An answer that comes before the body has flowed
+ * ends it, and its line.
+ */
+export function putRequest(put: Put): Promise<PutAnswer> {
+  const { agent, secure, hostname, port, path, headers, body, bytes, trailer, signal } = put;
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const asks = bytes >= askFrom;
+    const call = (secure ? secureRequest : plainRequest)({
+      agent,
+      method: 'PUT',
+      host: hostname,
+      ...(port !== undefined && { port }),
+      path,
+      headers: asks ? { ...headers, expect: '100-continue' } : headers,
+      timeout: silenceMs,
+    });
+    let asking: NodeJS.Timeout | undefined;
+    const settle = () => {
+      clearTimeout(connecting);
+      clearTimeout(asking);
+      signal?.removeEventListener('abort', stop);
+    };
+    const fail = (error: unknown) => {
+      settle();
+      call.destroy();
+      reject(error);
+    };
+    const stop = () => fail(signal!.reason);
+    signal?.addEventListener('abort', stop, { once: true });
+    const connecting = setTimeout(
+      () => fail(Object.assign(new Error(`no connection within ${connectMs / 1000} s`), { code: 'ETIMEDOUT' })),
+      connectMs,
+    );
+    call.on('socket', (socket) => {
+      if (socket.connecting) socket.once('connect', () => clearTimeout(connecting));
+      else clearTimeout(connecting);
+    });
+    call.on('timeout', () => {
+      fail(Object.assign(new Error(`nothing moved for ${silenceMs / 1000} s`), { name: 'TimeoutError' }));
+    });
+    call.on('error', fail);
+    call.on('response', (response) => {
+      clearTimeout(asking);
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (chunk) => {
+        if (text.length < 64 * 1024) text += chunk;
+      });
+      response.on('error', fail);
+      response.on('end', () => {
+        settle();
+        if (!call.writableFinished) call.destroy();
+        resolve({ status: response.statusCode!, headers: response.headers, text });
+      });
+    });
+    const flow = () => (body instanceof Uint8Array ? call.end(body) : pour(body, call, bytes, trailer));
+    if (!asks) {
+      flow();
+      return;
+    }
+    const flowOnce = () => {
+      if (asking) flow();
+      clearTimeout(asking);
+      asking = undefined;
+    };
+    asking = setTimeout(flowOnce, askMs);
+    call.on('continue', flowOnce);
+    call.flushHeaders();
+  });
+}
+
+/** Stores may hold a chunk in memory, and some take none of more than 16 MiB. */
+const chunkBytes = 2 ** 20;
+const head = (bytes: number) => `${bytes.toString(16)}\r\n`;
+const tail = (sum: string) => `0\r\nx-amz-checksum-crc32:${sum}\r\n\r\n`;
+
+/** How long a body is when its checksum goes behind it: in chunks (S3 API, "Signature calculations: trailing headers"). */
+export function lengthWithTrailer(bytes: number): number {
+  const chunk = (length: number) => (length > 0 ? head(length).length + length + 2 : 0);
+  return Math.floor(bytes / chunkBytes) * chunk(chunkBytes) + chunk(bytes % chunkBytes) + tail('AAAAAA==').length;
+}
+
+/** All of a body into a request, no faster than that takes it. One that breaks leaves the request as it is. */
+function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() => string) | undefined): void {
+  let left = bytes;
+  // Of the chunk that is under way.
+  let room = trailer ? 0 : Number.POSITIVE_INFINITY;
+  body.on('data', (piece: Buffer) => {
+    let goOn = true;
+    for (let rest = piece; rest.length > 0; ) {
+      if (room === 0) {
+        room = Math.min(chunkBytes, left);
+        into.write(head(room));
+      }
+      const some = rest.length > room ? rest.subarray(0, room) : rest;
+      goOn = into.write(some);
+      rest = rest.subarray(some.length);
+      room -= some.length;
+      left -= some.length;
+      if (room === 0) into.write('\r\n');
+    }
+    if (goOn) return;
+    body.pause();
+    into.once('drain', () => body.resume());
+  });
+  body.on('end', () => into.end(trailer && tail(trailer())));
+}
