@@ -51,6 +51,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
 
   const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, log });
   opening.defer(() => queues.close());
+  await queues.claim(await store.settings.installation(), signal);
 
   const connections = config.transfer.concurrency * 5 + 8;
   const objects = await openStorage(config.storage, { connections, memory: store.bucket });

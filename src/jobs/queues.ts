@@ -3,6 +3,7 @@ import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets.ts';
 import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
+import { createClaim } from './claim.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis } from './redis.ts';
 
@@ -41,6 +42,8 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
     if (told) log.info('Redis is back');
     told = false;
   });
+
+  const claim = redis && createClaim({ redis, log });
 
   // The same options for both backends; their types differ only in the connection.
   // biome-ignore lint/suspicious/noExplicitAny: the two connections' types exclude each other
@@ -147,11 +150,21 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
       return redis === undefined || redis.status === 'ready';
     },
 
+    /**
+     * Redis is for one mirror alone; `id` is that of its records. PostgreSQL has the queues beside them.
+     * @throws ConfigurationError when another works with it
+     */
+    async claim(id: string, signal?: AbortSignal): Promise<void> {
+      await claim?.hold(id, signal);
+    },
+
     async check(): Promise<void> {
+      claim?.check();
       await queues.assets.getJobCounts('active');
     },
 
     async close(): Promise<void> {
+      claim?.stop();
       // A Redis that is away cannot be told goodbye, and nothing else must wait for that.
       const told = Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
       await Promise.race([told, sleep(1000, undefined, { ref: false })]);

@@ -1,13 +1,27 @@
+import { randomUUID } from 'node:crypto';
 import { notify } from './events.ts';
 import type { Database } from './schema.ts';
 
-/** What operators change while processes run. All of them are told. */
+/** What operators change while processes run, and all of them are told; and what these records are called. */
 export function settings(db: Database) {
   return {
     /** Bytes per second and process; null: as each has it in its environment. */
     async bandwidth(): Promise<number | null> {
       const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
       return typeof row?.value === 'number' ? row.value : null;
+    },
+
+    /** The id of these records: made once, and the same in all processes. */
+    async installation(): Promise<string> {
+      const name = 'installation';
+      const value = JSON.stringify(randomUUID());
+      await db
+        .insertInto('settings')
+        .values({ name, value })
+        .onConflict((it) => it.doNothing())
+        .execute();
+      const row = await db.selectFrom('settings').select('value').where('name', '=', name).executeTakeFirstOrThrow();
+      return String(row.value);
     },
 
     async setBandwidth(bytesPerSecond: number | null): Promise<void> {
