@@ -15,7 +15,7 @@ import { createTokens } from './oauth/tokens.ts';
 import { watchBucket } from './operations/bucket.ts';
 import { createOperations } from './operations/operations.ts';
 import { adminTokenIn, encryptionKeyIn } from './secrets.ts';
-import { assetTypes } from './source/answers.ts';
+import { assetTypes, unknownTypes } from './source/answers.ts';
 import { createLines, createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
@@ -99,8 +99,15 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   });
   opening.defer(() => tokens.settled());
 
-  for (const type of [...config.sync.includeTypes, ...config.sync.excludeTypes]) {
-    if (!assetTypes.includes(type)) log.warn({ type }, 'a type to include or exclude that the service does not name');
+  const { includeTypes, excludeTypes } = config.sync;
+  for (const type of unknownTypes([...includeTypes, ...excludeTypes])) {
+    log.warn({ type, known: assetTypes.join(', ') }, 'a type to include or exclude that the service does not name');
+  }
+  if (await store.selection.changeDefaults(config.sync)) {
+    log.info(
+      { includeTypes, excludeTypes },
+      'what the environment selects has changed; all assets are held against it',
+    );
   }
   const schedule = createSchedule({
     store,

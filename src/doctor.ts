@@ -8,6 +8,7 @@ import { createOAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { encryptionKeyIn } from './secrets.ts';
+import { assetTypes, unknownTypes } from './source/answers.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe.ts';
@@ -128,6 +129,17 @@ function* configuration(config: Config): Generator<Finding> {
       'is not https',
       'https: what is sent there, links to reconnect among it, can be read on the way',
     );
+  }
+  for (const [what, types] of [
+    ['INCLUDE_ASSET_TYPES', config.sync.includeTypes],
+    ['EXCLUDE_ASSET_TYPES', config.sync.excludeTypes],
+  ] as const) {
+    const unknown = unknownTypes(types);
+    if (unknown.length === 0) continue;
+    const remedy = `the types are ${assetTypes.join(', ')}`;
+    const nothing = what === 'INCLUDE_ASSET_TYPES' && unknown.length === types.length;
+    const found = `${unknown.join(', ')}: the service names no such type${nothing ? ', so nothing is mirrored' : ''}`;
+    yield { ...note(what, found, remedy), level: nothing ? 'wrong' : 'note' };
   }
   if (config.transfer.perConnection > config.transfer.concurrency) {
     const { perConnection, concurrency } = config.transfer;

@@ -101,6 +101,21 @@ describe.each([
     });
   });
 
+  test('names the types that the service does not know, and says when nothing would be mirrored', async () => {
+    const types = { INCLUDE_ASSET_TYPES: 'vidoes', EXCLUDE_ASSET_TYPES: 'audio,pdf' };
+    const all = await findings({ ...environment, ...types });
+    expect(wrong(all)).toEqual(['configuration: INCLUDE_ASSET_TYPES']);
+    expect(of(all, 'INCLUDE_ASSET_TYPES')).toMatchObject({
+      found: 'vidoes: the service names no such type, so nothing is mirrored',
+      remedy: expect.stringContaining('videos, selects, social'),
+    });
+    expect(of(all, 'EXCLUDE_ASSET_TYPES')).toMatchObject({
+      found: 'pdf: the service names no such type',
+      level: 'note',
+    });
+    expect(of(all, 'settings')).toBeUndefined();
+  });
+
   test('a token that has expired is refreshed, and the service goes on with the new one', async () => {
     await scene.admin.expireTokens();
     expect(of(await findings(environment), 'token')).toMatchObject({ level: 'ok' });

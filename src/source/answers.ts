@@ -18,6 +18,8 @@ export const assetTypes = [
   'brand assets',
 ];
 
+export const unknownTypes = (types: string[]): string[] => types.filter((type) => !assetTypes.includes(type));
+
 const text = z.string().nullish();
 const number = z.number().nullish();
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
 import { addEvent, notify } from './events.ts';
 import type { Connection, Database } from './schema.ts';
@@ -44,6 +45,33 @@ export function selectionRecords(db: Database) {
         await addEvent(tx, { kind: 'connection.changed', connectionId, data: change });
         await notify(tx, { connectionId });
         return after;
+      });
+    },
+
+    /**
+     * What the environment selects, as the process says that started last. When that is another than before, the assets of all
+     * connections are to be held against it. Returns whether they are.
+     */
+    async changeDefaults(defaults: { includeTypes: string[]; excludeTypes: string[] }): Promise<boolean> {
+      const name = 'selection';
+      const value = { include: [...defaults.includeTypes].sort(), exclude: [...defaults.excludeTypes].sort() };
+      const text = JSON.stringify(value);
+      return db.transaction().execute(async (tx) => {
+        const before = await tx
+          .selectFrom('settings')
+          .select('value')
+          .where('name', '=', name)
+          .forUpdate()
+          .executeTakeFirst();
+        if (isDeepStrictEqual(before?.value, value)) return false;
+        await tx
+          .insertInto('settings')
+          .values({ name, value: text })
+          .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
+          .execute();
+        if (!before) return false;
+        await tx.updateTable('connections').set({ reselect: true }).where('status', '<>', 'disconnected').execute();
+        return true;
       });
     },
 

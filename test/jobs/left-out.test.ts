@@ -115,3 +115,28 @@ test('a film that is being mirrored keeps to the bandwidth of its connection, al
   // At the first rate it would have taken 12 s.
   expect(performance.now() - started).toBeLessThan(10_000);
 });
+
+test('what the environment leaves out, and lets in again, is so with the next start, without a listing', {
+  timeout: 120_000,
+}, async () => {
+  await patch({ exclude: null, bandwidth: null });
+  await scene.restart({ INCLUDE_ASSET_TYPES: 'vidoes' });
+  expect(scene.mirror.lines).toContainEqual(
+    expect.objectContaining({ type: 'vidoes', known: expect.stringContaining('videos, selects') }),
+  );
+  const id = await scene.film({ name: 'of the environment.mp4' });
+  await scene.resync();
+  await scene.checked();
+  expect(await scene.mirror.asset(id)).toMatchObject({ leftOut: 'type videos is not included' });
+  const runs = async () => (await scene.mirror.api('GET', '/syncs?limit=1')).syncs[0].id;
+  const last = await runs();
+  await scene.restart({ INCLUDE_ASSET_TYPES: 'videos' });
+  await scene.mirror.assetIn(id, 'mirrored');
+  expect(await runs()).toBe(last);
+
+  // The same again is no change, and another is one.
+  const { selection } = scene.mirror.store;
+  expect(await selection.changeDefaults({ includeTypes: ['videos'], excludeTypes: [] })).toBe(false);
+  expect(await selection.changeDefaults({ includeTypes: [], excludeTypes: ['audio', 'videos'] })).toBe(true);
+  expect(await selection.changeDefaults({ includeTypes: [], excludeTypes: ['videos', 'audio'] })).toBe(false);
+});
