@@ -8,7 +8,7 @@ import type { Operations } from '../operations/operations.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 import { connectLikeABrowser } from './browser.ts';
 import type { StartDatabase } from './library.ts';
-import { paint, print, printJson } from './output.ts';
+import { counted, paint, print, printJson } from './output.ts';
 
 export interface DemoOptions {
   once?: boolean;
@@ -86,14 +86,14 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);
     say();
     const started = Date.now();
-    const before = (await service.operations.status()).assets.byState.mirrored;
+    const before = (await service.operations.status()).assets;
     await connectLikeABrowser((await service.operations.createConnectLink({})).url);
     say(
       `${paint('green', '✓')} connected as ${library.users[0]!.email} (OAuth 2.0 with PKCE, consent given by the demo)`,
     );
     const result = await watchUntilQuiet(service.operations, options.json === true, stop);
     const ended = { ms: Date.now() - started, interrupted: stop.aborted };
-    await summarize({ service, result, ...ended, before, json: options.json === true });
+    await summarize({ service, result, ...ended, before, dataDir, json: options.json === true });
     const { byState } = result.assets;
     if (ended.interrupted) process.exitCode = 130;
     else if (options.once && byState.failed + byState.pending + byState.transferring > 0) process.exitCode = 1;
@@ -186,7 +186,9 @@ async function summarize(end: {
   result: Status;
   ms: number;
   interrupted: boolean;
-  before: number;
+  /** What was known of earlier runs over the same directory. */
+  before: Status['assets'];
+  dataDir: string;
   json: boolean;
 }): Promise<void> {
   const { result, service } = end;
@@ -216,7 +218,8 @@ async function summarize(end: {
     ...(end.interrupted && { interrupted: true }),
     assets: total,
     mirrored: byState.mirrored,
-    new: byState.mirrored - end.before,
+    new: byState.mirrored - end.before.byState.mirrored,
+    ...(end.before.total > 0 && { earlier: end.before.total }),
     bytes: result.bytes,
     seconds: Math.round(end.ms / 100) / 10,
     where: service.storage,
@@ -228,11 +231,19 @@ async function summarize(end: {
   const mirrored = paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`));
   const took =
     summary.new > 0
-      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before > 0 ? ` (${end.before} were there already)` : ''}`
+      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were there already)` : ''}`
       : `${formatBytes(result.bytes)}, nothing new`;
   print(`\n${lead}${mirrored}, ${took}`);
   if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
   print(`  ${summary.where}`);
+  if (summary.earlier) {
+    print(
+      paint(
+        'dim',
+        `  ${counted(summary.earlier, 'asset')} of earlier runs are counted, too; without ${end.dataDir} it begins anew.`,
+      ),
+    );
+  }
   if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${why}`);
 }

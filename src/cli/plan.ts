@@ -53,6 +53,14 @@ function describe(found: Plan): string {
     const of = byKind[kind as keyof typeof kinds];
     if (of.assets > 0) lines.push(`  ${amount(of)}: ${words}`);
   }
+  if (toMove.bytes > 0) {
+    lines.push(
+      paint(
+        'dim',
+        '  By the sizes that the library lists: a video whose original is gone comes as its mp4, of another size.',
+      ),
+    );
+  }
   if (found.sizeUnknown > 0)
     lines.push(`  Of ${found.sizeUnknown} of them nobody says the size; they are not in the bytes.`);
   const rest = Object.entries(others)

@@ -74,7 +74,7 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     expect(plan).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        /^A full sync would move 1 assets, 5 B.*\n {2}1 assets, 5 B: known, and not in the bucket/,
+        /^A full sync would move 1 assets, 5 B.*\n {2}1 assets, 5 B: known, and not in the bucket.*\n {2}By the sizes that the library lists: /,
       ),
     });
     expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });
