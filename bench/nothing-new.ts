@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
 import { type Cost, cost, rclones, s3Flags } from './peers.ts';
@@ -88,9 +89,13 @@ async function listings(path: string, size: number): Promise<Cost> {
   try {
     const s3 = { name: 'null', endpoint, region: 'us-east-1', accessKey: 'key', secretKey: 'secret' };
     const least = '--size-only --http-no-head';
-    return await cost(
+    const found = await cost(
       `${path} --transfers 16 ${least} copy :http: :s3:bucket --http-url ${origin}/files/ ${s3Flags(s3)}`,
     );
+    store.send('objects');
+    const [objects] = await once(store, 'message');
+    if (objects > 0) throw new Error(`rclone copied ${objects} objects`);
+    return found;
   } finally {
     source.kill();
     store.kill();

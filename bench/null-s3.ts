@@ -55,6 +55,8 @@ const server = createServer((request, response) => {
   response.end(request.method === 'HEAD' ? undefined : object.body);
 }).listen(0, '127.0.0.1', () => process.send!(`http://127.0.0.1:${(server.address() as AddressInfo).port}`));
 server.keepAliveTimeout = 60_000;
+// How many objects it was given.
+process.on('message', () => process.send!(kept.size));
 process.on('disconnect', () => process.exit());
 
 /** A page of ListObjects or ListObjectsV2. Where the next one begins is said by the last name of this one. */

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -103,6 +103,9 @@ export async function newStage(options: StageOptions) {
   const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'asset-mirror-bench-')));
   if (!options.directory) starting.defer(() => rm(directory, { recursive: true, force: true }));
 
+  // So that as root, too, the database is in here and goes with it.
+  await chmod(directory, 0o755);
+
   const database = { directory: join(directory, 'database'), log };
   let postgres = await startEmbeddedPostgres(database);
   starting.defer(() => postgres.stop());
@@ -193,6 +196,15 @@ export async function newStage(options: StageOptions) {
   }
 
   const stack = starting.move();
+  // Who is broken off leaves nothing running either.
+  let ending: Promise<void> | undefined;
+  const end = () => {
+    ending ??= stack.disposeAsync();
+    return ending;
+  };
+  const breakOff = () => void end().finally(() => process.exit(1));
+  process.once('SIGINT', breakOff).once('SIGTERM', breakOff);
+  stack.defer(() => void process.off('SIGINT', breakOff).off('SIGTERM', breakOff));
   return {
     url,
     directory,
@@ -324,7 +336,7 @@ export async function newStage(options: StageOptions) {
       return new Map(rows.map(({ query, calls }) => [query.replaceAll(/\s+/g, ' '), calls]));
     },
 
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    [Symbol.asyncDispose]: end,
   };
 }
 
