@@ -49,9 +49,9 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(() => store.close());
   signal?.throwIfAborted();
 
-  const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, log });
+  const installation = await store.settings.installation();
+  const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, installation, log });
   opening.defer(() => queues.close());
-  await queues.claim(await store.settings.installation(), signal);
 
   const connections = config.transfer.concurrency * 5 + 8;
   const objects = await openStorage(config.storage, { connections, memory: store.bucket });

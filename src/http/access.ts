@@ -1,6 +1,4 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import type { Log } from '../log.ts';
-import { createGuesses } from './guesses.ts';
 import { Problem } from './problems.ts';
 import { type Sessions, sameToken } from './session.ts';
 
@@ -15,7 +13,6 @@ export interface AccessDeps {
   sessions: Sessions;
   adminToken: string;
   publicUrl: string;
-  log: Log;
 }
 
 const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
@@ -29,30 +26,13 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
   return site === undefined ? request.headers.origin === new URL(publicUrl).origin : site === 'same-origin';
 }
 
-/**
- * Lets in who holds the operators' token (RFC 6750), or has signed in with it. From an address that sent too many wrong ones
- * none is taken for a while, or they could be tried out; sessions go on.
- */
+/** Lets in who holds the operators' token (RFC 6750), or has signed in with it. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
-  const guesses = createGuesses();
   app.addHook('onRequest', async (request, reply) => {
     const given = /^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1]?.trim();
-    if (given !== undefined) {
-      const seconds = await guesses.wait(request.ip);
-      if (seconds !== undefined) {
-        reply.header('retry-after', seconds);
-        throw new Problem(
-          429,
-          'too_many_attempts',
-          `Too many wrong tokens came from this address (${request.ip}). Try again in ${seconds} seconds.`,
-        );
-      }
-      if (sameToken(given, deps.adminToken)) {
-        request.operator = 'token';
-        return;
-      }
-      await guesses.failed(request.ip);
-      deps.log.warn({ address: request.ip }, 'token refused');
+    if (given !== undefined && sameToken(given, deps.adminToken)) {
+      request.operator = 'token';
+      return;
     }
     if (request.headers.authorization === undefined && (await deps.sessions.holds(request))) {
       if (!safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {

@@ -28,7 +28,6 @@ const titles: Record<number, string> = {
   409: 'Conflict',
   413: 'Too large',
   415: 'Unsupported media type',
-  429: 'Too many attempts',
   500: 'Internal error',
   503: 'Not available',
 };

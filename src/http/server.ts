@@ -60,7 +60,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   });
 
   const sessions = createSessions(deps);
-  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl, log: deps.log };
+  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl };
   const streams = createEventStreams(deps);
   app.addHook('preClose', async () => streams.close());
 

@@ -3,7 +3,6 @@ import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets.ts';
 import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
-import { createClaim } from './claim.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis } from './redis.ts';
 
@@ -26,11 +25,20 @@ export type QueueName = (typeof queueNames)[number];
 /** What is kept of finished jobs, for people who look at the dashboard. */
 const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
 
+/** Of all keys in Redis. */
+export const prefixOf = (installation: string) => `{asset-mirror-${installation}}`;
+
 /**
  * The conveyor: BullMQ on Redis, or on PostgreSQL when there is none. Nothing here is the truth. Every job can be made
  * again from the records, and adding one that is there already does nothing.
  */
-export function openQueues(options: { redisUrl?: string | undefined; databaseUrl: string; log: Log }) {
+export function openQueues(options: {
+  redisUrl?: string | undefined;
+  databaseUrl: string;
+  /** Of the records that the jobs are made from. In a Redis, each has queues of its own. */
+  installation: string;
+  log: Log;
+}) {
   const { log } = options;
   const redis = options.redisUrl ? connectRedis(options.redisUrl, { maxRetriesPerRequest: null }) : undefined;
   let told = false;
@@ -43,13 +51,11 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
     told = false;
   });
 
-  const claim = redis && createClaim({ redis, log });
-
   // The same options for both backends; their types differ only in the connection.
   // biome-ignore lint/suspicious/noExplicitAny: the two connections' types exclude each other
   const base: any = redis
     ? // In braces: all keys are in one slot of a cluster, as scripts want it.
-      { connection: redis, prefix: '{asset-mirror}' }
+      { connection: redis, prefix: prefixOf(options.installation) }
     : { connection: { connectionString: options.databaseUrl, migrate: true } };
   const telemetry = queueTelemetry();
   if (telemetry) base.telemetry = telemetry;
@@ -150,21 +156,11 @@ export function openQueues(options: { redisUrl?: string | undefined; databaseUrl
       return redis === undefined || redis.status === 'ready';
     },
 
-    /**
-     * Redis is for one mirror alone; `id` is that of its records. PostgreSQL has the queues beside them.
-     * @throws ConfigurationError when another works with it
-     */
-    async claim(id: string, signal?: AbortSignal): Promise<void> {
-      await claim?.hold(id, signal);
-    },
-
     async check(): Promise<void> {
-      claim?.check();
       await queues.assets.getJobCounts('active');
     },
 
     async close(): Promise<void> {
-      claim?.stop();
       // A Redis that is away cannot be told goodbye, and nothing else must wait for that.
       const told = Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
       await Promise.race([told, sleep(1000, undefined, { ref: false })]);

@@ -149,32 +149,13 @@ describe('wrong tokens', () => {
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('guess');
   });
 
-  test('for the API are counted, too, by who sends them through the proxies, and by nobody’s word but theirs', async () => {
-    const ask = async (given: string, from: string) =>
-      get('/api/status', { authorization: `Bearer ${given}`, 'x-forwarded-for': from });
-    for (let i = 0; i < 10; i++) expect((await ask(`guess ${i}`, '203.0.113.7, 10.1.2.3')).status).toBe(401);
-    // Who sends them may have made up what stands before its own address.
-    for (const from of ['203.0.113.7', '203.0.113.8, 203.0.113.7, 10.1.2.4']) {
-      const late = await ask(token, from);
-      expect(late.status).toBe(429);
-      expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(0);
-      expect(await late.json()).toMatchObject({
-        code: 'too_many_attempts',
-        detail: expect.stringContaining('(203.0.113.7)'),
-      });
-    }
-    expect((await ask(token, '203.0.113.8')).status).toBe(200);
-    const cookie = await send('/sign-in', { token }, { 'x-forwarded-for': '203.0.113.7' });
-    expect(cookie.status).toBe(303);
-    const session = cookie.headers.getSetCookie()[0]!.split(';')[0]!;
-    expect((await get('/api/status', { cookie: session, 'x-forwarded-for': '203.0.113.7' })).status).toBe(200);
-    expect(JSON.stringify(stage.mirror.lines)).not.toContain('guess');
-  });
-
   test('of a form that came through the proxies keep out the one who sent them, and nobody else', async () => {
     const enter = (given: string, from: string) => send('/sign-in', { token: given }, { 'x-forwarded-for': from });
     for (let i = 0; i < 10; i++) expect((await enter(`guess ${i}`, '203.0.113.9')).status).toBe(401);
-    expect((await enter(token, '203.0.113.9')).status).toBe(429);
+    // Who sends them may have made up what stands before its own address.
+    for (const from of ['203.0.113.9', '203.0.113.10, 203.0.113.9, 10.1.2.4']) {
+      expect((await enter(token, from)).status).toBe(429);
+    }
     expect((await enter(token, '203.0.113.10')).status).toBe(303);
   });
 });
@@ -199,10 +180,10 @@ test('on https the cookie is secure and of the path of the service; with another
     const open = { ...other.environment, TRUST_PROXY: '' };
     await renewed.stop();
     const alone = await startMirror({ ...other, environment: open }, stage.library, 'web');
-    const ask = async (given: string, from: string) =>
-      (await get('/api/status', { authorization: `Bearer ${given}`, 'x-forwarded-for': from })).status;
-    for (let i = 0; i < 10; i++) expect(await ask('a guess', `203.0.113.${i}`)).toBe(401);
-    expect(await ask('another token', '203.0.113.20')).toBe(429);
+    const enter = async (given: string, from: string) =>
+      (await send('/sign-in', { token: given }, { origin: 'https://example.com', 'x-forwarded-for': from })).status;
+    for (let i = 0; i < 10; i++) expect(await enter('a guess', `203.0.113.${i}`)).toBe(401);
+    expect(await enter('another token', '203.0.113.20')).toBe(429);
     await alone.stop();
   } finally {
     expect(cookie).toBeDefined();

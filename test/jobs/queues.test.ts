@@ -17,7 +17,12 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   let queues: Queues;
   beforeAll(async () => {
     database = await newDatabase();
-    queues = openQueues({ databaseUrl: database.url, redisUrl: redis && (await newRedis(redis)), log: silent });
+    queues = openQueues({
+      installation: 'i',
+      databaseUrl: database.url,
+      redisUrl: redis && (await newRedis(redis)),
+      log: silent,
+    });
   });
   afterAll(async () => {
     await queues?.close();
@@ -47,13 +52,27 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   });
 });
 
+test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the other', async () => {
+  const redisUrl = await newRedis(inject('redis')!);
+  const [one, other] = ['one', 'other'].map((installation) =>
+    openQueues({ installation, databaseUrl: '', redisUrl, log: silent }),
+  ) as [Queues, Queues];
+  await one.assets.add('mirror-asset', { assetId: 'a' });
+  await one.syncs.upsertJobScheduler('sync-c', { every: 60_000 }, { name: 'sync', data: { connectionId: 'c' } });
+  const active = { waiting: 0, active: 0, delayed: 0 };
+  expect(await one.counts()).toMatchObject({ assets: { ...active, waiting: 1 } });
+  expect(await other.counts()).toMatchObject({ assets: active, syncs: active });
+  expect(await other.syncs.getJobSchedulersCount()).toBe(0);
+  await Promise.all([one.close(), other.close()]);
+});
+
 test('queues on a PostgreSQL that is away when they are opened work when it is there', async () => {
   const database = await newDatabase();
   const url = new URL(database.url);
   const port = await freePort();
   const away = new URL(url);
   away.port = String(port);
-  const queues = openQueues({ databaseUrl: away.href, log: silent });
+  const queues = openQueues({ installation: 'i', databaseUrl: away.href, log: silent });
   const done: string[] = [];
   const worker = queues.worker<{ assetId: string }>('assets', async (job) => done.push(job.data.assetId), {
     concurrency: 4,

@@ -1,7 +1,6 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { crc32 } from 'node:zlib';
-import { Redis } from 'ioredis';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { type Rebuilding, rebuild } from '../../src/jobs/rebuild.ts';
@@ -32,13 +31,6 @@ async function command(scene: Scene, ...words: string[]): Promise<{ code: number
   };
   const done = await run(process.execPath, ['src/main.ts', ...words], { env }).catch((error) => error);
   return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
-}
-
-/** Half a minute later it would be so by itself. */
-async function forgetOwner(url: string): Promise<void> {
-  const redis = new Redis(url);
-  await redis.del('{asset-mirror}:owner');
-  redis.disconnect();
 }
 
 describe.each(grounds())('when the database is lost ($name)', { timeout: minutes(5) }, (kind) => {
@@ -81,7 +73,6 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
 
   async function loseTheDatabase(): Promise<void> {
     await scene.mirror.stop();
-    if (kind.redis) await forgetOwner(scene.ground.environment.REDIS_URL!);
     const database = await newDatabase();
     databases.push(database);
     scene.ground.environment.DATABASE_URL = database.url;

@@ -175,6 +175,7 @@ const backends = [
 
 test.each(backends)('finished jobs are kept in a bounded number on $name', { timeout: 180_000 }, async ({ redis }) => {
   const queues = openQueues({
+    installation: 'i',
     databaseUrl: opened.url,
     redisUrl: redis && (await newRedis(redis)),
     log: silent,
