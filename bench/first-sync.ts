@@ -19,8 +19,9 @@ await using stage = await newStage({
 const { admin, db, operator } = stage;
 const mirror = await stage.mirror();
 
+const queue = await stage.queueKeys();
 async function jobsOnQueue(): Promise<number> {
-  const key = (list: string) => `{asset-mirror}:assets:${list}`;
+  const key = (list: string) => `${queue}:assets:${list}`;
   const [waiting, active, delayed] = await Promise.all([
     stage.redis!.llen(key('wait')),
     stage.redis!.llen(key('active')),

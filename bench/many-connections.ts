@@ -42,7 +42,8 @@ async function measure(connections: number): Promise<Found> {
   }
   const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
   // Two schedules for each: until all are made, and what was due meanwhile is done.
-  const scheduled = () => redis.zcard('{asset-mirror}:syncs:repeat');
+  const queue = await stage.queueKeys();
+  const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
   for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
     if (waited === 600) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
     await sleep(500);

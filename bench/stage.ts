@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import pg from 'pg';
+import { prefixOf } from '../src/jobs/queues.ts';
 import type { Library, LibraryOptions } from '../src/library/index.ts';
 import { createLog } from '../src/log.ts';
 import { createSealer } from '../src/oauth/seal.ts';
@@ -297,10 +298,20 @@ export async function newStage(options: StageOptions) {
       await db.query('VACUUM ANALYZE');
     },
 
+    /** What all keys of the mirror in Redis begin with, once one has started. */
+    async queueKeys(): Promise<string> {
+      const { rows } = await db.query("SELECT value FROM settings WHERE name = 'installation'");
+      return prefixOf(rows[0].value);
+    },
+
     /** Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`. */
     async mirrored(count: number): Promise<number> {
       for (;;) {
-        const { rows } = await db.query("SELECT count(*)::int AS n FROM assets WHERE state = 'mirrored'");
+        // Counting the assets themselves would cost the server more than the mirror does.
+        const { rows } = await db.query(`
+          SELECT coalesce(sum(assets), 0)::int AS n FROM (
+            SELECT state, assets FROM asset_counts UNION ALL SELECT state, assets FROM asset_count_changes) AS counted
+          WHERE state = 'mirrored'`);
         if (rows[0].n >= count) return performance.now();
         await sleep(50);
       }
