@@ -50,7 +50,8 @@ ${content.join('\n')}
 }
 
 function bars(panels: Panel[]): { height: number; content: string[] } {
-  const [left, row, most] = [230, 24, width - 230 - margin - 90];
+  const [left, row] = [260, 24];
+  const most = width - left - margin - 90;
   const content: string[] = [];
   let y = 48;
   for (const { title, rows } of panels) {

@@ -45,7 +45,7 @@ async function measure(connections: number): Promise<Found> {
   const queue = await stage.queueKeys();
   const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
   for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
-    if (waited === 600) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
+    if (waited === 1200) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
     await sleep(500);
   }
   await sleep(15_000);
