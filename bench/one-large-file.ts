@@ -90,7 +90,8 @@ write('one-large-file', {
   ],
   text: `
 One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
-mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. The
+mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs.
+rclone is told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The
 last two columns hold the others against the mirror: how many times as fast it is, and the part of their processor time.
 
 ${table(
