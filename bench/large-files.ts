@@ -10,7 +10,7 @@ import { cpuSeconds, mebibytes, newStage } from './stage.ts';
  */
 const files = Number(process.argv[2] ?? 8);
 const gib = Number(process.argv[3] ?? 4);
-const size = gib * 2 ** 30;
+const size = Math.round(gib * 2 ** 30);
 
 await using stage = await newStage({ library: { autoConsent: true } });
 const { admin, library } = stage;

@@ -10,7 +10,7 @@ import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
  */
 const gib = Number(process.argv[2] ?? 2);
 const rounds = Number(process.argv[3] ?? 3);
-const bytes = gib * 2 ** 30;
+const bytes = Math.round(gib * 2 ** 30);
 
 await using stage = await newStage({
   source: { files: 1, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },

@@ -304,15 +304,22 @@ export async function newStage(options: StageOptions) {
       return prefixOf(rows[0].value);
     },
 
-    /** Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`. */
+    /**
+     * Settles when so many assets are whole in the bucket; returns when that was, by `performance.now()`.
+     * @throws Error when one of them has failed, or five minutes went by without another one
+     */
     async mirrored(count: number): Promise<number> {
+      let [last, since] = [-1, performance.now()];
       for (;;) {
-        // Counting the assets themselves would cost the server more than the mirror does.
-        const { rows } = await db.query(`
-          SELECT coalesce(sum(assets), 0)::int AS n FROM (
-            SELECT state, assets FROM asset_counts UNION ALL SELECT state, assets FROM asset_count_changes) AS counted
-          WHERE state = 'mirrored'`);
-        if (rows[0].n >= count) return performance.now();
+        const { rows } = await db.query(
+          "SELECT count(*)::int AS n, (SELECT min(reason) FROM assets WHERE state = 'failed') AS failed FROM assets WHERE state = 'mirrored'",
+        );
+        const { n, failed } = rows[0];
+        if (n >= count) return performance.now();
+        if (failed) throw new Error(`not mirrored: ${failed}`);
+        if (n > last) [last, since] = [n, performance.now()];
+        else if (performance.now() - since > 300_000)
+          throw new Error(`${n} of ${count} assets mirrored, and no more come`);
         await sleep(50);
       }
     },
