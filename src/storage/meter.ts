@@ -141,16 +141,23 @@ export function openBody(body: Readable | Buffer | string, signal: AbortSignal |
     breaker,
     /** Never fulfilled; rejects with the breaker's reason. */
     broken,
-    /** Nobody need wait for it: a body may be slow to close, or never do, when all the rest has long been broken off. */
-    async flowInto(meter: Meter): Promise<void> {
-      meter.on('error', () => {});
-      await pipeline(source, meter, { signal: breaker.signal }).catch((error) => {
-        breaker.abort(
-          error.code === 'ERR_STREAM_PREMATURE_CLOSE'
-            ? new WrongLength(`the body was closed at byte ${meter.passed}, before its end`, { cause: error })
-            : error,
-        );
-      });
+    /** Fulfilled when all of it has passed; when it breaks, never. */
+    flowInto(meter: Meter): Promise<void> {
+      const early = () => new WrongLength(`the body was closed at byte ${meter.passed}, before its end`);
+      const closed = () => {
+        if (!source.readableEnded) breaker.abort(source.errored ?? early());
+      };
+      const broke = () => {
+        source.destroy();
+        meter.destroy(breaker.signal.reason);
+      };
+      meter.on('error', (error) => breaker.abort(error));
+      if (breaker.signal.aborted) broke();
+      breaker.signal.addEventListener('abort', broke, { once: true });
+      // Not by `pipeline`, whose watch over both ends costs as much as a small body's way through.
+      source.once('close', closed).pipe(meter);
+      if (source.destroyed) closed();
+      return new Promise((resolve) => meter.once('finish', resolve));
     },
     close(): void {
       signal?.removeEventListener('abort', stop);

@@ -1,12 +1,12 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac, createSecretKey, hash } from 'node:crypto';
 
 /** All but letters, digits and `-._~` (S3 API, "Signature calculations", UriEncode; a key's `/` stays). */
 export const uriEncode = (text: string) =>
   encodeURIComponent(text).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
 
 const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
-/** The last key that was made: it is good for a day and a region. */
-let made = { of: '', key: Buffer.alloc(0) };
+/** The last key that was made: it is good for a day and a region. As an object of Node's it costs a quarter of its bytes. */
+let made = { of: '', key: createSecretKey(Buffer.alloc(1)) };
 
 /**
  * Signs a PUT to S3: Signature Version 4 in its headers, which must have `host` and `x-amz-content-sha256` already. `path` and
@@ -33,9 +33,9 @@ export function sign(put: {
   const of = `${scope} ${credentials.secretAccessKey}`;
   if (made.of !== of) {
     const ofDay = hmac(`AWS4${credentials.secretAccessKey}`, day);
-    made = { of, key: hmac(hmac(hmac(ofDay, region), 's3'), 'aws4_request') };
+    made = { of, key: createSecretKey(hmac(hmac(hmac(ofDay, region), 's3'), 'aws4_request')) };
   }
-  const digest = createHash('sha256').update(canonical).digest('hex');
-  const signature = hmac(made.key, `AWS4-HMAC-SHA256\n${time}\n${scope}\n${digest}`).toString('hex');
+  const text = `AWS4-HMAC-SHA256\n${time}\n${scope}\n${hash('sha256', canonical)}`;
+  const signature = createHmac('sha256', made.key).update(text).digest('hex');
   headers.authorization = `AWS4-HMAC-SHA256 Credential=${credentials.accessKeyId}/${scope}, SignedHeaders=${signed}, Signature=${signature}`;
 }
