@@ -39,7 +39,9 @@ export function startDispatcher(options: {
   const stopping = new AbortController();
   let wake = () => {};
   let woken = false;
-  let free = 0;
+  /** Whether all connections are to be looked at; or those alone in which a place became free. */
+  let all = true;
+  const freed = new Map<string, number>();
   let gathering: NodeJS.Timeout | undefined;
   let lastSweep = 0;
   let lastAligned = 0;
@@ -57,10 +59,18 @@ export function startDispatcher(options: {
     }
   }
 
+  async function dispatch(): Promise<void> {
+    const only = all ? undefined : [...freed.keys()];
+    all = false;
+    freed.clear();
+    const due = await store.assets.dispatch({ perConnection: options.perConnection, only });
+    if (due) return queues.addAssets(due);
+    // Another process looks at all, or at others: it may be past these.
+    for (const connectionId of only ?? []) gather(connectionId);
+  }
+
   async function round(): Promise<void> {
-    if (options.gate.closed === undefined) {
-      await queues.addAssets(await store.assets.dispatch({ perConnection: options.perConnection }));
-    }
+    if (options.gate.closed === undefined) await dispatch();
     if (Date.now() - lastSweep > sweepMs) {
       lastSweep = Date.now();
       await sweep();
@@ -90,27 +100,36 @@ export function startDispatcher(options: {
       if (woken && !failing) continue;
       const pause = new AbortController();
       wake = () => pause.abort();
-      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(() => {});
+      const tick = await sleep(tickMs, true, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(
+        () => false,
+      );
+      if (tick) all = true;
       wake = () => {};
     }
   })();
 
-  function wakeUp(): void {
+  function look(): void {
     clearTimeout(gathering);
     gathering = undefined;
-    free = 0;
     woken = true;
     wake();
+  }
+  function wakeUp(): void {
+    all = true;
+    look();
+  }
+  function gather(connectionId: string): void {
+    freed.set(connectionId, (freed.get(connectionId) ?? 0) + 1);
+    gathering ??= setTimeout(look, gatherMs);
   }
 
   return {
     /** Something fell due. */
     wake: wakeUp,
-    /** A place on the queue became free. Half of what a connection may have there is worth a round. */
-    freed(): void {
-      free++;
-      if (free * 2 >= options.perConnection) wakeUp();
-      else gathering ??= setTimeout(wakeUp, gatherMs);
+    /** A place of a connection on the queue became free. Half of what it may have there is worth a round at once. */
+    freed(connectionId: string): void {
+      gather(connectionId);
+      if (freed.get(connectionId)! * 2 >= options.perConnection) look();
     },
     async stop(): Promise<void> {
       silence();

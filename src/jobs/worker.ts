@@ -8,7 +8,7 @@ import { completeArtefacts } from './artefacts.ts';
 import { startAudits } from './audits.ts';
 import { createBudget } from './budget.ts';
 import type { MirrorDeps } from './deps.ts';
-import { startDispatcher } from './dispatch.ts';
+import { type Dispatcher, startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
@@ -34,16 +34,24 @@ const bytesInFlight = 128 * 2 ** 20;
 const handBackMs = 2000;
 
 /** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
-async function inTurn(turns: Turns, assetId: string, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
+async function inTurn(
+  { turns, dispatcher }: { turns: Turns; dispatcher: Dispatcher },
+  assetId: string,
+  work: (held: HeldAsset) => Promise<Outcome>,
+): Promise<Outcome> {
   const held = await turns.take(assetId);
-  if (!held) return { outcome: 'nothing to do' };
+  if (!held) {
+    dispatcher.wake();
+    return { outcome: 'nothing to do' };
+  }
+  const { connectionId, syncId } = held.asset;
   try {
-    const { connectionId, syncId } = held.asset;
     return await withFields({ connectionId, syncId, assetId }, () =>
       span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
     );
   } finally {
     held.end();
+    dispatcher.freed(connectionId);
   }
 }
 
@@ -100,19 +108,15 @@ export async function startWorkers(options: {
   const assets = queues.worker<AssetJob>(
     'assets',
     async (job) => {
-      try {
-        const media = job.name !== 'artefacts';
-        const result = await inTurn(turns, job.data.assetId, (held) =>
-          media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
-        );
-        const counted = media && resultOf(result);
-        if (counted) metrics.assets.inc({ result: counted });
-        // For the queue dashboard: the records know already.
-        if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
-        return result;
-      } finally {
-        dispatcher.freed();
-      }
+      const media = job.name !== 'artefacts';
+      const result = await inTurn({ turns, dispatcher }, job.data.assetId, (held) =>
+        media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+      );
+      const counted = media && resultOf(result);
+      if (counted) metrics.assets.inc({ result: counted });
+      // For the queue dashboard: the records know already.
+      if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
+      return result;
     },
     { concurrency: options.concurrency },
   );

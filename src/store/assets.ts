@@ -142,32 +142,46 @@ export function assetRecords(db: Database) {
     /**
      * Takes assets that are due for the queue: newest first, for each active connection as many as it has room, in turns
      * (the first of every connection before the second of any). What its connection can no longer read stays where it is.
-     * Only one process does this at a time; the others get none.
+     * Those for which nothing waits cost nothing. `only`: no others are looked at. Undefined: another process is at it.
      */
-    async dispatch(room: { perConnection: number }): Promise<QueuedAsset[]> {
+    async dispatch(room: { perConnection: number; only?: string[] | undefined }): Promise<QueuedAsset[] | undefined> {
+      const { only } = room;
+      const waits = sql`next_at IS NOT NULL AND queued_at IS NULL AND connection_id IS NOT NULL
+        ${only ? sql`AND connection_id = ANY(${only}::text[])` : sql``}`;
       return db.transaction().execute(async (tx) => {
         // Without statistics, as in the minutes of a first sync, the planner would read and sort all assets of a connection
         // rather than take the few from the indexes of what is queued and what is due.
         const lock = await sql<{ mine: boolean }>`
           SELECT pg_try_advisory_xact_lock(7412) AS mine,
             set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`.execute(tx);
-        if (!lock.rows[0]!.mine) return [];
+        if (!lock.rows[0]!.mine) return undefined;
         const { rows } = await sql<QueuedAsset & { place: number }>`
-          WITH queued AS MATERIALIZED (
-            SELECT connection_id, count(*) AS jobs FROM assets WHERE queued_at IS NOT NULL GROUP BY connection_id
+          WITH RECURSIVE waiting AS (
+            (SELECT connection_id, company_id FROM assets WHERE ${waits} ORDER BY connection_id, company_id LIMIT 1)
+            UNION ALL
+            SELECT next.* FROM waiting CROSS JOIN LATERAL (
+              SELECT connection_id, company_id FROM assets
+              WHERE ${waits} AND (connection_id, company_id) > (waiting.connection_id, waiting.company_id)
+              ORDER BY connection_id, company_id LIMIT 1
+            ) AS next
+          ), queued AS MATERIALIZED (
+            SELECT connection_id, count(*) AS jobs FROM assets
+            WHERE queued_at IS NOT NULL ${only ? sql`AND connection_id = ANY(${only}::text[])` : sql``} GROUP BY connection_id
           ), room AS MATERIALIZED (
-            SELECT c.id, least(coalesce((c.settings->>'concurrency')::int, ${room.perConnection}), (c.pace->>'limit')::int)
+            SELECT c.id, waiting.company_id,
+              least(coalesce((c.settings->>'concurrency')::int, ${room.perConnection}), (c.pace->>'limit')::int)
               - coalesce(queued.jobs, 0) AS free
-            FROM connections c LEFT JOIN queued ON queued.connection_id = c.id
-            WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
+            FROM waiting JOIN connections c ON c.id = waiting.connection_id
+            JOIN access ON access.connection_id = c.id AND access.company_id = waiting.company_id
+            LEFT JOIN queued ON queued.connection_id = c.id
+            WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now()) AND access.lost_at IS NULL
           ), due AS (
             SELECT a.id, room.free,
               row_number() OVER (PARTITION BY room.id ORDER BY a.upload_date DESC NULLS LAST, a.id) AS place
             FROM room
-            JOIN access ON access.connection_id = room.id AND access.lost_at IS NULL
             CROSS JOIN LATERAL (
               SELECT id, upload_date FROM assets
-              WHERE connection_id = room.id AND company_id = access.company_id AND queued_at IS NULL AND next_at <= now()
+              WHERE connection_id = room.id AND company_id = room.company_id AND queued_at IS NULL AND next_at <= now()
               ORDER BY upload_date DESC NULLS LAST, id
               LIMIT greatest(room.free, 0)
               FOR UPDATE SKIP LOCKED

@@ -28,7 +28,7 @@ const readable = async (connectionId: string) =>
   (await stage.store.connections.companies([connectionId])).map((company) => company.id);
 /** Takes everything that is due off the records; says which of these assets were among it. */
 async function dispatched(...ids: string[]): Promise<string[]> {
-  const due = await stage.store.assets.dispatch({ perConnection: 1000 });
+  const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!;
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
 }
 

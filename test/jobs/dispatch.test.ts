@@ -26,7 +26,7 @@ describe('places on the queue', () => {
     }
     return all;
   }
-  const dispatch = async () => (await stage.store.assets.dispatch({ perConnection: 4 })).map((asset) => asset.id);
+  const dispatch = async () => (await stage.store.assets.dispatch({ perConnection: 4 }))?.map(({ id }) => id) ?? [];
   /** A worker's whole turn. */
   async function finish(id: string): Promise<void> {
     const asset = (await stage.store.assets.take(id, 60_000))!;
@@ -48,6 +48,14 @@ describe('places on the queue', () => {
     await finish(b[0]!);
     expect((await dispatch()).sort()).toEqual([a[4], a[5], b[4]].sort());
     expect(await dispatch()).toEqual([]);
+
+    // Where it is known whose place became free, the others are not looked at.
+    await finish(a[2]!);
+    await finish(b[1]!);
+    const { connectionId } = (await stage.store.assets.get(b[1]!))!;
+    const only = (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId!] }))!;
+    expect(only.map(({ id }) => id)).toEqual([b[5]]);
+    expect(await dispatch()).toEqual([a[6]]);
 
     // A new asset goes before all that is older, as soon as there is a place.
     const [owner] = [(await stage.store.assets.get(a[0]!))!];
@@ -183,7 +191,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
       const later = await stage.company();
       await stage.upload(later.companyId, 2);
       const { queues } = stage.mirror.service.context;
-      await queues.addAssets(await stage.store.assets.dispatch({ perConnection: 4 }));
+      await queues.addAssets((await stage.store.assets.dispatch({ perConnection: 4 }))!);
       expect((await queues.counts()).assets.waiting).toBe(4);
       if (redis) {
         const client = new Redis(stage.ground.environment.REDIS_URL!);

@@ -106,7 +106,7 @@ describe('a change', () => {
     const { companyId, connectionId, projectId, film } = await listed();
     const films = [film, ...(await stage.upload(companyId, 2, { assetType: 'videos' }))];
     await stage.sync(connectionId, 'full');
-    const queued = (await stage.store.assets.dispatch({ perConnection: 1000 })).map(({ id }) => id);
+    const queued = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
     expect(queued).toEqual(expect.arrayContaining(films));
     const held = (await stage.store.assets.take(films[1]!, 60_000))!;
     expect(held.settings).toEqual({});
@@ -125,7 +125,7 @@ describe('a change', () => {
     expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
-    const due = (await stage.store.assets.dispatch({ perConnection: 1000 })).map(({ id }) => id);
+    const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
     expect(due).toEqual(expect.arrayContaining(films));
   });
 

@@ -505,7 +505,7 @@ describe('a service that asks to wait', () => {
       await stage.store.syncs.request(connectionId, 'full');
       expect(await stage.run(connectionId)).toBe('nothing waited');
       expect(await stage.store.syncs.unattended()).not.toContain(connectionId);
-      const due = await stage.store.assets.dispatch({ perConnection: 4 });
+      const due = (await stage.store.assets.dispatch({ perConnection: 4 }))!;
       expect((await stage.ids(companyId)).filter((id) => due.some((asset) => asset.id === id))).toEqual([]);
       expect(await stage.admin.requests()).toEqual([]);
     },

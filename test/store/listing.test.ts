@@ -154,7 +154,7 @@ test('two that list the same page, one that comes and goes, workers and the disp
       setCompanies(a, round % 3),
       setCompanies(b, (round + 1) % 3),
       store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
-        const held = await Promise.all(due.map(({ id }) => store.assets.take(id, 60_000)));
+        const held = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
         const turns = held.flatMap((asset) => (asset ? [turnOf(asset)] : []));
         await store.assets.renew(turns.reverse(), 60_000);
         await Promise.all(turns.map((turn) => store.assets.again(turn, new Date(), { spent: false, reason: null })));
