@@ -333,11 +333,11 @@ describe('many callers at once', () => {
   it('a stop waits for the refresh that is under way, whoever else has come since', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     let reads = 0;
-    const get: Store['connections']['get'] = (id) => {
+    const grant: Store['connections']['grant'] = (id) => {
       reads++;
-      return store.connections.get(id);
+      return store.connections.grant(id);
     };
-    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, get } } });
+    const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, grant } } });
     const held = gate();
     relay.after = held.pass;
     // These come while the first one reads: all are refused with what it finds.
