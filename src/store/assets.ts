@@ -146,8 +146,19 @@ export function assetRecords(db: Database) {
      */
     async dispatch(room: { perConnection: number; only?: string[] | undefined }): Promise<QueuedAsset[] | undefined> {
       const { only } = room;
-      const waits = sql`next_at IS NOT NULL AND queued_at IS NULL AND connection_id IS NOT NULL
-        ${only ? sql`AND connection_id = ANY(${only}::text[])` : sql``}`;
+      const waits = sql`next_at IS NOT NULL AND queued_at IS NULL AND connection_id IS NOT NULL`;
+      // From one connection and company to the next: the index is not read but at these places.
+      const waiting = only
+        ? sql`SELECT connection_id, company_id FROM access WHERE connection_id = ANY(${only}::text[])`
+        : sql`
+            (SELECT connection_id, company_id FROM assets WHERE ${waits} ORDER BY connection_id, company_id LIMIT 1)
+            UNION ALL
+            SELECT next.* FROM waiting CROSS JOIN LATERAL (
+              SELECT connection_id, company_id FROM assets
+              WHERE ${waits} AND (connection_id, company_id) > (waiting.connection_id, waiting.company_id)
+              ORDER BY connection_id, company_id LIMIT 1
+            ) AS next`;
+      const amongThem = only ? sql`AND connection_id = ANY(${only}::text[])` : sql``;
       return db.transaction().execute(async (tx) => {
         // Without statistics, as in the minutes of a first sync, the planner would read and sort all assets of a connection
         // rather than take the few from the indexes of what is queued and what is due.
@@ -156,17 +167,9 @@ export function assetRecords(db: Database) {
             set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`.execute(tx);
         if (!lock.rows[0]!.mine) return undefined;
         const { rows } = await sql<QueuedAsset & { place: number }>`
-          WITH RECURSIVE waiting AS (
-            (SELECT connection_id, company_id FROM assets WHERE ${waits} ORDER BY connection_id, company_id LIMIT 1)
-            UNION ALL
-            SELECT next.* FROM waiting CROSS JOIN LATERAL (
-              SELECT connection_id, company_id FROM assets
-              WHERE ${waits} AND (connection_id, company_id) > (waiting.connection_id, waiting.company_id)
-              ORDER BY connection_id, company_id LIMIT 1
-            ) AS next
-          ), queued AS MATERIALIZED (
+          WITH RECURSIVE waiting AS (${waiting}), queued AS MATERIALIZED (
             SELECT connection_id, count(*) AS jobs FROM assets
-            WHERE queued_at IS NOT NULL ${only ? sql`AND connection_id = ANY(${only}::text[])` : sql``} GROUP BY connection_id
+            WHERE queued_at IS NOT NULL ${amongThem} GROUP BY connection_id
           ), room AS MATERIALIZED (
             SELECT c.id, waiting.company_id,
               least(coalesce((c.settings->>'concurrency')::int, ${room.perConnection}), (c.pace->>'limit')::int)
