@@ -43,8 +43,10 @@ export function startDispatcher(options: {
   let all = true;
   const freed = new Map<string, number>();
   let gathering: NodeJS.Timeout | undefined;
-  let lastSweep = 0;
-  let lastAligned = 0;
+  // By a clock that nobody sets.
+  let lastAll = Number.NEGATIVE_INFINITY;
+  let lastSweep = Number.NEGATIVE_INFINITY;
+  let lastAligned = Number.NEGATIVE_INFINITY;
   let failing = false;
 
   async function sweep(): Promise<void> {
@@ -60,29 +62,35 @@ export function startDispatcher(options: {
   }
 
   async function dispatch(): Promise<void> {
+    // Also while places become free all the time: what fell due elsewhere, or later, is not told by anybody.
+    if (performance.now() - lastAll >= tickMs) all = true;
     const only = all ? undefined : [...freed.keys()];
+    if (all) lastAll = performance.now();
     all = false;
     freed.clear();
+    if (only?.length === 0) return;
     const due = await store.assets.dispatch({ perConnection: options.perConnection, only });
     if (due) return queues.addAssets(due);
-    // Another process looks at all, or at others: it may be past these.
-    for (const connectionId of only ?? []) gather(connectionId);
+    // Another process is at it, and may be past these.
+    all ||= only === undefined;
+    for (const connectionId of only ?? []) freed.set(connectionId, 1);
+    gathering ??= setTimeout(look, gatherMs);
   }
 
   async function round(): Promise<void> {
     if (options.gate.closed === undefined) await dispatch();
-    if (Date.now() - lastSweep > sweepMs) {
-      lastSweep = Date.now();
+    if (performance.now() - lastSweep > sweepMs) {
+      lastSweep = performance.now();
       await sweep();
     }
-    if (Date.now() - lastAligned > alignMs) {
-      lastAligned = Date.now();
+    if (performance.now() - lastAligned > alignMs) {
+      lastAligned = performance.now();
       await schedule.align();
     }
   }
 
   const silence = store.onNotice(() => {
-    lastAligned = 0;
+    lastAligned = Number.NEGATIVE_INFINITY;
     wakeUp();
   });
 
@@ -100,10 +108,7 @@ export function startDispatcher(options: {
       if (woken && !failing) continue;
       const pause = new AbortController();
       wake = () => pause.abort();
-      const tick = await sleep(tickMs, true, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(
-        () => false,
-      );
-      if (tick) all = true;
+      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(() => {});
       wake = () => {};
     }
   })();
@@ -118,18 +123,16 @@ export function startDispatcher(options: {
     all = true;
     look();
   }
-  function gather(connectionId: string): void {
-    freed.set(connectionId, (freed.get(connectionId) ?? 0) + 1);
-    gathering ??= setTimeout(look, gatherMs);
-  }
 
   return {
     /** Something fell due. */
     wake: wakeUp,
     /** A place of a connection on the queue became free. Half of what it may have there is worth a round at once. */
     freed(connectionId: string): void {
-      gather(connectionId);
-      if (freed.get(connectionId)! * 2 >= options.perConnection) look();
+      const places = (freed.get(connectionId) ?? 0) + 1;
+      freed.set(connectionId, places);
+      if (places * 2 >= options.perConnection) look();
+      else gathering ??= setTimeout(look, gatherMs);
     },
     async stop(): Promise<void> {
       silence();

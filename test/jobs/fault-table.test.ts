@@ -247,7 +247,9 @@ describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
     }
     await scene.resync();
     for (const { id } of files) {
-      await until('the transfer', async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length);
+      // A transaction whose line went dead holds its locks until the server ends it.
+      const asked = async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
+      await until('the transfer', asked, 60_000);
     }
     for (const { id, seed, size } of files) await scene.admin.changeAsset(id, { content: { seed, size } });
     await scene.admin.clearFaults();
