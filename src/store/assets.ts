@@ -1,6 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import { addEvent } from './events.ts';
-import { newStory, type Story, turnRow } from './happenings.ts';
+import { gathered } from './gather.ts';
+import { newStory, type Story, type TurnEnd, told, turnRow } from './happenings.ts';
 import type {
   Asset,
   AssetState,
@@ -58,6 +59,25 @@ export interface QueuedAsset {
   traceparent?: string | null;
 }
 
+/** What is in the bucket of an asset, and when it is looked at next. */
+export interface Mirrored {
+  detail: Record<string, unknown>;
+  recordKey: string;
+  transcriptState: TranscriptState;
+  transcriptKeys: string[] | null;
+  transcriptDeadline: Date | null;
+  thumbnailState: ThumbnailState;
+  thumbnail: { key: string; bytes: number } | null;
+  beside: Record<string, Kept>;
+  nextAt: Date | null;
+  attempts?: number;
+  reason?: string | null;
+  /** The media in the bucket, where that is not saved yet. */
+  media?: Media | undefined;
+  /** The media that has just come to the bucket, for an event that says so. */
+  tell?: Media | undefined;
+}
+
 const mediaValues = (media: Media) => ({
   media: JSON.stringify(media) as never,
   bytes: media.bytes,
@@ -75,7 +95,7 @@ export function assetRecords(db: Database) {
   async function give(
     turn: Turn,
     values: Record<string, unknown>,
-    outcome: Parameters<typeof turnRow>[1],
+    outcome: TurnEnd,
     on: Database = db,
   ): Promise<boolean> {
     const given = on
@@ -103,6 +123,98 @@ export function assetRecords(db: Database) {
       return true;
     });
   }
+
+  const takeTogether = gathered(async (asked: { id: string; leaseMs: number }[]) => {
+    const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
+    const ids = asked.map(({ id }) => id);
+    // In the order of ids, as all that locks several assets: so nobody waits in a circle.
+    const { rows } = await sql<OwnedAsset>`
+      WITH asked AS (
+        SELECT a.id, min(asked.lease_ms) AS lease_ms FROM assets a
+        JOIN unnest(${ids}::text[], ${asked.map(({ leaseMs }) => leaseMs)}::int[]) AS asked (id, lease_ms) ON asked.id = a.id
+        GROUP BY a.id
+      )
+      , free AS (
+        SELECT assets.id, lease_ms FROM assets JOIN asked ON asked.id = assets.id
+        WHERE ${free} AND ${workable} ORDER BY assets.id FOR UPDATE OF assets
+      )
+      UPDATE assets SET turn = turn + 1, turn_until = now() + free.lease_ms * interval '1 ms',
+        state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
+      FROM free WHERE assets.id = free.id
+      RETURNING assets.*, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
+    const taken = new Map(rows.map((row) => [row.id, row]));
+    const left = ids.filter((id) => !taken.has(id));
+    if (left.length > 0) {
+      await sql`
+        WITH stopped AS (
+          SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND ${free} AND NOT ${workable} ORDER BY id FOR UPDATE
+        )
+        UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`.execute(db);
+    }
+    // Whoever asks a second time for the same comes too late.
+    return ids.map((id) => {
+      const row = taken.get(id);
+      taken.delete(id);
+      return row;
+    });
+  });
+
+  /** Whether each turn was still its worker's, and so has ended. */
+  async function endAll(ends: { turn: Turn; done: Mirrored }[], on: Database = db): Promise<boolean[]> {
+    const found = ends.map(({ turn, done }) => ({
+      id: turn.assetId,
+      turn: turn.turn,
+      revision: turn.revision,
+      size: turn.size,
+      upload_date: turn.uploadDate,
+      next_at: done.nextAt,
+      attempts: done.attempts ?? 0,
+      reason: done.reason ?? null,
+      record_key: done.recordKey,
+      detail: done.detail,
+      transcript_state: done.transcriptState,
+      transcript_keys: done.transcriptKeys,
+      transcript_deadline: done.transcriptDeadline,
+      thumbnail_state: done.thumbnailState,
+      thumbnail: done.thumbnail,
+      beside: done.beside,
+      media: done.media ?? null,
+      began: turn.story.began,
+      told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, nextAt: done.nextAt }),
+    }));
+    const { rows } = await sql<{ id: string; turn: number }>`
+      WITH found AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
+          id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
+          record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
+          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
+      ), held AS (
+        SELECT a.id FROM assets a JOIN found ON found.id = a.id AND found.turn = a.turn
+        WHERE a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+      ), given AS (
+        UPDATE assets SET queued_at = NULL, turn_until = NULL,
+          state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
+            AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
+          next_at = CASE WHEN assets.revision = found.revision THEN found.next_at ELSE now() END,
+          attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
+          record_key = found.record_key, outdated = '{}', detail = found.detail,
+          mirrored_at = coalesce(mirrored_at, now()),
+          transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
+          transcript_deadline = found.transcript_deadline,
+          thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside,
+          media = coalesce(found.media, assets.media),
+          bytes = coalesce((found.media->>'bytes')::bigint, assets.bytes),
+          verified_at = CASE WHEN found.media IS NULL THEN assets.verified_at ELSE now() END
+        FROM held JOIN found USING (id) WHERE assets.id = held.id AND assets.turn = found.turn
+        RETURNING assets.id, assets.turn, assets.sync_id, found.began, found.told
+      ), story AS (
+        INSERT INTO happenings (asset_id, at, kind, sync_id, data) SELECT id, began, 'turn', sync_id, told FROM given
+      )
+      SELECT id, turn FROM given`.execute(on);
+    const ended = new Set(rows.map(({ id, turn }) => `${turn} ${id}`));
+    return ends.map(({ turn }) => ended.has(`${turn.turn} ${turn.assetId}`));
+  }
+  const endTogether = gathered((ends: { turn: Turn; done: Mirrored }[]) => endAll(ends));
 
   /** What an event of an asset is about: it, and who was in charge. */
   async function about({ assetId }: Turn, tx: Database): Promise<{ assetId: string; connectionId?: string }> {
@@ -222,16 +334,7 @@ export function assetRecords(db: Database) {
      * What may not be worked on at present leaves the queue, and makes room. What was pending is on its way from here on.
      */
     async take(id: string, leaseMs: number): Promise<OwnedAsset | undefined> {
-      const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
-      const { rows } = await sql<OwnedAsset>`
-        UPDATE assets SET turn = turn + 1, turn_until = now() + ${leaseMs} * interval '1 ms',
-          state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
-        WHERE id = ${id} AND ${free} AND ${workable}
-        RETURNING *, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
-      if (!rows[0]) {
-        await sql`UPDATE assets SET queued_at = NULL WHERE id = ${id} AND ${free} AND NOT ${workable}`.execute(db);
-      }
-      return rows[0];
+      return takeTogether({ id, leaseMs });
     },
 
     /** Keeps turns. Returns those that are still held; for the others the worker must stop. */
@@ -330,57 +433,17 @@ export function assetRecords(db: Database) {
      * The record is written. A listing that saw another version since the turn began makes it pending again; one that saw
      * another name or tags, due for a new record.
      */
-    async mirrored(
-      turn: Turn,
-      done: {
-        detail: Record<string, unknown>;
-        recordKey: string;
-        transcriptState: TranscriptState;
-        transcriptKeys: string[] | null;
-        transcriptDeadline: Date | null;
-        thumbnailState: ThumbnailState;
-        thumbnail: { key: string; bytes: number } | null;
-        beside: Record<string, Kept>;
-        nextAt: Date | null;
-        attempts?: number;
-        reason?: string | null;
-        /** The media in the bucket, where that is not saved yet. */
-        media?: Media | undefined;
-        /** The media that has just come to the bucket, for an event that says so. */
-        tell?: Media | undefined;
-      },
-    ): Promise<boolean> {
-      const same = sql`(size IS NOT DISTINCT FROM ${turn.size}::bigint AND upload_date IS NOT DISTINCT FROM ${turn.uploadDate}::bigint)`;
-      const values = {
-        state: sql`CASE WHEN ${same} THEN 'mirrored' ELSE 'pending' END`,
-        nextAt: sql`CASE WHEN revision = ${turn.revision}::int THEN ${done.nextAt}::timestamptz ELSE now() END`,
-        attempts: done.attempts ?? 0,
-        waits: 0,
-        reason: done.reason ?? null,
-        processingSince: null,
-        recordKey: done.recordKey,
-        outdated: [],
-        detail: JSON.stringify(done.detail),
-        mirroredAt: sql`coalesce(mirrored_at, now())`,
-        transcriptState: done.transcriptState,
-        transcriptKeys: JSON.stringify(done.transcriptKeys),
-        transcriptDeadline: done.transcriptDeadline,
-        thumbnailState: done.thumbnailState,
-        thumbnail: JSON.stringify(done.thumbnail),
-        beside: JSON.stringify(done.beside),
-        ...(done.media && mediaValues(done.media)),
-      };
-      const outcome = { outcome: 'mirrored' as const, reason: done.reason ?? null, nextAt: done.nextAt };
-      if (!done.tell) return give(turn, values, outcome);
+    async mirrored(turn: Turn, done: Mirrored): Promise<boolean> {
+      if (!done.tell) return endTogether({ turn, done });
       return db.transaction().execute(async (tx) => {
-        const held = await give(turn, values, outcome, tx);
+        const [held] = await endAll([{ turn, done }], tx);
         if (held)
           await addEvent(tx, {
             kind: 'asset.mirrored',
             ...(await about(turn, tx)),
             data: { key: done.tell!.key, bytes: done.tell!.bytes },
           });
-        return held;
+        return held!;
       });
     },
 

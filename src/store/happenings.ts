@@ -26,10 +26,17 @@ export function note({ story }: Pick<Turn, 'story'>, did: Step['did'], facts: Om
   else story.more++;
 }
 
-/** The row of a turn that ends with `outcome`, for the assets of the statement's table `given`: that one, if the turn was still its own. */
-export const turnRow = (turn: Turn, outcome: { outcome: Outcome; reason?: string | null; nextAt?: Date | null }) => {
+/** What came of a turn. */
+export interface TurnEnd {
+  outcome: Outcome;
+  reason?: string | null;
+  nextAt?: Date | null;
+}
+
+/** What is told of a turn that ends now. */
+export function told(turn: Turn, outcome: TurnEnd) {
   const { began, steps, more } = turn.story;
-  const data = {
+  return {
     outcome: outcome.outcome,
     ...(outcome.reason && { reason: outcome.reason }),
     ...(outcome.nextAt && { nextAt: outcome.nextAt }),
@@ -37,10 +44,12 @@ export const turnRow = (turn: Turn, outcome: { outcome: Outcome; reason?: string
     ...(steps.length > 0 && { steps }),
     ...(more > 0 && { more }),
   };
-  return sql`
-    INSERT INTO happenings (asset_id, at, kind, sync_id, data)
-    SELECT id, ${began}::timestamptz, 'turn', sync_id, ${JSON.stringify(data)}::jsonb FROM given`;
-};
+}
+
+/** The row of a turn that ends, for the assets of the statement's table `given`: that one, if the turn was still its own. */
+export const turnRow = (turn: Turn, outcome: TurnEnd) => sql`
+  INSERT INTO happenings (asset_id, at, kind, sync_id, data)
+  SELECT id, ${turn.story.began}::timestamptz, 'turn', sync_id, ${JSON.stringify(told(turn, outcome))}::jsonb FROM given`;
 
 export function happeningRecords(db: Database) {
   return {
