@@ -312,11 +312,16 @@ export async function newStage(options: StageOptions) {
       let [last, since] = [-1, performance.now()];
       for (;;) {
         const { rows } = await db.query(
-          "SELECT count(*)::int AS n, (SELECT min(reason) FROM assets WHERE state = 'failed') AS failed FROM assets WHERE state = 'mirrored'",
+          `SELECT coalesce(sum(assets) FILTER (WHERE state = 'mirrored'), 0)::int AS n,
+             coalesce(sum(assets) FILTER (WHERE state = 'failed'), 0)::int AS failed
+           FROM (SELECT state, assets FROM asset_counts UNION ALL SELECT state, assets FROM asset_count_changes) AS counted`,
         );
         const { n, failed } = rows[0];
         if (n >= count) return performance.now();
-        if (failed) throw new Error(`not mirrored: ${failed}`);
+        if (failed > 0) {
+          const { rows } = await db.query("SELECT min(reason) AS reason FROM assets WHERE state = 'failed'");
+          throw new Error(`not mirrored: ${rows[0].reason}`);
+        }
         if (n > last) [last, since] = [n, performance.now()];
         else if (performance.now() - since > 300_000)
           throw new Error(`${n} of ${count} assets mirrored, and no more come`);

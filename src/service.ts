@@ -3,7 +3,6 @@ import type { Config } from './config.ts';
 import { openContext } from './context.ts';
 import { makeDataDir, probePort } from './ground.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
-import { startServer } from './http/server.ts';
 import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/records.ts';
@@ -39,6 +38,8 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     log.info({ port: server.port }, 'metrics are on a port of their own');
   }
   if (role !== 'worker') {
+    // Not loaded by workers, which have no use for its memory.
+    const { startServer } = await import('./http/server.ts');
     const { appUrl, clientId } = config.library;
     const server = await startServer(
       {
