@@ -4,10 +4,11 @@ import { type Log, withFields } from '../log.ts';
 import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
+import type { ReadableCompany } from '../store/connections.ts';
 import type { ListedAsset } from '../store/listing.ts';
-import type { Connection, Sync, SyncPosition } from '../store/schema.ts';
+import type { Asset, SyncMode, SyncPosition } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
-import { TurnLost } from '../store/syncs.ts';
+import { type TakenSync, TurnLost } from '../store/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
@@ -45,9 +46,14 @@ const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
  * Runs everything that waits for a connection, one after another, under the connection's lease: so there is one running
- * sync, and while it runs whoever comes finds that out here and leaves.
+ * sync, and while it runs whoever comes finds that out here and leaves. With `mode`, asks for such a run over everything.
  */
-export async function runSyncs(deps: SyncDeps, connectionId: string, stop: AbortSignal): Promise<string> {
+export async function runSyncs(
+  deps: SyncDeps,
+  connectionId: string,
+  stop: AbortSignal,
+  mode?: SyncMode,
+): Promise<string> {
   const { store, log } = deps;
   const owner = `${deps.instance} ${randomUUID()}`;
   const lost = new AbortController();
@@ -60,18 +66,20 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
     if (!held) lost.abort(new TurnLost(`the sync of connection ${connectionId} is no longer ours`));
   };
   const heartbeat = setInterval(() => void renew(), leaseMs / 4);
+  let leased = true;
   let runs = 0;
   try {
+    let begun = mode && (await store.syncs.begin(connectionId, mode, owner, leaseMs));
+    if (mode && !begun) await store.syncs.request(connectionId, mode);
     for (;;) {
-      const sync = await store.syncs.takeNext(connectionId, owner, leaseMs);
+      const sync = begun ?? (await store.syncs.takeNext(connectionId, owner, leaseMs));
+      begun = undefined;
       if (sync === 'busy') return 'another process is at it';
       if (sync === undefined) return runs === 0 ? 'nothing waited' : `${runs} done`;
-      const connection = await store.connections.get(connectionId);
-      if (!connection) return 'no such connection';
       const started = Date.now();
       try {
         const problems = new Problems();
-        const run = { connection, sync, owner, problems, signal };
+        const run = { sync, settings: sync.settings, owner, problems, signal };
         const fields = { connectionId, syncId: sync.id };
         await withFields(fields, () =>
           span('sync', { ...fields, mode: sync.mode }, async () => {
@@ -82,25 +90,28 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
         );
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
-        const caughtUp = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+        const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+        if (!ended) return 'handed back';
+        leased = ended.more;
+        const { caughtUp } = ended;
         if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up with what came in while not connected');
         runs++;
-        const done = await store.syncs.get(sync.id);
         log.info(
           {
             connectionId,
             syncId: sync.id,
             mode: sync.mode,
-            pages: done?.pages,
-            seen: done?.seen,
-            new: done?.new,
-            changed: done?.changed,
-            gone: done?.gone,
+            pages: ended.pages,
+            seen: ended.seen,
+            new: ended.new,
+            changed: ended.changed,
+            gone: ended.gone,
             ms: Date.now() - started,
             ...(error && { reason: error }),
           },
           error ? 'sync done, with problems' : 'sync done',
         );
+        if (!ended.more) return `${runs} done`;
       } catch (error) {
         if (error instanceof Disconnected) return 'the connection is disconnected';
         if (signal.aborted || error instanceof TurnLost) return 'handed back';
@@ -122,7 +133,7 @@ export async function runSyncs(deps: SyncDeps, connectionId: string, stop: Abort
     clearInterval(heartbeat);
     silence();
     // What is still marked as running is taken up again by whoever comes next.
-    await store.syncs.release(connectionId, owner).catch(() => {});
+    if (leased) await store.syncs.release(connectionId, owner).catch(() => {});
   }
 }
 
@@ -158,8 +169,9 @@ function breakOff(error: unknown, pages: number): never {
 }
 
 interface Run {
-  connection: Connection;
-  sync: Sync;
+  sync: TakenSync;
+  /** Of its connection, as they were when the run last looked. */
+  settings: Record<string, unknown>;
   owner: string;
   problems: Problems;
   signal: AbortSignal;
@@ -167,21 +179,21 @@ interface Run {
 
 async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const { store, client, withToken } = deps;
-  const { connection, sync, owner, problems, signal } = run;
-  const me = storable(await withToken(connection.id, (token) => client.me({ token, signal })));
-  if (me.user.id !== connection.userId) {
+  const { sync, owner, problems, signal } = run;
+  const { connectionId } = sync;
+  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal })));
+  if (me.user.id !== sync.userId) {
     throw new Error('/me: the service answers for another user than the one who connected');
   }
-  const { gained, lost } = await store.connections.setCompanies(connection.id, me.companies, {
+  const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.complete,
     owner,
   });
-  for (const id of lost) deps.log.warn({ connectionId: connection.id, companyId: id }, 'company can no longer be read');
-  for (const id of gained) deps.log.info({ connectionId: connection.id, companyId: id }, 'company can be read');
+  for (const id of lost) deps.log.warn({ connectionId, companyId: id }, 'company can no longer be read');
+  for (const id of gained) deps.log.info({ connectionId, companyId: id }, 'company can be read');
   if (!me.complete) problems.add('/me: a company without a readable id or name was left out', { fatal: false });
   if (sync.scope.assetIds) return lookAtAssets(deps, run);
 
-  const readable = await store.connections.companies([connection.id]);
   const { companyId } = sync.scope;
   if (companyId !== undefined && !readable.some((company) => company.id === companyId)) {
     problems.add(`company ${companyId}: this connection cannot read it`, { fatal: true });
@@ -196,7 +208,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const searching = sync.scope.projectId !== undefined && companyId === undefined;
   let strangers = 0;
   for (const company of companies) {
-    if (leavesOutCompany(await selectionNow(deps, connection.id), company.id)) {
+    if (leavesOutCompany(selectionOf(run.settings, deps), company.id)) {
       if (companyId !== undefined) problems.add(`company ${companyId} is left out by the settings`, { fatal: true });
       position = { done: [...(position.done ?? []), company.id] };
       continue;
@@ -207,10 +219,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
       if (endsRun(error, signal)) throw error;
       if (searching && error instanceof HttpError && error.status < 500 && ++strangers < companies.length) continue;
       problems.add(reasonOf(error), { fatal: true });
-      deps.log.warn(
-        { connectionId: connection.id, syncId: sync.id, companyId: company.id, err: error },
-        'company not listed',
-      );
+      deps.log.warn({ connectionId, syncId: sync.id, companyId: company.id, err: error }, 'company not listed');
       position = { done: position.done ?? [] };
     }
   }
@@ -229,11 +238,12 @@ function endsRun(error: unknown, signal: AbortSignal): boolean {
 async function listCompany(
   deps: SyncDeps,
   run: Run,
-  company: { id: string; mark: number | null },
+  company: ReadableCompany,
   start: SyncPosition,
 ): Promise<SyncPosition> {
   const { store, client, withToken } = deps;
-  const { connection, sync, owner, problems, signal } = run;
+  const { sync, owner, problems, signal } = run;
+  const { connectionId } = sync;
   const { scope } = sync;
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the mark's own millisecond is looked at once more.
@@ -253,7 +263,7 @@ async function listCompany(
   const broken = new Set(resumed ? start.unreadable : []);
   const way = createWay();
   for (let pages = 0; ; pages++) {
-    const page = await withToken(connection.id, (token) =>
+    const page = await withToken(connectionId, (token) =>
       client.listAssets({
         token,
         signal,
@@ -273,16 +283,20 @@ async function listCompany(
     const { next, back } = way.behind(cursor, { ids: listed.map(({ id }) => id), nextCursor: page.nextCursor });
     if (back) problems.add(`list the assets of company ${company.id}: ${leadsBack}`, { fatal: false });
     // As the settings are now: a change of them takes effect with the next page.
-    const selection = await selectionNow(deps, connection.id);
+    const known = await store.syncs.known(connectionId, full ? [] : listed.map(({ id }) => id));
+    run.settings = known.settings;
+    const selection = selectionOf(known.settings, deps);
     const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
+    const decideOn = (before: Asset | undefined, asset: ListedAsset) =>
+      decide(before, asset, { full, transcripts: deps.transcripts, leftOut: leftOut(asset), connectionId });
     const assets = listed.filter(
       (asset) => inScope(asset, scope.assetType) && (asset.problem === undefined || leftOut(asset) === null),
     );
     for (const { id, name, problem } of assets) {
       if (problem === undefined) continue;
-      const known = !id.startsWith(unreadable);
-      if (!known && broken.size <= unreadableItems) broken.add(id);
-      const called = known ? id : `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
+      const readable = !id.startsWith(unreadable);
+      if (!readable && broken.size <= unreadableItems) broken.add(id);
+      const called = readable ? id : `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
       problems.add(`asset ${called}: ${problem}`, { fatal: false });
     }
     began ??= page.date;
@@ -298,30 +312,29 @@ async function listCompany(
         : last
           ? { ...start, companyId: company.id, cursor: null, listed: true }
           : { ...start, companyId: company.id, cursor: next, newest, began, unreadable: [...broken] };
-    const counts = await store.syncs
-      .recordPage({
-        sync,
-        owner,
-        leaseMs,
-        companyId: company.id,
-        assets,
-        decide: (before, listed) =>
-          decide(before, listed, {
-            full,
-            transcripts: deps.transcripts,
-            leftOut: leftOut(listed),
-            connectionId: connection.id,
-          }),
-        position,
-        ...(reconciles && { sighted: listed.map((asset) => asset.id) }),
-        ...(last && everything && { mark: newest }),
-        ...(last &&
-          everything &&
-          full &&
-          broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
-      })
-      .catch((error) => breakOff(error, pages));
-    if (counts.new + counts.changed > 0) deps.onWork();
+    const common = {
+      sync,
+      owner,
+      leaseMs,
+      companyId: company.id,
+      position,
+      ...(last && everything && { mark: newest }),
+    };
+    const quiet = !full && assets.every((asset) => decideOn(known.assets.get(asset.id), asset) === undefined);
+    const written = quiet
+      ? store.syncs.passPage({ ...common, seen: assets.length })
+      : store.syncs.recordPage({
+          ...common,
+          assets,
+          decide: decideOn,
+          ...(reconciles && { sighted: listed.map((asset) => asset.id) }),
+          ...(last &&
+            everything &&
+            full &&
+            broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
+        });
+    const counts = await written.catch((error) => breakOff(error, pages));
+    if (counts && counts.new + counts.changed > 0) deps.onWork();
     if (last) return reconciles ? lookForMissing(deps, run, company.id, done) : position;
     cursor = next;
   }
@@ -350,7 +363,8 @@ async function lookForMissing(deps: SyncDeps, run: Run, companyId: string, done:
 /** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */
 async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
   const { store, client, withToken } = deps;
-  const { connection, sync, owner, problems, signal } = run;
+  const { sync, owner, problems, signal } = run;
+  const { connectionId } = sync;
   for (const assetId of sync.scope.assetIds ?? []) {
     const known = await store.assets.get(assetId);
     if (!known) {
@@ -358,9 +372,9 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
       continue;
     }
     try {
-      const detail = await withToken(connection.id, (token) => client.getAsset({ token, assetId, signal }));
+      const detail = await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
       const { download: _, ...asset } = detail;
-      const selection = await selectionNow(deps, connection.id);
+      const selection = await selectionNow(deps, connectionId);
       const rule = known.media === null ? leftOutBy(selection, selectable(known.companyId, listedOf(asset))) : null;
       if (rule !== null) {
         problems.add(`asset ${assetId}: ${leftOutReason(rule)}`, { fatal: true });

@@ -127,8 +127,7 @@ export async function startWorkers(options: {
       const { connectionId, mode } = job.data;
       syncing++;
       try {
-        if (mode) await store.syncs.request(connectionId, mode);
-        return await runSyncs(sync, connectionId, stopping.signal);
+        return await runSyncs(sync, connectionId, stopping.signal, mode);
       } finally {
         syncing--;
       }

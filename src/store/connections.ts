@@ -8,6 +8,12 @@ export type Grant = Pick<
   Connection,
   'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
 >;
+/** `mark`: epoch milliseconds, as in `access`. */
+export interface ReadableCompany {
+  id: string;
+  name: string;
+  mark: number | null;
+}
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
@@ -309,26 +315,38 @@ export function connectionRecords(db: Database) {
     /**
      * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
      * Assets that nobody able to read them is in charge of become this connection's. With `owner`, only while that one
-     * holds the lease of the connection's sync: an answer from before says nothing any more.
+     * holds the lease of the connection's sync: an answer from before says nothing any more. Where all is as before, that
+     * is one read. Returns also what can be read now, as `companies` does.
      * @throws TurnLost
      */
     async setCompanies(
       id: string,
       companies: { id: string; name: string }[],
       options: { complete: boolean; owner?: string },
-    ): Promise<{ gained: string[]; lost: string[] }> {
+    ): Promise<{ gained: string[]; lost: string[]; readable: ReadableCompany[] }> {
       const named = new Map(companies.map(({ id, name }) => [id, { id, name }]));
       const ids = [...named.keys()].sort();
-      return db.transaction().execute(async (tx) => {
+      const ours = (owner: string | null | undefined) => {
+        if (options.owner !== undefined && owner !== options.owner) {
+          throw new TurnLost(`another process has taken over the sync of connection ${id}`);
+        }
+      };
+      const before = await standing(db, id);
+      ours(before?.syncOwner);
+      if (!before || before.status === 'disconnected') return { gained: [], lost: [], readable: [] };
+      const { readable } = before;
+      const same =
+        readable.filter((company) => named.get(company.id)?.name === company.name).length === named.size &&
+        (readable.length === named.size || !options.complete);
+      if (same && !before.adoptable) return { gained: [], lost: [], readable };
+      const changed = await db.transaction().execute(async (tx) => {
         const connection = await tx
           .selectFrom('connections')
           .select(['status', 'syncOwner'])
           .where('id', '=', id)
           .forNoKeyUpdate()
           .executeTakeFirst();
-        if (options.owner !== undefined && connection?.syncOwner !== options.owner) {
-          throw new TurnLost(`another process has taken over the sync of connection ${id}`);
-        }
+        ours(connection?.syncOwner);
         if (!connection || connection.status === 'disconnected') return { gained: [], lost: [] };
         if (ids.length > 0) {
           await tx
@@ -396,6 +414,7 @@ export function connectionRecords(db: Database) {
         }
         return { gained: gained.map((row) => row.companyId), lost: lost.map((row) => row.companyId) };
       });
+      return { ...changed, readable: (await standing(db, id))?.readable ?? [] };
     },
 
     /** Whether the state of a connect attempt is used for the first time. It is remembered until it expires anyway. */
@@ -424,20 +443,38 @@ export function connectionRecords(db: Database) {
   };
 }
 
+/** A connection, the companies it can read, each with its mark, and whether there is work for `adoptWork`. */
+async function standing(db: Database, id: string) {
+  const { rows } = await sql<{
+    status: ConnectionStatus;
+    syncOwner: string | null;
+    readable: ReadableCompany[];
+    adoptable: boolean;
+  }>`
+    SELECT status, sync_owner, status = 'active' AND EXISTS (SELECT ${adoptable(id)}) AS adoptable, coalesce((
+      SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'mark', mark) ORDER BY companies.id)
+      FROM access JOIN companies ON companies.id = company_id
+      WHERE connection_id = ${id} AND lost_at IS NULL), '[]') AS readable
+    FROM connections WHERE id = ${id}`.execute(db);
+  return rows[0];
+}
+
+/** Assets of which a connection is in charge that is not active or can no longer read them, while this one can. */
+const adoptable = (id: string) => sql`
+  FROM access mine
+  JOIN access other ON other.company_id = mine.company_id AND other.connection_id <> mine.connection_id
+  JOIN connections c ON c.id = other.connection_id AND (c.status <> 'active' OR other.lost_at IS NOT NULL)
+  JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
+    AND (assets.turn_until IS NULL OR assets.turn_until < now())
+  WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL`;
+
 /**
- * Assets of which a connection is in charge that is not active or can no longer read them become this connection's. Those
- * that failed are tried again: perhaps only because the other could not read them any more.
+ * What is adoptable becomes this connection's. What failed of it is tried again: perhaps only because the other could not
+ * read it any more.
  */
 async function adoptWork(tx: Database, id: string): Promise<void> {
   await sql`
-    WITH work AS (
-      SELECT assets.id FROM access mine
-      JOIN access other ON other.company_id = mine.company_id AND other.connection_id <> mine.connection_id
-      JOIN connections c ON c.id = other.connection_id AND (c.status <> 'active' OR other.lost_at IS NOT NULL)
-      JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-        AND (assets.turn_until IS NULL OR assets.turn_until < now())
-      WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL
-      ORDER BY assets.id FOR UPDATE OF assets)
+    WITH work AS (SELECT assets.id ${adoptable(id)} ORDER BY assets.id FOR UPDATE OF assets)
     UPDATE assets SET connection_id = ${id}, queued_at = NULL, ${afresh} FROM work WHERE assets.id = work.id
   `.execute(tx);
 }

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { addEvent } from './events.ts';
 import { type Decide, type ListedAsset, recordListed } from './listing.ts';
-import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
-import { requestRoutine } from './verifications.ts';
+import type { Asset, Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
+import { type EndedSync, endSync, type SyncOutcome } from './sync-end.ts';
 
 export type SyncRecords = ReturnType<typeof syncRecords>;
 
@@ -12,13 +11,8 @@ export class TurnLost extends Error {
   override readonly name = 'TurnLost';
 }
 
-/** What has come in while nobody looked: since the last run, so many assets, uploaded between these dates (ISO 8601). */
-export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
-
-/** Null for what is no date, or none that can be written. */
-function dateOf(ms: number | null): string | null {
-  return ms === null || Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString();
-}
+/** A run in hand, and what it goes by of its connection. */
+export type TakenSync = Sync & { userId: string; settings: Record<string, unknown> };
 
 /** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
 export function syncRecords(db: Database) {
@@ -47,14 +41,39 @@ export function syncRecords(db: Database) {
     },
 
     /**
+     * Asks for a run over everything and takes it, in one statement. Undefined, and nothing is done, where one waits or was
+     * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
+     */
+    async begin(connectionId: string, mode: SyncMode, owner: string, leaseMs: number): Promise<TakenSync | undefined> {
+      const { rows } = await sql<TakenSync>`
+        WITH taken AS (
+          UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
+          WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+            AND (sync_until IS NULL OR sync_until <= now())
+            AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
+          RETURNING id, user_id, settings
+        ), begun AS (
+          INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
+          SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
+        )
+        SELECT begun.*, taken.user_id, taken.settings FROM begun, taken`.execute(db);
+      return rows[0];
+    },
+
+    /**
      * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
      * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left, or the connection is
      * parked (the lease is given back).
      */
-    async takeNext(connectionId: string, owner: string, leaseMs: number): Promise<Sync | 'busy' | undefined> {
+    async takeNext(connectionId: string, owner: string, leaseMs: number): Promise<TakenSync | 'busy' | undefined> {
       return db.transaction().execute(async (tx) => {
-        const connection = await sql<{ open: boolean; busy: boolean }>`
-          SELECT status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
+        const connection = await sql<{
+          userId: string;
+          settings: Record<string, unknown>;
+          open: boolean;
+          busy: boolean;
+        }>`
+          SELECT user_id, settings, status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
             sync_until > now() AND sync_owner <> ${owner} AS busy
           FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
         const row = connection.rows[0];
@@ -74,13 +93,14 @@ export function syncRecords(db: Database) {
           UPDATE connections SET sync_owner = ${next ? owner : null},
             sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
           WHERE id = ${connectionId}`.execute(tx);
-        if (!next) return undefined;
-        return tx
+        if (!row || !next) return undefined;
+        const taken = await tx
           .updateTable('syncs')
           .set({ status: 'running', startedAt: sql`coalesce(started_at, now())` })
           .where('id', '=', next.id)
           .returningAll()
           .executeTakeFirstOrThrow();
+        return { ...taken, userId: row.userId, settings: row.settings };
       });
     },
 
@@ -96,6 +116,49 @@ export function syncRecords(db: Database) {
         .where('id', '=', connectionId)
         .where('syncOwner', '=', owner)
         .execute();
+    },
+
+    /** The settings of a connection, and those of these assets that are known. */
+    async known(
+      connectionId: string,
+      ids: string[],
+    ): Promise<{ settings: Record<string, unknown>; assets: Map<string, Asset> }> {
+      const { rows } = await sql<Asset & { settings: Record<string, unknown> }>`
+        SELECT assets.*, connections.settings FROM connections LEFT JOIN assets ON assets.id = ANY(${ids}::text[])
+        WHERE connections.id = ${connectionId}`.execute(db);
+      return {
+        settings: rows[0]?.settings ?? {},
+        assets: new Map(rows.filter(({ id }) => id !== null).map((asset) => [asset.id, asset])),
+      };
+    },
+
+    /**
+     * A page without news: all of it is known, and nothing is to be done for any of it. One statement writes where the run
+     * goes on; with `mark`, as in `recordPage`.
+     * @throws TurnLost
+     */
+    async passPage(page: {
+      sync: Sync;
+      owner: string;
+      leaseMs: number;
+      companyId: string;
+      seen: number;
+      position: SyncPosition;
+      mark?: number | null;
+    }): Promise<void> {
+      const { sync, owner, mark = null } = page;
+      const { rows } = await sql`
+        WITH held AS (${leaseHeld(sync.connectionId, owner, page.leaseMs)} RETURNING id),
+        run AS (
+          UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
+            seen = seen + ${page.seen}::int
+          FROM held WHERE syncs.id = ${sync.id}
+        ), moved AS (
+          UPDATE access SET mark = ${mark}::bigint FROM held
+          WHERE connection_id = held.id AND company_id = ${page.companyId} AND (mark IS NULL OR mark < ${mark}::bigint)
+        )
+        SELECT FROM held`.execute(db);
+      if (rows.length === 0) throw turnLost(sync.connectionId);
     },
 
     /**
@@ -119,9 +182,7 @@ export function syncRecords(db: Database) {
     }): Promise<{ new: number; changed: number }> {
       const { sync, owner, companyId } = page;
       return db.transaction().execute(async (tx) => {
-        if ((await holdLease(tx, sync.connectionId, owner, page.leaseMs)) === 0n) {
-          throw new TurnLost(`another process has taken over the sync of connection ${sync.connectionId}`);
-        }
+        if ((await holdLease(tx, sync.connectionId, owner, page.leaseMs)) === 0n) throw turnLost(sync.connectionId);
         const counts = await recordListed(tx, {
           syncId: sync.id,
           connectionId: sync.connectionId,
@@ -160,60 +221,9 @@ export function syncRecords(db: Database) {
       });
     },
 
-    /**
-     * The run has ended; nothing happens when another process has taken it over. The connection's last error is that of
-     * this run, or else of the last full one: a run over less does not show that to be over. The first run that is done
-     * after the user has connected again tells what has come in since the last one before.
-     */
-    async finish(
-      sync: Sync,
-      owner: string,
-      outcome: { status: 'done' | 'failed'; error: string | null },
-    ): Promise<CaughtUp | undefined> {
-      return db.transaction().execute(async (tx) => {
-        const { connectionId } = sync;
-        const { acceptGone: _, ...part } = sync.scope;
-        const whole = Object.keys(part).length === 0;
-        const known = sql<string | null>`(
-          SELECT error FROM syncs
-          WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
-          ORDER BY finished_at DESC LIMIT 1)`;
-        const before = await tx
-          .selectFrom('connections')
-          .select(['lastSyncAt', 'connectedAt'])
-          .where('id', '=', connectionId)
-          .forUpdate()
-          .executeTakeFirst();
-        const { numUpdatedRows } = await tx
-          .updateTable('connections')
-          .set({
-            ...(outcome.status === 'done' && { lastSyncAt: sql`now()` }),
-            lastError: outcome.error ?? (whole && sync.mode === 'full' ? null : known),
-          })
-          .where('id', '=', connectionId)
-          .where('syncOwner', '=', owner)
-          .executeTakeFirst();
-        if (numUpdatedRows === 0n) return undefined;
-        await tx
-          .updateTable('syncs')
-          .set({ status: outcome.status, error: outcome.error, position: '{}' as never, finishedAt: sql`now()` })
-          .where('id', '=', sync.id)
-          .where('status', '=', 'running')
-          .execute();
-        if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
-        await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
-        if (sync.withBucket) await requestRoutine(tx, connectionId);
-        const last = before?.lastSyncAt;
-        if (!before || !last || last >= before.connectedAt || !whole || outcome.status !== 'done') return undefined;
-        const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
-          SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
-          WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
-        const { count, from, to } = rows[0]!;
-        const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
-        await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
-        return caughtUp;
-      });
-    },
+    /** The run has ended. Undefined, and nothing happens, when another process has taken it over. */
+    finish: (sync: Sync, owner: string, outcome: SyncOutcome): Promise<EndedSync | undefined> =>
+      endSync(db, sync, owner, outcome),
 
     /** Connections for which a run waits, or was interrupted, and nobody is at it. */
     async unattended(): Promise<string[]> {
@@ -268,25 +278,14 @@ export function syncRecords(db: Database) {
   };
 }
 
-/** The first of a row of failures is told; the others would say it every few minutes. */
-async function tellOfFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
-  const before = await tx
-    .selectFrom('syncs')
-    .select('status')
-    .where('connectionId', '=', connectionId)
-    .where('finishedAt', 'is not', null)
-    .where('id', '<>', id)
-    .orderBy('finishedAt', 'desc')
-    .limit(1)
-    .executeTakeFirst();
-  if (before?.status === 'failed') return;
-  await addEvent(tx, { kind: 'sync.failed', connectionId, data: { syncId: id, mode, reason } });
-}
-
 /** Keeps the lease of a connection's sync. 0: another has it. */
 export async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
-  const { numAffectedRows } = await sql`
-    UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
-    WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`.execute(db);
-  return numAffectedRows ?? 0n;
+  return (await leaseHeld(connectionId, owner, leaseMs).execute(db)).numAffectedRows ?? 0n;
 }
+
+const leaseHeld = (connectionId: string, owner: string, leaseMs: number) => sql`
+  UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
+  WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`;
+
+const turnLost = (connectionId: string) =>
+  new TurnLost(`another process has taken over the sync of connection ${connectionId}`);

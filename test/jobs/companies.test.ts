@@ -148,7 +148,7 @@ describe('/me is the authority', () => {
   test('an answer that comes after the connection has ended changes nothing', async () => {
     const { connectionId, kept, other } = await reader();
     await stage.store.connections.end(connectionId, 'as a test');
-    const unchanged = { gained: [], lost: [] };
+    const unchanged = { gained: [], lost: [], readable: [] };
     expect(await stage.store.connections.setCompanies(connectionId, [], { complete: true })).toEqual(unchanged);
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
   });

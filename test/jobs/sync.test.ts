@@ -1,5 +1,6 @@
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { runSyncs } from '../../src/jobs/sync.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -31,6 +32,25 @@ describe('what a run asks for', () => {
 
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', seen: 4, new: 1 });
     expect(await stage.ids(companyId)).toContain(hidden);
+  });
+
+  test('a run without news takes two requests and seven statements, and is kept like any other', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    await stage.admin.clearRequests();
+    const query = vi.spyOn(pg.Client.prototype, 'query');
+    const never = new AbortController().signal;
+    expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toBe('1 done');
+    const said = query.mock.calls as unknown as [string, unknown[]?][];
+    query.mockRestore();
+    const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
+    expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
+    const ofRun = said.filter(([, values]) => values?.includes(connectionId) || values?.includes(run!.id));
+    expect(ofRun.map(([text]) => text.trim())).toHaveLength(7);
+    expect(await stage.admin.requests()).toHaveLength(2);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
   });
 
   test('a mark never moves back, whatever a listing leaves out', async () => {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import { turnOf } from '../../src/store/assets.ts';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
-import { TurnLost } from '../../src/store/syncs.ts';
+import { type TakenSync, TurnLost } from '../../src/store/syncs.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
 
@@ -114,6 +114,39 @@ test('who asks for a run while one runs gets the next, and whoever asks then get
   expect(asked).not.toContain(other);
   await store.syncs.finish(run.sync, run.owner, { status: 'done', error: null });
   expect(await store.syncs.takeNext(run.connectionId, run.owner, 60_000)).toMatchObject({ id: [...asked][0] });
+});
+
+test('a run that is asked for and taken at once is one, and leaves to others what waits or runs', async () => {
+  const { connectionId, owner, sync } = await running(store, 'j');
+  const begin = (who: string) => store.syncs.begin(connectionId, 'incremental', who, 60_000);
+  expect(await begin('while one runs')).toBeUndefined();
+  const next = await store.syncs.request(connectionId, 'full');
+  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
+  await store.syncs.release(connectionId, owner);
+  expect(await begin('while one waits')).toBeUndefined();
+  const full = (await store.syncs.takeNext(connectionId, owner, 60_000)) as TakenSync;
+  expect(full).toMatchObject({ id: next, mode: 'full' });
+  expect(await store.syncs.finish(full, owner, { status: 'done', error: null })).toMatchObject({ more: false });
+
+  const begun = (await Promise.all(ids('who', 10).map(begin))).filter((run) => run !== undefined);
+  expect(begun).toMatchObject([{ connectionId, mode: 'incremental', status: 'running', scope: {}, settings: {} }]);
+  await store.connections.pause(connectionId);
+  expect(await begin('while it is paused')).toBeUndefined();
+});
+
+test('a page without news moves the mark, and never back, and only for the run that has the turn', async () => {
+  const run = await running(store, 'k');
+  const pass = (owner: string, mark: number | null) =>
+    store.syncs.passPage({ ...run, owner, leaseMs: 60_000, companyId: 'k', seen: 2, position: { done: ['k'] }, mark });
+  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
+  await pass(run.owner, null);
+  expect(await mark()).toBeNull();
+  await pass(run.owner, 7);
+  await pass(run.owner, 5);
+  expect(await mark()).toBe(7);
+  await expect(pass('another', 9)).rejects.toThrow(TurnLost);
+  expect(await mark()).toBe(7);
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({ pages: 3, seen: 6, new: 0, position: { done: ['k'] } });
 });
 
 test('a request is never lost between the last look and the end of a run', async () => {

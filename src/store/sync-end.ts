@@ -1,0 +1,125 @@
+import { sql } from 'kysely';
+import { addEvent } from './events.ts';
+import type { Database, Sync } from './schema.ts';
+import { requestRoutine } from './verifications.ts';
+
+/** What has come in while nobody looked: since the last run, so many assets, uploaded between these dates (ISO 8601). */
+export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
+
+/** A run that has ended: what it found, and whether another one waits, for which its owner keeps the lease. */
+export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
+  more: boolean;
+  caughtUp?: CaughtUp;
+};
+
+export interface SyncOutcome {
+  status: 'done' | 'failed';
+  error: string | null;
+}
+
+/**
+ * The run has ended, and with it the lease, unless another one waits. Undefined, and nothing happens, when another process
+ * has taken it over. The connection's last error is that of this run, or else of the last full one: a run over less does not
+ * show that to be over. The first run that is done after the user has connected again tells what has come in since the last
+ * one before.
+ */
+export async function endSync(
+  db: Database,
+  sync: Sync,
+  owner: string,
+  outcome: SyncOutcome,
+): Promise<EndedSync | undefined> {
+  const plain = outcome.status === 'done' && sync.mode === 'incremental' && !sync.withBucket;
+  const ended = plain ? await end(db, sync, owner, outcome, { plain }) : undefined;
+  return ended ?? db.transaction().execute((tx) => endWithMore(tx, sync, owner, outcome));
+}
+
+/**
+ * The end of a run, in one statement. A run that is asked for in this very moment finds the lease given up, or is taken up
+ * by the dispatcher. `plain`: only if nobody is to be told what came in while the user was not connected.
+ */
+async function end(
+  db: Database,
+  sync: Sync,
+  owner: string,
+  { status, error }: SyncOutcome,
+  options: { plain?: boolean } = {},
+): Promise<EndedSync | undefined> {
+  const { connectionId } = sync;
+  const known = sql`(
+    SELECT error FROM syncs
+    WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
+    ORDER BY finished_at DESC LIMIT 1)`;
+  const lastError = error === null && !(isWhole(sync) && sync.mode === 'full') ? known : sql`${error}::text`;
+  const more = sql`EXISTS (
+    SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id})`;
+  const { rows } = await sql<EndedSync>`
+    WITH ended AS (
+      UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
+        sync_owner = CASE WHEN ${more} THEN sync_owner END, sync_until = CASE WHEN ${more} THEN sync_until END
+      WHERE id = ${connectionId} AND sync_owner = ${owner}
+        ${options.plain ? sql`AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
+      RETURNING id, sync_owner IS NOT NULL AS more
+    ), run AS (
+      UPDATE syncs SET status = ${status}, error = ${error}, position = '{}', finished_at = now()
+      FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'
+      RETURNING pages, seen, new, changed, gone
+    )
+    SELECT ended.more, run.* FROM ended LEFT JOIN run ON true`.execute(db);
+  return rows[0];
+}
+
+/** The end of a run with more to do, or to tell. */
+async function endWithMore(
+  tx: Database,
+  sync: Sync,
+  owner: string,
+  outcome: SyncOutcome,
+): Promise<EndedSync | undefined> {
+  const { connectionId } = sync;
+  const before = await tx
+    .selectFrom('connections')
+    .select(['lastSyncAt', 'connectedAt'])
+    .where('id', '=', connectionId)
+    .forUpdate()
+    .executeTakeFirst();
+  const ended = await end(tx, sync, owner, outcome);
+  if (!before || !ended) return undefined;
+  if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
+  if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
+  if (sync.withBucket) await requestRoutine(tx, connectionId);
+  const last = before.lastSyncAt;
+  if (!last || last >= before.connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
+  const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
+    SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
+    WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
+  const { count, from, to } = rows[0]!;
+  const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
+  await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
+  return { ...ended, caughtUp };
+}
+
+/** Over all that its connection can read. */
+function isWhole({ scope: { acceptGone: _, ...part } }: Sync): boolean {
+  return Object.keys(part).length === 0;
+}
+
+/** The first of a row of failures is told; the others would say it every few minutes. */
+async function tellOfFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
+  const before = await tx
+    .selectFrom('syncs')
+    .select('status')
+    .where('connectionId', '=', connectionId)
+    .where('finishedAt', 'is not', null)
+    .where('id', '<>', id)
+    .orderBy('finishedAt', 'desc')
+    .limit(1)
+    .executeTakeFirst();
+  if (before?.status === 'failed') return;
+  await addEvent(tx, { kind: 'sync.failed', connectionId, data: { syncId: id, mode, reason } });
+}
+
+/** Null for what is no date, or none that can be written. */
+function dateOf(ms: number | null): string | null {
+  return ms === null || Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString();
+}
