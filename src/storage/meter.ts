@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { crc32 } from 'node:zlib';
+import { crc32 } from './crc32.ts';
 
 /**
  * Counts and sums what passes. The last chunk is held back until the source has ended well, so that a body which is too

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import { crc32 } from 'node:zlib';
 import {
   AbortMultipartUploadCommand,
   CreateMultipartUploadCommand,
@@ -10,6 +9,7 @@ import {
   type PutObjectCommandInput,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import { crc32 } from './crc32.ts';
 import type { Send } from './s3-send.ts';
 
 /** How a store can be held to what it was sent: by a checksum it keeps of the whole object, by its ETag, or by the length alone. */
