@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { Asset, Database, ObjectKind, Remedy } from './schema.ts';
+import type { Asset, AssetState, Database, ObjectKind, Remedy } from './schema.ts';
 
 const columns = [
   'id',
@@ -30,6 +30,9 @@ const columns = [
 
 /** What the records say about an asset and its objects, without what the API said of it. */
 export type AssetContents = Pick<Asset, (typeof columns)[number]>;
+
+/** States of what is, or was, to be mirrored; what is gone is not. */
+const notMirrored = ['pending', 'processing', 'transferring', 'unavailable', 'failed'] satisfies AssetState[];
 
 /** How the key of the media is written in the index `assets_by_key`: byte by byte, as stores list. */
 const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
@@ -75,10 +78,19 @@ export function contentsRecords(db: Database) {
       connectionId?: string | undefined;
       unmirrored?: boolean;
     }): Promise<AssetContents[]> {
+      const { connectionId } = page;
+      const of = connectionId === undefined ? sql`` : sql`AND connection_id = ${connectionId}`;
+      // The index has them by state first: a page of each, and of these the first.
+      const first = notMirrored.map(
+        (state) => sql`
+          (SELECT id FROM assets WHERE state = ${sql.lit(state)} AND id > ${page.after} ${of} ORDER BY id LIMIT ${page.limit})`,
+      );
       return assets()
         .where('id', '>', page.after)
-        .$if(page.unmirrored === true, (query) => query.where(sql<boolean>`state NOT IN ('mirrored', 'gone')`))
-        .$if(page.connectionId !== undefined, (query) => query.where('connectionId', '=', page.connectionId!))
+        .$if(page.unmirrored === true, (query) =>
+          query.where(sql<boolean>`id = ANY(ARRAY(${sql.join(first, sql` UNION ALL `)}))`),
+        )
+        .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
         .orderBy('id')
         .limit(page.limit)
         .execute();

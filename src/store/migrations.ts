@@ -491,6 +491,29 @@ export const migrations: Record<string, Migration> = {
         CREATE INDEX assets_looks ON assets (next_at) WHERE state = 'mirrored' AND next_at IS NOT NULL`.execute(db);
     },
   },
+  '0016_due': {
+    async up(db: Kysely<unknown>) {
+      // Its lock at once: who reads while indexes are made, and then writes, would wait in a circle with us.
+      await sql`LOCK TABLE assets IN ACCESS EXCLUSIVE MODE`.execute(db);
+      // Each turn writes a row three times, and each time all indexes that have it. So there are few: those of all rows, and
+      // those of the few for which something is to be done.
+      for (const index of ['due', 'looks', 'put_off', 'by_connection', 'in_state', 'unmirrored']) {
+        await sql`DROP INDEX ${sql.table(`assets_${index}`)}`.execute(db);
+      }
+      await sql`CREATE INDEX assets_media_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
+        WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`.execute(db);
+      await sql`CREATE INDEX assets_looks_due ON assets (connection_id, company_id, next_at)
+        WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`.execute(db);
+      // What comes next, whosever it is.
+      await sql`CREATE INDEX assets_expected ON assets (state, next_at)
+        WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL)`.execute(db);
+      // In the order of ids, for people and for comparing: in the end nearly all assets are mirrored.
+      await sql`CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored'`.execute(db);
+      await sql`CREATE INDEX assets_orphans ON assets (company_id) WHERE connection_id IS NULL`.execute(db);
+      // Room for what changes often and is in no index, as turns that are kept and bytes that are read again.
+      await sql`ALTER TABLE assets SET (fillfactor = 85)`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

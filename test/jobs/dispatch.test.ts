@@ -66,6 +66,32 @@ describe('places on the queue', () => {
     expect(await dispatch()).toEqual([newest]);
   });
 
+  test('are looks in a quarter, and where media leaves them: longest due first, and nothing before it is due', async () => {
+    const [ids] = (await pending(16)) as [string[]];
+    const [media, looks] = [ids.slice(0, 6), ids.slice(6)];
+    // Eight are due, one of them since a minute longer than the next, and two are not.
+    await stage.query(
+      `UPDATE assets SET state = 'mirrored', mirrored_at = now(),
+         next_at = now() + (array_position($1::text[], id) - 8.5) * interval '1 minute' WHERE id = ANY($1)`,
+      [looks],
+    );
+    expect((await dispatch()).sort()).toEqual([looks[0], ...media.slice(0, 3)].sort());
+    await finish(media[0]!);
+    expect(await dispatch()).toEqual([media[3]]);
+    await finish(looks[0]!);
+    expect(await dispatch()).toEqual([looks[1]]);
+    for (const id of media.slice(1, 4)) await finish(id);
+    const { connectionId } = (await stage.store.assets.get(ids[0]!))!;
+    const only = (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId!] }))!;
+    expect(only.map(({ id }) => id)).toEqual([media[4], media[5], looks[2]]);
+    for (const id of media.slice(4)) await finish(id);
+    expect(await dispatch()).toEqual([looks[3], looks[4]]);
+    for (const id of looks.slice(1, 5)) await finish(id);
+    expect(await dispatch()).toEqual(looks.slice(5, 8));
+    for (const id of looks.slice(5, 8)) await finish(id);
+    expect(await dispatch()).toEqual([]);
+  });
+
   test('are given once, however many processes give them', async () => {
     const [ids] = await pending(50);
     const given = (await Promise.all(Array.from({ length: 8 }, dispatch))).flat();

@@ -44,6 +44,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0013_happenings' },
       { name: '0014_webhooks' },
       { name: '0015_looks' },
+      { name: '0016_due' },
     ]);
   } finally {
     await database.drop();

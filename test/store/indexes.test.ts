@@ -1,0 +1,72 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openStore } from '../../src/store/store.ts';
+import { until } from '../support/until.ts';
+import { newStore, running, silent } from './records.ts';
+
+/** So many assets wait for a transcript. */
+const waiting = 5000;
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let client: pg.Client;
+let connectionId: string;
+beforeAll(async () => {
+  opened = await newStore();
+  client = new pg.Client({ connectionString: opened.url });
+  await client.connect();
+  ({ connectionId } = (await running(opened.store, 'acme')).sync);
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at, mirrored_at)
+     SELECT 'film ' || i, $1, 'acme', 'film', '{}', 'mirrored', now() + interval '1 day', now() FROM generate_series(1, $2::int) AS i`,
+    [connectionId, waiting],
+  );
+});
+afterAll(async () => {
+  await client?.end();
+  await opened?.close();
+});
+
+/** So many entries of indexes, and rows, of assets were read so far by who has gone. */
+async function read(): Promise<{ scans: number; rows: number }> {
+  const { rows } = await client.query(`
+    SELECT (SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = 'assets')::int AS scans,
+      (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'assets')::int + seq_tup_read::int AS rows
+    FROM pg_stat_user_tables WHERE relname = 'assets'`);
+  return rows[0];
+}
+
+test('a round of the dispatcher does not read what is not due, however much waits', async () => {
+  const before = await read();
+  const store = await openStore({ url: opened.url, log: silent });
+  const rounds = 20;
+  for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch({ perConnection: 4 })).toEqual([]);
+  // PostgreSQL counts for good what a connection has read when that ends.
+  await store.close();
+  const after = await until('what was read to be counted', async () => {
+    const found = await read();
+    return found.scans >= before.scans + rounds ? found : undefined;
+  });
+  expect(after.rows - before.rows).toBeLessThan(waiting);
+
+  await client.query(`UPDATE assets SET next_at = now() WHERE id = 'film 7'`);
+  expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
+});
+
+test('what is not mirrored comes in pages by id, whatever its state, and what is gone not at all', async () => {
+  const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at)
+     SELECT 'unfinished ' || i, $1, 'acme', 'film', '{}', state, now() FROM unnest($2::text[]) WITH ORDINALITY AS made (state, i)`,
+    [connectionId, states],
+  );
+  const { contents } = opened.store;
+  const pages: string[][] = [];
+  for (let after = ''; ; after = pages.at(-1)!.at(-1)!) {
+    const rows = await contents.byId({ after, limit: 3, unmirrored: true, connectionId });
+    if (rows.length === 0) break;
+    pages.push(rows.map(({ id }) => id));
+  }
+  const ids = [1, 3, 4, 5, 6, 7, 8].map((i) => `unfinished ${i}`);
+  expect(pages).toEqual([ids.slice(0, 3), ids.slice(3, 6), ids.slice(6)]);
+  expect(await contents.byId({ after: '', limit: 100, unmirrored: true, connectionId: 'another' })).toEqual([]);
+});
