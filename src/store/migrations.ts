@@ -497,7 +497,7 @@ export const migrations: Record<string, Migration> = {
       await sql`LOCK TABLE assets IN ACCESS EXCLUSIVE MODE`.execute(db);
       // Each turn writes a row three times, and each time all indexes that have it. So there are few: those of all rows, and
       // those of the few for which something is to be done.
-      for (const index of ['due', 'looks', 'put_off', 'by_connection', 'in_state', 'unmirrored']) {
+      for (const index of ['due', 'looks', 'put_off', 'in_state', 'unmirrored']) {
         await sql`DROP INDEX ${sql.table(`assets_${index}`)}`.execute(db);
       }
       await sql`CREATE INDEX assets_media_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
@@ -509,7 +509,6 @@ export const migrations: Record<string, Migration> = {
         WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL)`.execute(db);
       // In the order of ids, for people and for comparing: in the end nearly all assets are mirrored.
       await sql`CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored'`.execute(db);
-      await sql`CREATE INDEX assets_orphans ON assets (company_id) WHERE connection_id IS NULL`.execute(db);
       // Room for what changes often and is in no index, as turns that are kept and bytes that are read again.
       await sql`ALTER TABLE assets SET (fillfactor = 85)`.execute(db);
     },

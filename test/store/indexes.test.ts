@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openStore } from '../../src/store/store.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
 import { until } from '../support/until.ts';
 import { newStore, running, silent } from './records.ts';
 
@@ -35,21 +35,48 @@ async function read(): Promise<{ scans: number; rows: number }> {
   return rows[0];
 }
 
-test('a round of the dispatcher does not read what is not due, however much waits', async () => {
+/** How many of these are read while a store of its own does this. */
+async function readBy(least: number, work: (store: Store) => Promise<void>): Promise<number> {
   const before = await read();
   const store = await openStore({ url: opened.url, log: silent });
-  const rounds = 20;
-  for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch({ perConnection: 4 })).toEqual([]);
+  await work(store);
   // PostgreSQL counts for good what a connection has read when that ends.
   await store.close();
   const after = await until('what was read to be counted', async () => {
     const found = await read();
-    return found.scans >= before.scans + rounds ? found : undefined;
+    return found.scans >= before.scans + least ? found : undefined;
   });
-  expect(after.rows - before.rows).toBeLessThan(waiting);
+  return after.rows - before.rows;
+}
+
+test('a round of the dispatcher does not read what is not due, however much waits', async () => {
+  const rounds = 20;
+  const rows = await readBy(rounds, async (store) => {
+    for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch({ perConnection: 4 })).toEqual([]);
+  });
+  expect(rows).toBeLessThan(waiting);
 
   await client.query(`UPDATE assets SET next_at = now() WHERE id = 'film 7'`);
   expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
+});
+
+test('a sync that asks what it may take over from a connection that ended reads neither its own assets nor all of that one', async () => {
+  const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
+  await opened.store.connections.end(ended, 'as a test');
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
+     SELECT 'other ' || i, $1, 'elsewhere', 'film', '{}', 'mirrored' FROM generate_series(1, $2::int) AS i`,
+    [ended, waiting],
+  );
+  // As it is all day: not in the minute after so much has come.
+  await client.query('ANALYZE assets');
+  const companies = [{ id: 'acme', name: 'acme' }];
+  const rows = await readBy(1, async (store) => {
+    expect(await store.connections.setCompanies(connectionId, companies, { complete: true })).toMatchObject({
+      lost: [],
+    });
+  });
+  expect(rows).toBeLessThan(waiting);
 });
 
 test('what is not mirrored comes in pages by id, whatever its state, and what is gone not at all', async () => {
