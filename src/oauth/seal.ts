@@ -3,6 +3,7 @@ import {
   createDecipheriv,
   createHash,
   createHmac,
+  createSecretKey,
   hkdfSync,
   randomBytes,
   timingSafeEqual,
@@ -20,7 +21,7 @@ export type Sealer = ReturnType<typeof createSealer>;
 export function createSealer(keys: readonly Buffer[]) {
   const ring = keys.map((key) => ({
     id: createHash('sha256').update(key).digest('hex').slice(0, 8),
-    cipher: Buffer.from(hkdfSync('sha256', key, '', 'asset-mirror seal', 32)),
+    cipher: createSecretKey(Buffer.from(hkdfSync('sha256', key, '', 'asset-mirror seal', 32))),
     mac: Buffer.from(hkdfSync('sha256', key, '', 'asset-mirror sign', 32)),
   }));
   const first = ring[0];
