@@ -59,7 +59,11 @@ export function countRecords(db: Database) {
       return found[0]!;
     },
 
-    fold: () => db.transaction().execute((tx) => fold(tx)),
+    async fold(): Promise<void> {
+      const { rows: changed } = await sql<{ some: boolean }>`
+        SELECT EXISTS (SELECT FROM asset_count_changes) AS some`.execute(db);
+      if (changed[0]!.some) await db.transaction().execute((tx) => fold(tx));
+    },
   };
 }
 

@@ -64,6 +64,9 @@ export function verificationRecords(db: Database) {
      */
     async routine(intervalMs: number): Promise<boolean> {
       const interval = sql`${intervalMs} * interval '1 ms'`;
+      const { rows } = await sql<{ waits: boolean }>`
+        SELECT due_at > now() AND due_at <= now() + ${interval} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
+      if (rows[0]?.waits) return false;
       return db.transaction().execute(async (tx) => {
         await sql`
           INSERT INTO chores (name, due_at)
