@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { mayHaveTranscript } from '../source/answers.ts';
-import type { Decision, ListedAsset } from '../store/listing.ts';
-import type { Asset } from '../store/schema.ts';
+import type { Decision, KnownAsset, ListedAsset } from '../store/listing.ts';
 import { leftOutReason } from './selection.ts';
 
 /** Begins the reason of an asset that breaks the API's schema where it is listed. */
@@ -13,7 +12,7 @@ const cannotBeRead = 'its listing cannot be read: ';
  * leaves it out.
  */
 export function decide(
-  before: Asset | undefined,
+  before: KnownAsset | undefined,
   listed: ListedAsset,
   options: {
     full: boolean;
@@ -82,7 +81,7 @@ export function decide(
  * bucket stays as it is; what has been begun, and what is due, its worker decides.
  */
 function leaveOut(
-  before: Asset | undefined,
+  before: KnownAsset | undefined,
   listed: ListedAsset,
   rule: string,
   connectionId: string | undefined,

@@ -5,8 +5,8 @@ import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import type { ReadableCompany } from '../store/connections.ts';
-import type { ListedAsset } from '../store/listing.ts';
-import type { Asset, SyncMode, SyncPosition } from '../store/schema.ts';
+import type { Decide, ListedAsset } from '../store/listing.ts';
+import type { SyncMode, SyncPosition } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import { type TakenSync, TurnLost } from '../store/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
@@ -287,7 +287,7 @@ async function listCompany(
     run.settings = known.settings;
     const selection = selectionOf(known.settings, deps);
     const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
-    const decideOn = (before: Asset | undefined, asset: ListedAsset) =>
+    const decideOn: Decide = (before, asset) =>
       decide(before, asset, { full, transcripts: deps.transcripts, leftOut: leftOut(asset), connectionId });
     const assets = listed.filter(
       (asset) => inScope(asset, scope.assetType) && (asset.problem === undefined || leftOut(asset) === null),

@@ -338,7 +338,7 @@ export function connectionRecords(db: Database) {
       const same =
         readable.filter((company) => named.get(company.id)?.name === company.name).length === named.size &&
         (readable.length === named.size || !options.complete);
-      if (same && !before.adoptable) return { gained: [], lost: [], readable };
+      if (same && !(before.shared && (await adoptableBy(db, id)))) return { gained: [], lost: [], readable };
       const changed = await db.transaction().execute(async (tx) => {
         const connection = await tx
           .selectFrom('connections')
@@ -443,15 +443,18 @@ export function connectionRecords(db: Database) {
   };
 }
 
-/** A connection, the companies it can read, each with its mark, and whether there is work for `adoptWork`. */
+/**
+ * A connection, and the companies it can read, each with its mark. `shared`: one that is not active, or can no longer read
+ * one of these, may have left work; whether it has is another statement's, for that one takes PostgreSQL long to plan.
+ */
 async function standing(db: Database, id: string) {
   const { rows } = await sql<{
     status: ConnectionStatus;
     syncOwner: string | null;
     readable: ReadableCompany[];
-    adoptable: boolean;
+    shared: boolean;
   }>`
-    SELECT status, sync_owner, status = 'active' AND EXISTS (SELECT ${adoptable(id)}) AS adoptable, coalesce((
+    SELECT status, sync_owner, status = 'active' AND EXISTS (SELECT ${idleReaders(id)}) AS shared, coalesce((
       SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'mark', mark) ORDER BY companies.id)
       FROM access JOIN companies ON companies.id = company_id
       WHERE connection_id = ${id} AND lost_at IS NULL), '[]') AS readable
@@ -459,14 +462,26 @@ async function standing(db: Database, id: string) {
   return rows[0];
 }
 
-/** Assets of which a connection is in charge that is not active or can no longer read them, while this one can. */
-const adoptable = (id: string) => sql`
+async function adoptableBy(db: Database, id: string): Promise<boolean> {
+  const { rows } = await sql<{ some: boolean }>`SELECT EXISTS (SELECT ${adoptable(id)}) AS some`.execute(db);
+  return rows[0]!.some;
+}
+
+/** Connections that cannot work on a company that this one can read. */
+const idleReaders = (id: string, more = sql``) => sql`
   FROM access mine
   JOIN access other ON other.company_id = mine.company_id AND other.connection_id <> mine.connection_id
   JOIN connections c ON c.id = other.connection_id AND (c.status <> 'active' OR other.lost_at IS NOT NULL)
-  JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-    AND (assets.turn_until IS NULL OR assets.turn_until < now())
+  ${more}
   WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL`;
+
+/** Assets of which one of these is in charge. */
+const adoptable = (id: string) =>
+  idleReaders(
+    id,
+    sql`JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
+      AND (assets.turn_until IS NULL OR assets.turn_until < now())`,
+  );
 
 /**
  * What is adoptable becomes this connection's. What failed of it is tried again: perhaps only because the other could not

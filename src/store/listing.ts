@@ -27,7 +27,22 @@ export interface Decision {
   leftOut?: string;
   transcriptState?: TranscriptState;
 }
-export type Decide = (before: Asset | undefined, listed: ListedAsset) => Decision | undefined;
+/** What of a known asset a decision goes by. */
+export type KnownAsset = Pick<
+  Asset,
+  | 'connectionId'
+  | 'state'
+  | 'reason'
+  | 'leftOut'
+  | 'name'
+  | 'size'
+  | 'uploadDate'
+  | 'listed'
+  | 'media'
+  | 'transcriptState'
+  | 'thumbnailState'
+>;
+export type Decide = (before: KnownAsset | undefined, listed: ListedAsset) => Decision | undefined;
 
 interface Row {
   asset: ListedAsset;

@@ -51,15 +51,16 @@ async function end(
     WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
     ORDER BY finished_at DESC LIMIT 1)`;
   const lastError = error === null && !(isWhole(sync) && sync.mode === 'full') ? known : sql`${error}::text`;
-  const more = sql`EXISTS (
-    SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id})`;
   const { rows } = await sql<EndedSync>`
     WITH ended AS (
       UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
-        sync_owner = CASE WHEN ${more} THEN sync_owner END, sync_until = CASE WHEN ${more} THEN sync_until END
+        sync_owner = CASE WHEN others.wait THEN sync_owner END, sync_until = CASE WHEN others.wait THEN sync_until END
+      FROM (SELECT EXISTS (
+        SELECT FROM syncs
+        WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS wait) AS others
       WHERE id = ${connectionId} AND sync_owner = ${owner}
         ${options.plain ? sql`AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
-      RETURNING id, sync_owner IS NOT NULL AS more
+      RETURNING id, others.wait AS more
     ), run AS (
       UPDATE syncs SET status = ${status}, error = ${error}, position = '{}', finished_at = now()
       FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import { type Decide, type ListedAsset, recordListed } from './listing.ts';
-import type { Asset, Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
+import { type Decide, type KnownAsset, type ListedAsset, recordListed } from './listing.ts';
+import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
 import { type EndedSync, endSync, type SyncOutcome } from './sync-end.ts';
 
 export type SyncRecords = ReturnType<typeof syncRecords>;
@@ -122,13 +122,14 @@ export function syncRecords(db: Database) {
     async known(
       connectionId: string,
       ids: string[],
-    ): Promise<{ settings: Record<string, unknown>; assets: Map<string, Asset> }> {
-      const { rows } = await sql<Asset & { settings: Record<string, unknown> }>`
-        SELECT assets.*, connections.settings FROM connections LEFT JOIN assets ON assets.id = ANY(${ids}::text[])
-        WHERE connections.id = ${connectionId}`.execute(db);
+    ): Promise<{ settings: Record<string, unknown>; assets: Map<string, KnownAsset> }> {
+      const { rows } = await sql<KnownAsset & { id: string | null; settings: Record<string, unknown> }>`
+        SELECT a.id, a.connection_id, a.state, a.reason, a.left_out, a.name, a.size, a.upload_date, a.listed,
+          a.media, a.transcript_state, a.thumbnail_state, c.settings
+        FROM connections c LEFT JOIN assets a ON a.id = ANY(${ids}::text[]) WHERE c.id = ${connectionId}`.execute(db);
       return {
         settings: rows[0]?.settings ?? {},
-        assets: new Map(rows.filter(({ id }) => id !== null).map((asset) => [asset.id, asset])),
+        assets: new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const]))),
       };
     },
 
