@@ -159,18 +159,18 @@ export function assetRecords(db: Database) {
   const takeTogether = gathered(async (asked: { id: string; leaseMs: number }[]) => {
     const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
     const ids = asked.map(({ id }) => id);
-    // In the order of ids, as all that locks several assets: so nobody waits in a circle.
+    const leases = asked.map(({ leaseMs }) => leaseMs);
+    // In the order of ids, as all that locks several assets: so nobody waits in a circle. And by ids alone, lest the planner
+    // read all that is queued.
     const { rows } = await sql<OwnedAsset>`
-      WITH asked AS (
-        SELECT a.id, min(asked.lease_ms) AS lease_ms FROM assets a
-        JOIN unnest(${ids}::text[], ${asked.map(({ leaseMs }) => leaseMs)}::int[]) AS asked (id, lease_ms) ON asked.id = a.id
-        GROUP BY a.id
+      WITH locked AS MATERIALIZED (
+        SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
+      ), free AS (
+        SELECT assets.id FROM locked AS assets WHERE ${free} AND ${workable}
       )
-      , free AS (
-        SELECT assets.id, lease_ms FROM assets JOIN asked ON asked.id = assets.id
-        WHERE ${free} AND ${workable} ORDER BY assets.id FOR UPDATE OF assets
-      )
-      UPDATE assets SET turn = turn + 1, turn_until = now() + free.lease_ms * interval '1 ms',
+      UPDATE assets SET turn = turn + 1,
+        turn_until = now() + interval '1 ms' * (
+          SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id),
         state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
       FROM free WHERE assets.id = free.id
       RETURNING assets.*, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
