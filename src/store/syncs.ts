@@ -125,7 +125,7 @@ export function syncRecords(db: Database) {
     ): Promise<{ settings: Record<string, unknown>; assets: Map<string, KnownAsset> }> {
       const { rows } = await sql<KnownAsset & { id: string | null; settings: Record<string, unknown> }>`
         SELECT a.id, a.connection_id, a.state, a.reason, a.left_out, a.name, a.size, a.upload_date, a.listed,
-          a.media, a.transcript_state, a.thumbnail_state, c.settings
+          a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state, c.settings
         FROM connections c LEFT JOIN assets a ON a.id = ANY(${ids}::text[]) WHERE c.id = ${connectionId}`.execute(db);
       return {
         settings: rows[0]?.settings ?? {},

@@ -29,13 +29,16 @@ export function uploadRecords(db: Database) {
           INSERT INTO upload_keys (key, asset_id) SELECT upload->>'key', id FROM assets WHERE upload IS NOT NULL
           ON CONFLICT DO NOTHING`.execute(tx);
         const { rows } = await sql<{ id: string }>`
-          UPDATE assets a SET upload = NULL
-          WHERE upload IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
-            AND (next_at IS NULL OR greatest(
-              (SELECT begun_at FROM upload_keys k WHERE k.key = a.upload->>'key'),
-              (SELECT max(stored_at) FROM upload_parts p WHERE p.asset_id = a.id)
-            ) < now() - ${patienceMs} * interval '1 ms')
-          RETURNING id`.execute(tx);
+          WITH given_up AS (
+            SELECT id FROM assets a
+            WHERE upload IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
+              AND (next_at IS NULL OR greatest(
+                (SELECT begun_at FROM upload_keys k WHERE k.key = a.upload->>'key'),
+                (SELECT max(stored_at) FROM upload_parts p WHERE p.asset_id = a.id)
+              ) < now() - ${patienceMs} * interval '1 ms')
+            ORDER BY id FOR UPDATE)
+          UPDATE assets SET upload = NULL FROM given_up WHERE assets.id = given_up.id
+          RETURNING assets.id`.execute(tx);
         const ids = rows.map(({ id }) => id);
         if (ids.length > 0) await tx.deleteFrom('uploadParts').where('assetId', 'in', ids).execute();
         return ids.length;

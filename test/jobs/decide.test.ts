@@ -37,6 +37,7 @@ function record(state: AssetState, more: Partial<Asset> = {}): Asset {
     listed,
     reason: null,
     media: null,
+    mirroredAt: null,
     transcriptState: 'none',
     thumbnailState: 'none',
     ...more,
@@ -153,11 +154,12 @@ describe('what a listing makes of an asset', () => {
     ['gone and never mirrored: again', record('gone'), listing(), incremental, afresh],
     [
       'gone and back, with its copy: a look',
-      record('gone', { media }),
+      record('gone', { media, mirroredAt: new Date(2) }),
       listing(),
       incremental,
       { ...afresh, state: 'mirrored' },
     ],
+    ['gone and back, its record never written: again', record('gone', { media }), listing(), incremental, afresh],
     ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
     [
       'unreadable but known: keeps its state, and says so',
