@@ -22,6 +22,8 @@ const s3 = stage.s3!;
 await newBucket(s3, 'others');
 const link = `${stage.origin}/files/file-0.bin`;
 let user = 0;
+// Whoever has changed the sources compiles them first.
+await stage.ended(await stage.mirror('all'));
 
 /** From the request to sync until the file is whole in the bucket; a mirror that has just started each time, for its peak. */
 async function mirrored(): Promise<Cost> {
