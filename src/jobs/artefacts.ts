@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/answers.ts';
 import { note } from '../store/happenings.ts';
-import type { Asset } from '../store/schema.ts';
+import type { Artefacts, Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
-import { type Artefacts, besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';

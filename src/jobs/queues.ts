@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import type { Log } from '../log.ts';
-import type { QueuedAsset } from '../store/assets.ts';
+import type { QueuedAsset } from '../store/dispatch.ts';
 import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis } from './redis.ts';

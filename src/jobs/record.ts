@@ -1,6 +1,6 @@
 import { beside } from '../storage/keys.ts';
 import type { Storage, Stored } from '../storage/storage.ts';
-import type { Asset, Kept, Media, ThumbnailState, TranscriptState } from '../store/schema.ts';
+import type { Artefacts, Asset, Kept, Media, TranscriptState } from '../store/schema.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -13,17 +13,6 @@ export interface AssetRecord {
   thumbnail: { key: string; bytes: number } | null;
   /** ISO 8601. */
   mirroredAt: string;
-}
-
-/** What lies beside the media: transcript and thumbnail, each with where it stands. */
-export interface Artefacts {
-  transcriptState: TranscriptState;
-  transcriptKeys: string[] | null;
-  transcriptDeadline: Date | null;
-  thumbnailState: ThumbnailState;
-  thumbnail: { key: string; bytes: number } | null;
-  /** What was stored of them, by key. */
-  beside: Record<string, Kept>;
 }
 
 /** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */

@@ -3,8 +3,9 @@ import type { AssetDetail } from '../source/answers.ts';
 import { headBytes, isErrorPage } from '../source/contents.ts';
 import { beside } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
+import type { Artefacts } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { type Artefacts, keptOf } from './record.ts';
+import { keptOf } from './record.ts';
 
 /** Thumbnails are small pictures; more than this is something else. */
 const largestThumbnail = 32 * 2 ** 20;

@@ -1,8 +1,9 @@
 import { type AssetDetail, mayHaveTranscript } from '../source/answers.ts';
 import { beside } from '../storage/keys.ts';
+import type { Artefacts } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing } from './outcome.ts';
-import { type Artefacts, keptOf } from './record.ts';
+import { keptOf } from './record.ts';
 import type { HeldAsset } from './turns.ts';
 
 /**

@@ -86,6 +86,17 @@ export interface Media {
   version: string;
 }
 
+/** What lies beside the media: transcript and thumbnail, each with where it stands. */
+export interface Artefacts {
+  transcriptState: TranscriptState;
+  transcriptKeys: string[] | null;
+  transcriptDeadline: Date | null;
+  thumbnailState: ThumbnailState;
+  thumbnail: { key: string; bytes: number } | null;
+  /** What was stored of them, by key. */
+  beside: Record<string, Kept>;
+}
+
 /** An object beside the media, as it was stored. */
 export interface Kept {
   bytes: number;
