@@ -5,10 +5,10 @@ import type { Metrics } from '../metrics/metrics.ts';
 import { type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { type Part, partLength, type Storage, type Stored, UploadLost } from '../storage/storage.ts';
-import type { Turn } from '../store/assets.ts';
 import { note } from '../store/happenings.ts';
 import type { UploadUnderWay } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
+import type { Turn } from '../store/turns.ts';
 import type { Budget } from './budget.ts';
 import { Interrupted } from './turns.ts';
 

@@ -86,17 +86,15 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     artefacts.beside[record.key] = keptOf(record);
     note(turn, 'recorded');
     await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
-    still(
-      await store.assets.mirrored(turn, {
-        detail: storable(api),
-        recordKey: record.key,
-        ...artefacts,
-        beside: besideOf(artefacts, record.key),
-        media: unsaved,
-        tell: deps.tellMirrored && !stored ? media : undefined,
-        nextAt: nextLook(deps, artefacts, detail, 0),
-      }),
-    );
+    await held.mirrored({
+      detail: storable(api),
+      recordKey: record.key,
+      ...artefacts,
+      beside: besideOf(artefacts, record.key),
+      media: unsaved,
+      tell: deps.tellMirrored && !stored ? media : undefined,
+      nextAt: nextLook(deps, artefacts, detail, 0),
+    });
     const ms = Date.now() - started;
     if (!stored) deps.metrics.transferSeconds.observe(ms / 1000);
     if (asset.mirroredAt === null && detail.uploadDate) {

@@ -6,9 +6,9 @@ import { headBytes, isErrorPage, isMp4, isTextual } from '../source/contents.ts'
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
-import type { Turn } from '../store/assets.ts';
 import { note } from '../store/happenings.ts';
 import type { Asset, Media, UploadUnderWay } from '../store/schema.ts';
+import type { Turn } from '../store/turns.ts';
 import type { MirrorDeps } from './deps.ts';
 import { forget, inPartsFrom, moveInParts } from './in-parts.ts';
 import { Interrupted } from './turns.ts';

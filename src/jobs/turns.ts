@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
-import { type Turn, turnOf } from '../store/assets.ts';
 import type { OwnedAsset } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
+import { type Mirrored, type Turn, turnOf } from '../store/turns.ts';
 
 export type Turns = ReturnType<typeof createTurns>;
 
@@ -16,6 +16,13 @@ export interface HeldAsset {
    * worker has the asset by then. @throws Interrupted unless the turn is ours for some seconds more
    */
   fence(): Promise<void>;
+  /**
+   * It is mirrored: the turn ends, if it is still ours, and the next one may begin in its place.
+   * @throws Interrupted if it is not ours
+   */
+  mirrored(done: Mirrored): Promise<void>;
+  /** What has begun in the place of this one. */
+  readonly next: HeldAsset | undefined;
   end(): void;
 }
 
@@ -33,10 +40,16 @@ const surelyMs = 8_000;
  * The turns that this process holds, kept by one heartbeat. A turn that is lost (another worker has the asset, or its
  * connection was paused or ended) stops its work: at once when a notice comes, at the next heartbeat otherwise.
  */
-export function createTurns(options: { store: Store; log: Log }) {
-  const { store, log } = options;
+export function createTurns(options: {
+  store: Store;
+  log: Log;
+  /** How many places a connection has on the queue. */
+  perConnection: number;
+}) {
+  const { store, log, perConnection } = options;
   const held = new Map<string, { turn: Turn; aborter: AbortController; until: number }>();
   const stopping = new AbortController();
+  let interrupted: string | undefined;
   let beating: Promise<void> | undefined;
 
   const drop = (id: string, reason: string) => {
@@ -80,29 +93,46 @@ export function createTurns(options: { store: Store; log: Log }) {
     }
   })();
 
+  function hold(asset: OwnedAsset, since: number, goesOn: () => boolean): HeldAsset {
+    const turn = turnOf(asset);
+    const aborter = new AbortController();
+    const entry = { turn, aborter, until: since + leaseMs };
+    held.set(asset.id, entry);
+    if (interrupted !== undefined) aborter.abort(new Interrupted(interrupted));
+    let next: HeldAsset | undefined;
+    return {
+      asset,
+      turn,
+      signal: aborter.signal,
+      async fence() {
+        if (entry.until - Date.now() < surelyMs) await beatNow();
+        aborter.signal.throwIfAborted();
+        if (entry.until - Date.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
+      },
+      async mirrored(done) {
+        const now = Date.now();
+        const ended = await store.assets.mirrored(turn, done, goesOn() ? { leaseMs, perConnection } : undefined);
+        if (ended.next) next = hold(ended.next, now, goesOn);
+        if (!ended.held) throw new Interrupted('another worker has the asset');
+      },
+      get next() {
+        return next;
+      },
+      end() {
+        if (held.get(asset.id) === entry) held.delete(asset.id);
+      },
+    };
+  }
+
   return {
-    /** The turn at an asset whose job came off the queue; undefined when there is nothing to do. */
-    async take(assetId: string): Promise<HeldAsset | undefined> {
+    /**
+     * The turn at an asset whose job came off the queue; undefined when there is nothing to do. `goesOn`: whether the
+     * connection's next may begin in its place when it is mirrored.
+     */
+    async take(assetId: string, goesOn: () => boolean): Promise<HeldAsset | undefined> {
       const now = Date.now();
       const asset = await store.assets.take(assetId, leaseMs);
-      if (!asset) return undefined;
-      const turn = turnOf(asset);
-      const aborter = new AbortController();
-      const entry = { turn, aborter, until: now + leaseMs };
-      held.set(assetId, entry);
-      return {
-        asset,
-        turn,
-        signal: aborter.signal,
-        async fence() {
-          if (entry.until - Date.now() < surelyMs) await beatNow();
-          aborter.signal.throwIfAborted();
-          if (entry.until - Date.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
-        },
-        end() {
-          if (held.get(assetId) === entry) held.delete(assetId);
-        },
-      };
+      return asset && hold(asset, now, goesOn);
     },
 
     get size(): number {
@@ -111,6 +141,7 @@ export function createTurns(options: { store: Store; log: Log }) {
 
     /** Breaks all work off, to be handed back. */
     interrupt(reason: string): void {
+      interrupted = reason;
       for (const { aborter } of held.values()) aborter.abort(new Interrupted(reason));
     },
 

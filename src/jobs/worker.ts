@@ -2,24 +2,24 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
 import { type Log, withFields } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
-import { span } from '../tracing/tracing.ts';
+import { span, withinTrace } from '../tracing/tracing.ts';
 import { type Access, createAccess } from './access.ts';
 import { completeArtefacts } from './artefacts.ts';
 import { startAudits } from './audits.ts';
 import { createBudget } from './budget.ts';
 import type { MirrorDeps } from './deps.ts';
-import { type Dispatcher, startDispatcher } from './dispatch.ts';
+import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
-import { type Outcome, resultOf } from './outcome.ts';
+import { type Outcome, type OutcomeName, resultOf } from './outcome.ts';
 import { createPacer } from './pacer.ts';
 import { startPruning } from './prune.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
 import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
 import { runSyncs, type SyncDeps } from './sync.ts';
-import { createTurns, type HeldAsset, type Turns } from './turns.ts';
+import { createTurns, type HeldAsset } from './turns.ts';
 import { startWebhooks, type WebhookDeps } from './webhooks.ts';
 
 export type Workers = Awaited<ReturnType<typeof startWorkers>>;
@@ -33,25 +33,31 @@ const bytesInFlight = 128 * 2 ** 20;
 /** What the last moments of a stop are for: handing back what is still in hand. */
 const handBackMs = 2000;
 
+/**
+ * So long a place on the queue is passed on from one asset of a connection to the next, without the queue, in milliseconds.
+ * Then it is free for whatever the dispatcher finds, in whichever worker.
+ */
+const passedOnMs = 1000;
+
+/** What a job says of itself: what became of its asset, and of those that went on in its place, how many of each. */
+interface JobOutcome extends Outcome {
+  next?: Partial<Record<OutcomeName, number>>;
+}
+
 /** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
-async function inTurn(
-  { turns, dispatcher }: { turns: Turns; dispatcher: Dispatcher },
-  assetId: string,
-  work: (held: HeldAsset) => Promise<Outcome>,
-): Promise<Outcome> {
-  const held = await turns.take(assetId);
-  if (!held) {
-    dispatcher.wake();
-    return { outcome: 'nothing to do' };
-  }
-  const { connectionId, syncId } = held.asset;
+async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
+  const { id: assetId, connectionId, syncId, traceparent } = held.asset;
   try {
-    return await withFields({ connectionId, syncId, assetId }, () =>
-      span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
+    return await withinTrace(traceparent, () =>
+      withFields({ connectionId, syncId, assetId }, () =>
+        span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
+      ),
     );
+  } catch (error) {
+    held.next?.end();
+    throw error;
   } finally {
     held.end();
-    dispatcher.freed(connectionId);
   }
 }
 
@@ -72,7 +78,7 @@ export async function startWorkers(options: {
   const { queues, log } = options;
   const { store, storage, metrics } = options.mirror;
   const stopping = new AbortController();
-  const turns = createTurns({ store, log });
+  const turns = createTurns({ store, log, perConnection: options.perConnection });
   const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
   const dispatcher = startDispatcher({
     store,
@@ -108,15 +114,33 @@ export async function startWorkers(options: {
   const assets = queues.worker<AssetJob>(
     'assets',
     async (job) => {
-      const media = job.name !== 'artefacts';
-      const result = await inTurn({ turns, dispatcher }, job.data.assetId, (held) =>
-        media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
-      );
-      const counted = media && resultOf(result);
-      if (counted) metrics.assets.inc({ result: counted });
+      const until = performance.now() + passedOnMs;
+      const goesOn = () => performance.now() < until && gate.closed === undefined && !stopping.signal.aborted;
+      let held = await turns.take(job.data.assetId, goesOn);
+      if (!held) {
+        dispatcher.wake();
+        return { outcome: 'nothing to do' };
+      }
+      const { connectionId } = held.asset;
+      let told: JobOutcome | undefined;
+      try {
+        for (; held; held = held.next) {
+          const media = job.name !== 'artefacts';
+          const result = await inTurn(held, (held) =>
+            media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+          );
+          const counted = media && resultOf(result);
+          if (counted) metrics.assets.inc({ result: counted });
+          if (told)
+            told = { ...told, next: { ...told.next, [result.outcome]: (told.next?.[result.outcome] ?? 0) + 1 } };
+          else told = result;
+        }
+      } finally {
+        dispatcher.freed(connectionId);
+      }
       // For the queue dashboard: the records know already.
-      if (result.outcome === 'failed') throw new UnrecoverableError(result.reason);
-      return result;
+      if (told!.outcome === 'failed') throw new UnrecoverableError(told!.reason);
+      return told;
     },
     { concurrency: options.concurrency },
   );

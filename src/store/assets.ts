@@ -1,47 +1,11 @@
 import { type RawBuilder, sql } from 'kysely';
 import { dispatch, type QueuedAsset, type Room, traceparent } from './dispatch.ts';
 import { addEvent } from './events.ts';
-import { gathered } from './gather.ts';
-import { newStory, type Story, type TurnEnd, told, turnRow } from './happenings.ts';
-import type {
-  Artefacts,
-  Asset,
-  AssetState,
-  Database,
-  Media,
-  OwnedAsset,
-  UploadPart,
-  UploadUnderWay,
-} from './schema.ts';
+import { type TurnEnd, turnRow } from './happenings.ts';
+import type { Asset, AssetState, Database, Media, OwnedAsset, UploadPart, UploadUnderWay } from './schema.ts';
+import { type Ended, inHand, type Mirrored, type Onward, type Turn, turnRecords, workable } from './turns.ts';
 
 export type AssetRecords = ReturnType<typeof assetRecords>;
-
-/**
- * A worker's hold on an asset: all it writes is refused once another worker has the next turn. And what it found says
- * nothing of what a listing has seen since: `revision`, `size` and `uploadDate` are those of when the turn began.
- */
-export interface Turn {
-  assetId: string;
-  turn: number;
-  revision: number;
-  size: number | null;
-  uploadDate: number | null;
-  story: Story;
-}
-
-export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
-  return { assetId: id, turn, revision, size, uploadDate, story: newStory() };
-}
-
-/** The turn is still its worker's: neither taken away nor given back. */
-const inHand = ({ assetId, turn }: Turn) =>
-  sql<boolean>`id = ${assetId} AND turn = ${turn}::int AND turn_until IS NOT NULL`;
-
-/** There is something to do for an asset, and its connection may do it now. */
-const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
-  SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
-  WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
-    AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
 /** What failed or was unavailable is pending again; what waits keeps its state. */
 const afresh = sql`
@@ -49,26 +13,15 @@ const afresh = sql`
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
 
-/** What is in the bucket of an asset, and when it is looked at next. */
-export interface Mirrored extends Artefacts {
-  detail: Record<string, unknown>;
-  recordKey: string;
-  nextAt: Date | null;
-  attempts?: number;
-  reason?: string | null;
-  /** The media in the bucket, where that is not saved yet. */
-  media?: Media | undefined;
-  /** The media that has just come to the bucket, for an event that says so. */
-  tell?: Media | undefined;
-}
-
 const mediaValues = (media: Media) => ({
   media: JSON.stringify(media) as never,
   bytes: media.bytes,
   verifiedAt: sql<Date>`now()`,
 });
 
-export function assetRecords(db: Database) {
+export function assetRecords(db: Database, quick = db) {
+  const turns = turnRecords(quick);
+
   /**
    * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
    * False: it is not.
@@ -105,101 +58,6 @@ export function assetRecords(db: Database) {
     });
   }
 
-  const takeTogether = gathered(async (asked: { id: string; leaseMs: number }[]) => {
-    const free = sql`queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())`;
-    const ids = asked.map(({ id }) => id);
-    const leases = asked.map(({ leaseMs }) => leaseMs);
-    // In the order of ids, as all that locks several assets: so nobody waits in a circle. And by ids alone, lest the planner
-    // read all that is queued.
-    const { rows } = await sql<OwnedAsset>`
-      WITH locked AS MATERIALIZED (
-        SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
-      ), free AS (
-        SELECT assets.id FROM locked AS assets WHERE ${free} AND ${workable}
-      )
-      UPDATE assets SET turn = turn + 1,
-        turn_until = now() + interval '1 ms' * (
-          SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id),
-        state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END
-      FROM free WHERE assets.id = free.id
-      RETURNING assets.*, (SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`.execute(db);
-    const taken = new Map(rows.map((row) => [row.id, row]));
-    const left = ids.filter((id) => !taken.has(id));
-    if (left.length > 0) {
-      // The turns above are ours, whatever becomes of this: what stays queued is found when it is overdue.
-      await sql`
-        WITH stopped AS (
-          SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND ${free} AND NOT ${workable} ORDER BY id FOR UPDATE
-        )
-        UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`
-        .execute(db)
-        .catch(() => {});
-    }
-    // Whoever asks a second time for the same comes too late.
-    return ids.map((id) => {
-      const row = taken.get(id);
-      taken.delete(id);
-      return row;
-    });
-  });
-
-  /** Whether each turn was still its worker's, and so has ended. */
-  async function endAll(ends: { turn: Turn; done: Mirrored }[], on: Database = db): Promise<boolean[]> {
-    const found = ends.map(({ turn, done }) => ({
-      id: turn.assetId,
-      turn: turn.turn,
-      revision: turn.revision,
-      size: turn.size,
-      upload_date: turn.uploadDate,
-      next_at: done.nextAt,
-      attempts: done.attempts ?? 0,
-      reason: done.reason ?? null,
-      record_key: done.recordKey,
-      detail: done.detail,
-      transcript_state: done.transcriptState,
-      transcript_keys: done.transcriptKeys,
-      transcript_deadline: done.transcriptDeadline,
-      thumbnail_state: done.thumbnailState,
-      thumbnail: done.thumbnail,
-      beside: done.beside,
-      media: done.media ?? null,
-      began: turn.story.began,
-      told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, nextAt: done.nextAt }),
-    }));
-    const { rows } = await sql<{ id: string; turn: number }>`
-      WITH found AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
-          id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
-          record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
-          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
-      ), held AS (
-        SELECT a.id FROM assets a JOIN found ON found.id = a.id AND found.turn = a.turn
-        WHERE a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
-      ), given AS (
-        UPDATE assets SET queued_at = NULL, turn_until = NULL,
-          state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
-            AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
-          next_at = CASE WHEN assets.revision = found.revision THEN found.next_at ELSE now() END,
-          attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
-          record_key = found.record_key, outdated = '{}', detail = found.detail,
-          mirrored_at = coalesce(mirrored_at, now()),
-          transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
-          transcript_deadline = found.transcript_deadline,
-          thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside,
-          media = coalesce(found.media, assets.media),
-          bytes = coalesce((found.media->>'bytes')::bigint, assets.bytes),
-          verified_at = CASE WHEN found.media IS NULL THEN assets.verified_at ELSE now() END
-        FROM held JOIN found USING (id) WHERE assets.id = held.id AND assets.turn = found.turn
-        RETURNING assets.id, assets.turn, assets.sync_id, found.began, found.told
-      ), story AS (
-        INSERT INTO happenings (asset_id, at, kind, sync_id, data) SELECT id, began, 'turn', sync_id, told FROM given
-      )
-      SELECT id, turn FROM given`.execute(on);
-    const ended = new Set(rows.map(({ id, turn }) => `${turn} ${id}`));
-    return ends.map(({ turn }) => ended.has(`${turn.turn} ${turn.assetId}`));
-  }
-  const endTogether = gathered((ends: { turn: Turn; done: Mirrored }[]) => endAll(ends));
-
   /** What an event of an asset is about: it, and who was in charge. */
   async function about({ assetId }: Turn, tx: Database): Promise<{ assetId: string; connectionId?: string }> {
     const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
@@ -235,7 +93,7 @@ export function assetRecords(db: Database) {
       return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
     },
 
-    dispatch: (room: Room) => dispatch(db, room),
+    dispatch: (room: Room) => dispatch(quick, room),
 
     /**
      * Assets whose worker let its turn run out, and those whose job is said to be on the queue for `staleMs` although no
@@ -262,7 +120,7 @@ export function assetRecords(db: Database) {
      * What may not be worked on at present leaves the queue, and makes room. What was pending is on its way from here on.
      */
     async take(id: string, leaseMs: number): Promise<OwnedAsset | undefined> {
-      return takeTogether({ id, leaseMs });
+      return turns.take({ id, leaseMs });
     },
 
     /** Keeps turns. Returns those that are still held; for the others the worker must stop. */
@@ -359,19 +217,20 @@ export function assetRecords(db: Database) {
 
     /**
      * The record is written. A listing that saw another version since the turn began makes it pending again; one that saw
-     * another name or tags, due for a new record.
+     * another name or tags, due for a new record. `onward`: if there is media that is due, and nobody else waits for a
+     * worker, the connection's next begins in the same place on the queue.
      */
-    async mirrored(turn: Turn, done: Mirrored): Promise<boolean> {
-      if (!done.tell) return endTogether({ turn, done });
+    async mirrored(turn: Turn, done: Mirrored, onward?: Onward): Promise<Ended> {
+      if (!done.tell) return turns.end({ turn, done, onward });
       return db.transaction().execute(async (tx) => {
-        const [held] = await endAll([{ turn, done }], tx);
-        if (held)
+        const [ended] = await turns.endAll([{ turn, done }], tx);
+        if (ended!.held)
           await addEvent(tx, {
             kind: 'asset.mirrored',
             ...(await about(turn, tx)),
             data: { key: done.tell!.key, bytes: done.tell!.bytes },
           });
-        return held!;
+        return ended!;
       });
     },
 

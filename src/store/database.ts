@@ -2,6 +2,7 @@ import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Log } from '../log.ts';
 import { MigrationDialect, migrate } from './migrations.ts';
+import { PreparingClient } from './prepared.ts';
 import type { Database, Schema } from './schema.ts';
 
 // Sizes, counts and epoch milliseconds all fit a double exactly.
@@ -14,18 +15,36 @@ const types = {
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log; poolSize?: number }): Promise<Database> {
   await bringUpToDate(options);
-  const pool = openPool(options, {
-    max: options.poolSize ?? 20,
-    // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
-    query_timeout: 60_000,
-    // Nor may a process that stands still between two statements hold what others wait for. Poolers refuse this at the start.
+  return open(options, { max: options.poolSize ?? 20, onConnect: prepareSession });
+}
+
+/**
+ * A few connections more, for the statements that each turn at an asset takes: they wait for no others, are prepared, and
+ * find their rows by indexes. Without that, a plan that was made while there were few assets would read all of them when
+ * there are many, until statistics say so. Not in front of a pooler: there all is as in the other connections.
+ */
+export function openQuick(options: { url: string; log: Log }): Database {
+  return open(options, {
+    max: 4,
+    Client: PreparingClient,
     async onConnect(client) {
-      await client.query('SET idle_in_transaction_session_timeout = 15000');
+      await prepareSession(client);
+      if (await (client as PreparingClient).isDirect())
+        await client.query('SET enable_seqscan = off; SET enable_sort = off');
     },
-    types: types as never,
   });
+}
+
+async function prepareSession(client: pg.ClientBase): Promise<void> {
+  // Nor may a process that stands still between two statements hold what others wait for. Poolers refuse this at the start.
+  await client.query('SET idle_in_transaction_session_timeout = 15000');
+}
+
+function open(options: { url: string; log: Log }, pool: pg.PoolConfig): Database {
+  // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
+  const opened = openPool(options, { query_timeout: 60_000, types: types as never, ...pool });
   return new Kysely<Schema>({
-    dialect: new PostgresDialect({ pool }),
+    dialect: new PostgresDialect({ pool: opened }),
     plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
   });
 }

@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { AssetState, Database } from './schema.ts';
 
 /** An asset whose job is to be on the queue. The turn it had last tells that job from an earlier one. */
@@ -22,6 +22,17 @@ export interface Room {
 /** What is to be mirrored, and what is mirrored and to be looked at again: in the words of the indexes of either. */
 const ofMedia = sql`state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
 const ofLooks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
+
+/** How many places the connection `c` has on the queue. */
+export const mostPlaces = (perConnection: RawBuilder<unknown>) =>
+  sql`least(coalesce((c.settings->>'concurrency')::int, ${perConnection}), (c.pace->>'limit')::int)`;
+
+/** The newest media that is due of the company in a row of `of`, locked; what others have locked is passed over. */
+export const dueMedia = (of: RawBuilder<unknown>, most: RawBuilder<unknown>) => sql`
+  SELECT id, upload_date FROM assets
+  WHERE connection_id = ${of}.connection_id AND company_id = ${of}.company_id AND ${ofMedia} AND next_at <= now()
+  ORDER BY upload_date DESC NULLS LAST, id LIMIT ${most}
+  FOR UPDATE SKIP LOCKED`;
 
 /**
  * Connections for which media waits, or a look is due. From one to the next: indexes are not read but at these places, and
@@ -76,20 +87,14 @@ export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] 
         SELECT access.connection_id, access.company_id, places.most - coalesce(queued.jobs, 0) AS free,
           least(ceil(places.most / 4.0), places.most - 1) - coalesce(queued.looks, 0) AS kept
         FROM access JOIN connections c ON c.id = access.connection_id
-        CROSS JOIN LATERAL (SELECT
-          least(coalesce((c.settings->>'concurrency')::int, ${room.perConnection}), (c.pace->>'limit')::int) AS most) places
+        CROSS JOIN LATERAL (SELECT ${mostPlaces(sql`${room.perConnection}`)} AS most) places
         LEFT JOIN queued ON queued.connection_id = c.id
         WHERE access.${amongThem} AND access.lost_at IS NULL
           AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
           AND places.most > coalesce(queued.jobs, 0)
       ), media AS MATERIALIZED (
         SELECT room.connection_id, room.free, a.id, a.upload_date
-        FROM room CROSS JOIN LATERAL (
-          SELECT id, upload_date FROM assets
-          WHERE connection_id = room.connection_id AND company_id = room.company_id AND ${ofMedia} AND next_at <= now()
-          ORDER BY upload_date DESC NULLS LAST, id LIMIT room.free
-          FOR UPDATE SKIP LOCKED
-        ) a
+        FROM room CROSS JOIN LATERAL (${dueMedia(sql`room`, sql`room.free`)}) a
       ), looks AS (
         SELECT room.connection_id, room.free, a.id, a.next_at,
           row_number() OVER (PARTITION BY room.connection_id ORDER BY a.next_at, a.id) <= room.kept AS first
@@ -112,7 +117,7 @@ export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] 
         ) AS them
       )
       UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-      RETURNING assets.id, assets.state, assets.turn, due.place, ${traceparent}`.execute(tx);
+      RETURNING assets.id, assets.state, assets.turn, due.place, ${traceparent} /* prepared: dispatch */`.execute(tx);
     return rows.sort((a, b) => a.place - b.place);
   });
 }

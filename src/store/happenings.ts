@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { Turn } from './assets.ts';
 import type { Database, Happening, Outcome, Step } from './schema.ts';
+import type { Turn } from './turns.ts';
 
 export type HappeningRecords = ReturnType<typeof happeningRecords>;
 

@@ -178,6 +178,8 @@ export type OwnedAsset = Asset & {
   connectionId: string;
   /** Those of its connection. */
   settings: Record<string, unknown>;
+  /** Of the run that brought it, where no job says so. */
+  traceparent?: string | null;
 };
 
 export type SyncMode = 'incremental' | 'full';

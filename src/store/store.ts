@@ -5,7 +5,7 @@ import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { countRecords } from './counts.ts';
-import { listen, type Notice, openDatabase } from './database.ts';
+import { listen, type Notice, openDatabase, openQuick } from './database.ts';
 import { eventRecords } from './events.ts';
 import { forecastRecords } from './forecast.ts';
 import { happeningRecords } from './happenings.ts';
@@ -29,6 +29,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for what other processes tell. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
+  const quick = openQuick(options);
   const events = eventRecords(db);
   await events.settle();
   const listeners = new Set<(notice: Notice) => void>();
@@ -43,7 +44,7 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   });
   return {
-    ...readable(db),
+    ...readable(db, quick),
     missing: missingRecords(db),
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
@@ -87,14 +88,14 @@ export async function openStore(options: { url: string; log: Log }) {
 
     async close(): Promise<void> {
       await listener.close();
-      await db.destroy();
+      await Promise.all([db.destroy(), quick.destroy()]);
     },
   };
 }
 
-const readable = (db: Database) => ({
+const readable = (db: Database, quick = db) => ({
   connections: connectionRecords(db),
-  assets: assetRecords(db),
+  assets: assetRecords(db, quick),
   counts: countRecords(db),
   syncs: syncRecords(db),
   verifications: verificationRecords(db),

@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
-import type { Turn } from './assets.ts';
 import type { Database } from './schema.ts';
+import type { Turn } from './turns.ts';
 
 /** Uploads in parts as the records know them, and what becomes of those that nobody goes on with. */
 export function uploadRecords(db: Database) {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
 import { TurnLost } from '../../src/store/syncs.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 
 let stage: Stage;
@@ -208,7 +208,7 @@ describe('a company that two connections can read', () => {
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
     );
-    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toBe(false);
+    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toMatchObject({ held: false });
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { startMirror } from '../support/mirror.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -170,6 +170,102 @@ describe('places on the queue', () => {
     expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
     expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
     expect(await assets.startTransfer(own!)).toBe(true);
+  });
+});
+
+describe('a place that is passed on', () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await newStage();
+  });
+  afterAll(async () => {
+    await stage?.close();
+  });
+
+  const found = {
+    detail: {},
+    recordKey: 'key',
+    transcriptState: 'none',
+    transcriptKeys: null,
+    transcriptDeadline: null,
+    thumbnailState: 'none',
+    thumbnail: null,
+    beside: {},
+    nextAt: null,
+  } as const;
+  const onward = { leaseMs: 60_000, perConnection: 4 };
+  /** So many places of a connection, each with a worker, and what waits behind them. */
+  async function busy(count: number) {
+    const { companyId, connectionId } = await stage.company();
+    const ids = (await stage.upload(companyId, count)).reverse();
+    await stage.sync(connectionId);
+    const dispatch = async () =>
+      (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId] }))!.map(({ id }) => id);
+    const given = await dispatch();
+    expect(given).toEqual(ids.slice(0, 4));
+    const held = await Promise.all(given.map((id) => stage.store.assets.take(id, 60_000)));
+    const turns = held.map((asset) => turnOf(asset!));
+    const mirrored = (at: number, on: [typeof onward?] = [onward]) =>
+      stage.store.assets.mirrored(turns[at]!, found, ...on);
+    const queued = async () =>
+      (await stage.store.assets.some(ids)).filter(({ queuedAt }) => queuedAt !== null).map(({ id }) => id);
+    return { ids, connectionId, dispatch, mirrored, queued };
+  }
+
+  test('goes to the newest of the connection that is due, each once', async () => {
+    const { ids, connectionId, dispatch, mirrored, queued } = await busy(8);
+    expect(await mirrored(0, [])).toEqual({ held: true, next: undefined });
+    expect(await dispatch()).toEqual([ids[4]]);
+    await stage.store.assets.take(ids[4]!, 60_000);
+
+    const ended = await Promise.all([1, 2, 3].map((at) => mirrored(at)));
+    expect(ended.map(({ held }) => held)).toEqual([true, true, true]);
+    expect(ended.map(({ next }) => next?.id).sort()).toEqual(ids.slice(5).sort());
+    const next = ended.map((one) => one.next!);
+    for (const one of next) {
+      expect(one).toMatchObject({ connectionId, state: 'transferring', turn: 1, settings: {} });
+      expect(one.turnUntil!.getTime()).toBeGreaterThan(Date.now() + 30_000);
+    }
+    // They have their places, and no job of theirs is missed.
+    expect((await queued()).sort()).toEqual(ids.slice(4).sort());
+    expect(await stage.store.assets.renew(next.map(turnOf), 60_000)).toEqual(new Set(ids.slice(5)));
+    expect(await dispatch()).toEqual([]);
+    await age(stage);
+    expect((await stage.store.assets.overdue(0)).filter(({ id }) => ids.includes(id))).toEqual([]);
+
+    // The second word on a turn is none, and there is nothing left.
+    expect(await mirrored(1)).toEqual({ held: false, next: undefined });
+    const last = await Promise.all(next.map((one) => stage.store.assets.mirrored(turnOf(one), found, onward)));
+    expect(last.map((one) => one.next)).toEqual([undefined, undefined, undefined]);
+  });
+
+  test('does not go past a job that waits for a worker', async () => {
+    const { ids, mirrored } = await busy(8);
+    const other = await stage.company();
+    const [waiting] = await stage.upload(other.companyId, 1);
+    await stage.sync(other.connectionId);
+    const given = await stage.store.assets.dispatch({ perConnection: 4, only: [other.connectionId] });
+    expect(given!.map(({ id }) => id)).toEqual([waiting]);
+    // It has only just come: that is how long a job is under way.
+    expect(await mirrored(0)).toMatchObject({ held: true, next: { id: ids[4] } });
+    await age(stage);
+    expect(await mirrored(1)).toEqual({ held: true, next: undefined });
+    await stage.store.assets.take(waiting!, 60_000);
+    expect(await mirrored(2)).toMatchObject({ held: true, next: { id: ids[5] } });
+  });
+
+  test('is no more than the connection may have, and none when it may not work', async () => {
+    const first = await busy(8);
+    const settings = { concurrency: 3 };
+    await stage.store.selection.change(first.connectionId, settings, () => ({ settings, reselect: false }));
+    expect(await first.mirrored(0)).toEqual({ held: true, next: undefined });
+    expect(await first.mirrored(1)).toMatchObject({ held: true, next: { id: first.ids[4] } });
+    await stage.store.connections.park(first.connectionId, new Date(Date.now() + 60_000), 'asked to wait');
+    expect(await first.mirrored(2)).toEqual({ held: true, next: undefined });
+
+    const second = await busy(8);
+    await stage.store.connections.end(second.connectionId, 'as a test');
+    expect(await second.mirrored(0)).toEqual({ held: false, next: undefined });
   });
 });
 

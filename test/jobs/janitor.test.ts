@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { clearAway } from '../../src/jobs/janitor.ts';
-import { turnOf } from '../../src/store/assets.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 

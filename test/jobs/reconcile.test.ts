@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 

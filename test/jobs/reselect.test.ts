@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SyncDeps } from '../../src/jobs/sync.ts';
-import { turnOf } from '../../src/store/assets.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 
 let stage: Stage;

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
 import { note } from '../../src/store/happenings.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
 

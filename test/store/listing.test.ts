@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
 import { type TakenSync, TurnLost } from '../../src/store/syncs.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
 
@@ -237,7 +237,7 @@ test('what a worker found says nothing of what a listing has seen since', async 
   for (const [id, conclude] of [
     ['since failed', (turn) => store.assets.failed(turn, 'why')],
     ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],
-    ['since mirrored', (turn) => store.assets.mirrored(turn, found)],
+    ['since mirrored', async (turn) => (await store.assets.mirrored(turn, found)).held],
   ] as [string, (turn: ReturnType<typeof turnOf>) => Promise<boolean>][]) {
     const turn = await inHand(run, 'since', id);
     await changed(id);

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets.ts';
+import { turnOf } from '../../src/store/turns.ts';
 import { listed, newStore, running } from './records.ts';
 
 const opened = await newStore();
@@ -32,7 +32,7 @@ test('what passes from one figure to another between two reads is still seen whe
         beside: {},
         nextAt: new Date(),
       }),
-    ).toBe(true);
+    ).toMatchObject({ held: true });
     return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
   });
   expect(figures).toEqual({ artefacts: 0, states: ['transferring'] });
