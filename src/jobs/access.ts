@@ -1,6 +1,7 @@
 import { RetryLater } from '../errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import { HttpError } from '../source/http.ts';
+import type { Grant } from '../store/connections.ts';
 import type { Pacer } from './pacer.ts';
 
 export type Access = ReturnType<typeof createAccess>;
@@ -10,12 +11,16 @@ const refusedMs = 30_000;
 
 /**
  * Calls the API for a connection. A token that the service refuses before its time is refreshed, once. With a pacer, what
- * the service answers makes the connection slower or faster.
+ * the service answers makes the connection slower or faster. `grant`: what the records have just said of it.
  */
 export function createAccess(tokens: Tokens, pacer?: Pacer) {
-  return async function withToken<T>(connectionId: string, ask: (token: string) => Promise<T>): Promise<T> {
+  return async function withToken<T>(
+    connectionId: string,
+    ask: (token: string) => Promise<T>,
+    grant?: Grant,
+  ): Promise<T> {
     const call = (value: string) => (pacer ? pacer.watch(connectionId, () => ask(value)) : ask(value));
-    const token = await tokens.getAccessToken(connectionId);
+    const token = await tokens.getAccessToken(connectionId, undefined, grant);
     try {
       return await call(token.value);
     } catch (error) {

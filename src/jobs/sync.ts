@@ -4,11 +4,13 @@ import { type Log, withFields } from '../log.ts';
 import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { ReadableCompany } from '../store/connections.ts';
 import type { Decide, ListedAsset } from '../store/listing.ts';
+import type { QuietPage } from '../store/quiet-page.ts';
 import type { SyncMode, SyncPosition } from '../store/schema.ts';
+import type { ReadableCompany } from '../store/standing.ts';
 import type { Store } from '../store/store.ts';
-import { type TakenSync, TurnLost } from '../store/syncs.ts';
+import { TurnLost } from '../store/sync-lease.ts';
+import type { TakenSync } from '../store/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Access } from './access.ts';
 import { decide } from './decide.ts';
@@ -79,7 +81,7 @@ export async function runSyncs(
       const started = Date.now();
       try {
         const problems = new Problems();
-        const run = { sync, settings: sync.settings, owner, problems, signal };
+        const run: Run = { sync, settings: sync.settings, owner, problems, signal };
         const fields = { connectionId, syncId: sync.id };
         await withFields(fields, () =>
           span('sync', { ...fields, mode: sync.mode }, async () => {
@@ -90,7 +92,8 @@ export async function runSyncs(
         );
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
-        const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
+        const outcome = { status: problems.fatal ? ('failed' as const) : ('done' as const), error };
+        const ended = await store.syncs.finish(sync, owner, outcome, run.passing);
         if (!ended) return 'handed back';
         leased = ended.more;
         const { caughtUp } = ended;
@@ -175,19 +178,22 @@ interface Run {
   owner: string;
   problems: Problems;
   signal: AbortSignal;
+  /** The last page of a company, without news: written with what is written next, the end of the run at the latest. */
+  passing?: QuietPage | undefined;
 }
 
 async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const { store, client, withToken } = deps;
   const { sync, owner, problems, signal } = run;
   const { connectionId } = sync;
-  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal })));
+  const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.grant));
   if (me.user.id !== sync.userId) {
     throw new Error('/me: the service answers for another user than the one who connected');
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.complete,
     owner,
+    before: sync.standing,
   });
   for (const id of lost) deps.log.warn({ connectionId, companyId: id }, 'company can no longer be read');
   for (const id of gained) deps.log.info({ connectionId, companyId: id }, 'company can be read');
@@ -321,9 +327,11 @@ async function listCompany(
       ...(last && everything && { mark: newest }),
     };
     const quiet = !full && assets.every((asset) => decideOn(known.assets.get(asset.id), asset) === undefined);
-    const written = quiet
-      ? store.syncs.passPage({ ...common, seen: assets.length })
-      : store.syncs.recordPage({
+    const write = async () => {
+      if (run.passing) await store.syncs.passPage(run.passing);
+      run.passing = undefined;
+      if (!quiet) {
+        return store.syncs.recordPage({
           ...common,
           assets,
           decide: decideOn,
@@ -333,7 +341,13 @@ async function listCompany(
             full &&
             broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
         });
-    const counts = await written.catch((error) => breakOff(error, pages));
+      }
+      const page = { ...common, seen: assets.length };
+      if (last) run.passing = page;
+      else await store.syncs.passPage(page);
+      return undefined;
+    };
+    const counts = await write().catch((error) => breakOff(error, pages));
     if (counts && counts.new + counts.changed > 0) deps.onWork();
     if (last) return reconciles ? lookForMissing(deps, run, company.id, done) : position;
     cursor = next;

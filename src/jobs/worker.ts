@@ -92,8 +92,8 @@ export async function startWorkers(options: {
   const reach = createReach();
   const pacer = createPacer({ store, log, perConnection: options.perConnection });
   const withTokenPaced = createAccess(options.tokens, pacer);
-  const withToken: Access = (connectionId, call) =>
-    reach.watch('api', () => withTokenPaced(connectionId, call), connectionId);
+  const withToken: Access = (connectionId, call, grant) =>
+    reach.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);
   const { downloader } = options.mirror;
   const mirror: MirrorDeps = {
     ...options.mirror,

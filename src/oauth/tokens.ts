@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { RefreshResult } from '../metrics/metrics.ts';
+import type { Grant as StoredGrant } from '../store/connections.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import type { Sealer } from './seal.ts';
@@ -42,8 +43,8 @@ export function createTokens(options: {
   /** Refreshes of a connection that failed in a row. */
   const failures = new Map<string, number>();
 
-  async function read(connectionId: string) {
-    const connection = await connections.grant(connectionId);
+  async function read(connectionId: string, known?: StoredGrant) {
+    const connection = known ?? (await connections.grant(connectionId));
     if (!connection || connection.status === 'disconnected' || !connection.tokens) {
       throw new Disconnected(`connection ${connectionId} is disconnected`);
     }
@@ -61,9 +62,13 @@ export function createTokens(options: {
     }
   }
 
-  async function current(connectionId: string, stale: number | undefined): Promise<AccessToken> {
-    for (;;) {
-      const { connection, accessToken, refreshToken } = await read(connectionId);
+  async function current(
+    connectionId: string,
+    stale: number | undefined,
+    known: StoredGrant | undefined,
+  ): Promise<AccessToken> {
+    for (let grant = known; ; grant = undefined) {
+      const { connection, accessToken, refreshToken } = await read(connectionId, grant);
       // What is in hand of a connection that waits, in whichever process, asks for nothing more.
       if (connection.parkedUntil && connection.parkedUntil.getTime() > Date.now()) {
         const until = connection.parkedUntil.toISOString();
@@ -207,15 +212,16 @@ export function createTokens(options: {
 
   return {
     /**
-     * A token that works now and for a while. `stale`: the version of one that the service has just refused.
+     * A token that works now and for a while. `stale`: the version of one that the service has just refused; `grant`: what
+     * the records have just said.
      * @throws Disconnected when the connection has ended; RetryLater when the service gives no token for now
      */
-    async getAccessToken(connectionId: string, stale?: number): Promise<AccessToken> {
+    async getAccessToken(connectionId: string, stale?: number, grant?: StoredGrant): Promise<AccessToken> {
       for (let waiting = inHand.get(connectionId); waiting; waiting = inHand.get(connectionId)) {
         const token = await waiting;
         if (token.version !== stale) return token;
       }
-      const work = current(connectionId, stale).finally(() => {
+      const work = current(connectionId, stale, grant).finally(() => {
         if (inHand.get(connectionId) === work) inHand.delete(connectionId);
       });
       inHand.set(connectionId, work);

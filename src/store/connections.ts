@@ -2,22 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { addEvent, notify } from './events.ts';
 import type { Connection, ConnectionStatus, Database } from './schema.ts';
-import { syncRecords, TurnLost } from './syncs.ts';
+import { adoptable, adoptableBy, type ReadableCompany, type Standing, standing } from './standing.ts';
+import { TurnLost } from './sync-lease.ts';
+import { syncRecords } from './syncs.ts';
 
 export type Grant = Pick<
   Connection,
   'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
 >;
 /** `mark`: epoch milliseconds, as in `access`. */
-export interface ReadableCompany {
-  id: string;
-  name: string;
-  mark: number | null;
-}
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
-export function connectionRecords(db: Database) {
+export function connectionRecords(db: Database, quick = db) {
   return {
     async get(id: string): Promise<Connection | undefined> {
       return db.selectFrom('connections').selectAll().where('id', '=', id).executeTakeFirst();
@@ -27,7 +24,7 @@ export function connectionRecords(db: Database) {
     async grant(id: string): Promise<Grant | undefined> {
       const { rows } = await sql<Grant>`
         SELECT user_id, status, tokens, token_version, access_expires_at, parked_until
-        FROM connections WHERE id = ${id}`.execute(db);
+        FROM connections WHERE id = ${id} /* prepared: grant */`.execute(quick);
       return rows[0];
     },
 
@@ -316,13 +313,13 @@ export function connectionRecords(db: Database) {
      * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
      * Assets that nobody able to read them is in charge of become this connection's. With `owner`, only while that one
      * holds the lease of the connection's sync: an answer from before says nothing any more. Where all is as before, that
-     * is one read. Returns also what can be read now, as `companies` does.
+     * is one read; none, where it was read with the lease (`before`). Returns also what can be read now, as `companies` does.
      * @throws TurnLost
      */
     async setCompanies(
       id: string,
       companies: { id: string; name: string }[],
-      options: { complete: boolean; owner?: string },
+      options: { complete: boolean; owner?: string; before?: Standing | undefined },
     ): Promise<{ gained: string[]; lost: string[]; readable: ReadableCompany[] }> {
       const named = new Map(companies.map(({ id, name }) => [id, { id, name }]));
       const ids = [...named.keys()].sort();
@@ -331,8 +328,9 @@ export function connectionRecords(db: Database) {
           throw new TurnLost(`another process has taken over the sync of connection ${id}`);
         }
       };
-      const before = await standing(db, id);
-      ours(before?.syncOwner);
+      const read = options.before ? undefined : await standing(quick, id);
+      if (!options.before) ours(read?.syncOwner);
+      const before = options.before ?? read;
       if (!before || before.status === 'disconnected') return { gained: [], lost: [], readable: [] };
       const { readable } = before;
       const same =
@@ -442,46 +440,6 @@ export function connectionRecords(db: Database) {
     },
   };
 }
-
-/**
- * A connection, and the companies it can read, each with its mark. `shared`: one that is not active, or can no longer read
- * one of these, may have left work; whether it has is another statement's, for that one takes PostgreSQL long to plan.
- */
-async function standing(db: Database, id: string) {
-  const { rows } = await sql<{
-    status: ConnectionStatus;
-    syncOwner: string | null;
-    readable: ReadableCompany[];
-    shared: boolean;
-  }>`
-    SELECT status, sync_owner, status = 'active' AND EXISTS (SELECT ${idleReaders(id)}) AS shared, coalesce((
-      SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'mark', mark) ORDER BY companies.id)
-      FROM access JOIN companies ON companies.id = company_id
-      WHERE connection_id = ${id} AND lost_at IS NULL), '[]') AS readable
-    FROM connections WHERE id = ${id}`.execute(db);
-  return rows[0];
-}
-
-async function adoptableBy(db: Database, id: string): Promise<boolean> {
-  const { rows } = await sql<{ some: boolean }>`SELECT EXISTS (SELECT ${adoptable(id)}) AS some`.execute(db);
-  return rows[0]!.some;
-}
-
-/** Connections that cannot work on a company that this one can read. */
-const idleReaders = (id: string, more = sql``) => sql`
-  FROM access mine
-  JOIN access other ON other.company_id = mine.company_id AND other.connection_id <> mine.connection_id
-  JOIN connections c ON c.id = other.connection_id AND (c.status <> 'active' OR other.lost_at IS NOT NULL)
-  ${more}
-  WHERE mine.connection_id = ${id} AND mine.lost_at IS NULL`;
-
-/** Assets of which one of these is in charge. */
-const adoptable = (id: string) =>
-  idleReaders(
-    id,
-    sql`JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-      AND (assets.turn_until IS NULL OR assets.turn_until < now())`,
-  );
 
 /**
  * What is adoptable becomes this connection's. What failed of it is tried again: perhaps only because the other could not

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { addEvent } from './events.ts';
 import type { Database, Sync, SyncPosition } from './schema.ts';
-import { holdLease, TurnLost } from './syncs.ts';
+import { holdLease, TurnLost } from './sync-lease.ts';
 
 export type MissingRecords = ReturnType<typeof missingRecords>;
 

@@ -94,9 +94,9 @@ export async function openStore(options: { url: string; log: Log }) {
 }
 
 const readable = (db: Database, quick = db) => ({
-  connections: connectionRecords(db),
+  connections: connectionRecords(db, quick),
   assets: assetRecords(db, quick),
   counts: countRecords(db),
-  syncs: syncRecords(db),
+  syncs: syncRecords(db, quick),
   verifications: verificationRecords(db),
 });

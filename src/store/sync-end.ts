@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { addEvent } from './events.ts';
+import { moveMark, passed, type QuietPage } from './quiet-page.ts';
 import type { Database, Sync } from './schema.ts';
 import { requestRoutine } from './verifications.ts';
 
@@ -29,9 +30,44 @@ export async function endSync(
   owner: string,
   outcome: SyncOutcome,
 ): Promise<EndedSync | undefined> {
-  const plain = outcome.status === 'done' && sync.mode === 'incremental' && !sync.withBucket;
-  const ended = plain ? await end(db, sync, owner, outcome, { plain }) : undefined;
-  return ended ?? db.transaction().execute((tx) => endWithMore(tx, sync, owner, outcome));
+  return db.transaction().execute(async (tx) => {
+    const { connectionId } = sync;
+    const before = await tx
+      .selectFrom('connections')
+      .select(['lastSyncAt', 'connectedAt'])
+      .where('id', '=', connectionId)
+      .forUpdate()
+      .executeTakeFirst();
+    const ended = await end(tx, sync, owner, outcome);
+    if (!before || !ended) return undefined;
+    if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
+    if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
+    if (sync.withBucket) await requestRoutine(tx, connectionId);
+    const last = before.lastSyncAt;
+    if (!last || last >= before.connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
+    const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
+      SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
+      WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
+    const { count, from, to } = rows[0]!;
+    const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
+    await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
+    return { ...ended, caughtUp };
+  });
+}
+
+/**
+ * The same in one statement, together with the last page of the run if nothing was on it. Undefined, and nothing happens,
+ * also when there is more to do, or to tell.
+ */
+export async function endPlainly(
+  db: Database,
+  sync: Sync,
+  owner: string,
+  outcome: SyncOutcome,
+  passing?: QuietPage,
+): Promise<EndedSync | undefined> {
+  if (outcome.status !== 'done' || sync.mode !== 'incremental' || sync.withBucket) return undefined;
+  return end(db, sync, owner, outcome, { plain: true, passing });
 }
 
 /**
@@ -43,13 +79,14 @@ async function end(
   sync: Sync,
   owner: string,
   { status, error }: SyncOutcome,
-  options: { plain?: boolean } = {},
+  { plain = false, passing }: { plain?: boolean; passing?: QuietPage | undefined } = {},
 ): Promise<EndedSync | undefined> {
   const { connectionId } = sync;
   const known = sql`(
     SELECT error FROM syncs
     WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
     ORDER BY finished_at DESC LIMIT 1)`;
+  const prepared = passing ? sql`/* prepared: end_passing */` : sql`/* prepared: end_sync */`;
   const lastError = error === null && !(isWhole(sync) && sync.mode === 'full') ? known : sql`${error}::text`;
   const { rows } = await sql<EndedSync>`
     WITH ended AS (
@@ -59,45 +96,18 @@ async function end(
         SELECT FROM syncs
         WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS wait) AS others
       WHERE id = ${connectionId} AND sync_owner = ${owner}
-        ${options.plain ? sql`AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
+        ${plain ? sql`AND status = 'active' AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
       RETURNING id, others.wait AS more
     ), run AS (
       UPDATE syncs SET status = ${status}, error = ${error}, position = '{}', finished_at = now()
+        ${passing ? sql`, ${passed(passing)}` : sql``}
       FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'
       RETURNING pages, seen, new, changed, gone
-    )
-    SELECT ended.more, run.* FROM ended LEFT JOIN run ON true`.execute(db);
+    ) ${passing ? sql`, moved AS (${moveMark(passing, sql`ended`)})` : sql``}
+    SELECT ended.more, run.* FROM ended LEFT JOIN run ON true ${plain && error === null ? prepared : sql``}`.execute(
+    db,
+  );
   return rows[0];
-}
-
-/** The end of a run with more to do, or to tell. */
-async function endWithMore(
-  tx: Database,
-  sync: Sync,
-  owner: string,
-  outcome: SyncOutcome,
-): Promise<EndedSync | undefined> {
-  const { connectionId } = sync;
-  const before = await tx
-    .selectFrom('connections')
-    .select(['lastSyncAt', 'connectedAt'])
-    .where('id', '=', connectionId)
-    .forUpdate()
-    .executeTakeFirst();
-  const ended = await end(tx, sync, owner, outcome);
-  if (!before || !ended) return undefined;
-  if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
-  if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
-  if (sync.withBucket) await requestRoutine(tx, connectionId);
-  const last = before.lastSyncAt;
-  if (!last || last >= before.connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
-  const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
-    SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
-    WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
-  const { count, from, to } = rows[0]!;
-  const caughtUp = { since: last.toISOString(), new: count, from: dateOf(from), to: dateOf(to) };
-  await addEvent(tx, { kind: 'connection.caught_up', connectionId, data: caughtUp });
-  return { ...ended, caughtUp };
 }
 
 /** Over all that its connection can read. */

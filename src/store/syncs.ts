@@ -1,21 +1,26 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import type { Grant } from './connections.ts';
 import { type Decide, type KnownAsset, type ListedAsset, recordListed } from './listing.ts';
+import { passPage, type QuietPage } from './quiet-page.ts';
 import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
-import { type EndedSync, endSync, type SyncOutcome } from './sync-end.ts';
+import { type Standing, standingOf } from './standing.ts';
+import { type EndedSync, endPlainly, endSync, type SyncOutcome } from './sync-end.ts';
+import { holdLease, turnLost } from './sync-lease.ts';
 
 export type SyncRecords = ReturnType<typeof syncRecords>;
 
-/** A run whose lease another process has taken over must not write anything more. */
-export class TurnLost extends Error {
-  override readonly name = 'TurnLost';
-}
-
 /** A run in hand, and what it goes by of its connection. */
-export type TakenSync = Sync & { userId: string; settings: Record<string, unknown> };
+export type TakenSync = Sync & {
+  userId: string;
+  settings: Record<string, unknown>;
+  /** Of the connection when the run began, where that was read with it. */
+  standing?: Standing;
+  grant?: Grant;
+};
 
 /** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
-export function syncRecords(db: Database) {
+export function syncRecords(db: Database, quick = db) {
   return {
     /**
      * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
@@ -45,19 +50,34 @@ export function syncRecords(db: Database) {
      * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
      */
     async begin(connectionId: string, mode: SyncMode, owner: string, leaseMs: number): Promise<TakenSync | undefined> {
-      const { rows } = await sql<TakenSync>`
+      const { rows } = await sql<
+        TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'>
+      >`
         WITH taken AS (
           UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
           WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
             AND (sync_until IS NULL OR sync_until <= now())
             AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
-          RETURNING id, user_id, settings
+          RETURNING id, user_id, settings, tokens, token_version, access_expires_at, parked_until,
+            ${standingOf(connectionId)}
         ), begun AS (
           INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
           SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
         )
-        SELECT begun.*, taken.user_id, taken.settings FROM begun, taken`.execute(db);
-      return rows[0];
+        SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, access_expires_at, parked_until,
+          jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
+        FROM begun, taken /* prepared: begin_sync */`.execute(quick);
+      if (!rows[0]) return undefined;
+      const { tokens, tokenVersion, accessExpiresAt, parkedUntil, ...sync } = rows[0];
+      const grant: Grant = {
+        userId: sync.userId,
+        status: 'active',
+        tokens,
+        tokenVersion,
+        accessExpiresAt,
+        parkedUntil,
+      };
+      return { ...sync, grant };
     },
 
     /**
@@ -126,7 +146,8 @@ export function syncRecords(db: Database) {
       const { rows } = await sql<KnownAsset & { id: string | null; settings: Record<string, unknown> }>`
         SELECT a.id, a.connection_id, a.state, a.reason, a.left_out, a.name, a.size, a.upload_date, a.listed,
           a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state, c.settings
-        FROM connections c LEFT JOIN assets a ON a.id = ANY(${ids}::text[]) WHERE c.id = ${connectionId}`.execute(db);
+        FROM connections c LEFT JOIN assets a ON a.id = ANY(${ids}::text[]) WHERE c.id = ${connectionId}
+        /* prepared: known */`.execute(quick);
       return {
         settings: rows[0]?.settings ?? {},
         assets: new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const]))),
@@ -138,29 +159,7 @@ export function syncRecords(db: Database) {
      * goes on; with `mark`, as in `recordPage`.
      * @throws TurnLost
      */
-    async passPage(page: {
-      sync: Sync;
-      owner: string;
-      leaseMs: number;
-      companyId: string;
-      seen: number;
-      position: SyncPosition;
-      mark?: number | null;
-    }): Promise<void> {
-      const { sync, owner, mark = null } = page;
-      const { rows } = await sql`
-        WITH held AS (${leaseHeld(sync.connectionId, owner, page.leaseMs)} RETURNING id),
-        run AS (
-          UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
-            seen = seen + ${page.seen}::int
-          FROM held WHERE syncs.id = ${sync.id}
-        ), moved AS (
-          UPDATE access SET mark = ${mark}::bigint FROM held
-          WHERE connection_id = held.id AND company_id = ${page.companyId} AND (mark IS NULL OR mark < ${mark}::bigint)
-        )
-        SELECT FROM held`.execute(db);
-      if (rows.length === 0) throw turnLost(sync.connectionId);
-    },
+    passPage: (page: QuietPage): Promise<void> => passPage(quick, page),
 
     /**
      * Takes a page of a company's listing into the records, and with it where the run goes on, in one transaction.
@@ -222,9 +221,16 @@ export function syncRecords(db: Database) {
       });
     },
 
-    /** The run has ended. Undefined, and nothing happens, when another process has taken it over. */
-    finish: (sync: Sync, owner: string, outcome: SyncOutcome): Promise<EndedSync | undefined> =>
-      endSync(db, sync, owner, outcome),
+    /**
+     * The run has ended; `passing`: with a last page without news, which is written with it. Undefined, and nothing happens,
+     * when another process has taken it over.
+     */
+    async finish(sync: Sync, owner: string, outcome: SyncOutcome, passing?: QuietPage): Promise<EndedSync | undefined> {
+      const ended = await endPlainly(quick, sync, owner, outcome, passing);
+      if (ended) return ended;
+      if (passing) await passPage(quick, passing);
+      return endSync(db, sync, owner, outcome);
+    },
 
     /** Connections for which a run waits, or was interrupted, and nobody is at it. */
     async unattended(): Promise<string[]> {
@@ -278,15 +284,3 @@ export function syncRecords(db: Database) {
     },
   };
 }
-
-/** Keeps the lease of a connection's sync. 0: another has it. */
-export async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
-  return (await leaseHeld(connectionId, owner, leaseMs).execute(db)).numAffectedRows ?? 0n;
-}
-
-const leaseHeld = (connectionId: string, owner: string, leaseMs: number) => sql`
-  UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
-  WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`;
-
-const turnLost = (connectionId: string) =>
-  new TurnLost(`another process has taken over the sync of connection ${connectionId}`);

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { TurnLost } from '../../src/store/syncs.ts';
+import { TurnLost } from '../../src/store/sync-lease.ts';
 import { turnOf } from '../../src/store/turns.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 

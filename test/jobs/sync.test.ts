@@ -34,7 +34,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toContain(hidden);
   });
 
-  test('a run without news takes two requests and seven statements, and is kept like any other', async () => {
+  test('a run without news takes two requests and four statements, and is kept like any other', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -42,15 +42,78 @@ describe('what a run asks for', () => {
     const query = vi.spyOn(pg.Client.prototype, 'query');
     const never = new AbortController().signal;
     expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toBe('1 done');
-    const said = query.mock.calls as unknown as [string, unknown[]?][];
+    const said = (query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[]).map(
+      ([query, values]) => (typeof query === 'string' ? { text: query, values } : query),
+    );
     query.mockRestore();
     const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
     expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
-    const ofRun = said.filter(([, values]) => values?.includes(connectionId) || values?.includes(run!.id));
-    expect(ofRun.map(([text]) => text.trim())).toHaveLength(7);
+    const ofRun = said.filter(({ values }) => values?.includes(connectionId) || values?.includes(run!.id));
+    expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
     expect(await stage.admin.requests()).toHaveLength(2);
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
+  });
+
+  describe('over several companies without news', () => {
+    /** Somebody who reads two companies, each with a mark that its listing will move. */
+    async function twoCompanies() {
+      const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+      const [first, second] = companies as [string, string];
+      const { connectionId, userId } = await stage.person(first, second);
+      for (const companyId of companies) await stage.upload(companyId, 2);
+      await stage.sync(connectionId);
+      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+      await client.connect();
+      await client.query('UPDATE access SET mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
+      await client.end();
+      const marks = () => Promise.all(companies.map((companyId) => stage.mark(connectionId, companyId)));
+      const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
+      const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
+      return { first, second, connectionId, userId, marks, begin, last };
+    }
+
+    test('each moves its mark', async () => {
+      const { marks, begin, last } = await twoCompanies();
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 4, new: 0, changed: 0, position: {} });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
+    });
+
+    test('one before another that has some moves its mark, too', async () => {
+      const { second, marks, begin, last } = await twoCompanies();
+      await stage.upload(second, 1, { uploadDate: longAgo + 5000 });
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 5, new: 1 });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 5000]);
+    });
+
+    test('one before another that cannot be listed moves its mark, too', async () => {
+      const { second, marks, begin, last } = await twoCompanies();
+      await stage.admin.addFault({ endpoint: 'assets', companyId: second, status: 403 });
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'failed', pages: 1, seen: 2 });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo]);
+    });
+
+    test('none moves a mark once another process has the run', async () => {
+      const { second, connectionId, marks, begin } = await twoCompanies();
+      await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 2000 });
+      const running = begin();
+      await until('the second to be asked for', async () =>
+        (await stage.admin.requests({ endpoint: 'assets' })).some(({ companyId }) => companyId === second),
+      );
+      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+      await client.connect();
+      await client.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
+      expect(await running).toBe('handed back');
+      expect(await marks()).toEqual([longAgo, longAgo]);
+      await client.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
+      await client.end();
+      await stage.admin.clearFaults();
+      expect(await stage.run(connectionId)).toBe('1 done');
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
+    });
   });
 
   test('a mark never moves back, whatever a listing leaves out', async () => {

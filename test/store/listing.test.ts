@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
-import { type TakenSync, TurnLost } from '../../src/store/syncs.ts';
+import { TurnLost } from '../../src/store/sync-lease.ts';
+import type { TakenSync } from '../../src/store/syncs.ts';
 import { turnOf } from '../../src/store/turns.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
