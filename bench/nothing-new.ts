@@ -103,6 +103,27 @@ async function syncs(size: number): Promise<Found> {
   return { size, syncs: n, sync: each(all, n, idle, seconds), idle };
 }
 
+/** What the least client does for a sync (`bare-sync.ts`), CPU ms: the same calls of the same libraries, and nothing else. */
+async function bareSync(): Promise<number> {
+  const newest = Date.now() - 86_400_000;
+  await using stage = await newStage({ source: { files: 1000, bytes, newest, stepMs: 60_000 }, redis: true });
+  const { REDIS_URL: redisUrl, DATABASE_URL: databaseUrl } = stage.environment as Record<string, string>;
+  const order = { redisUrl, databaseUrl, origin: stage.origin!, since: newest - 10 * 60_000, every: intervalMs };
+  const { child } = await startProgram<string>('bare-sync.ts', [JSON.stringify(order)]);
+  const done = async () => {
+    child.send('done');
+    return ((await once(child, 'message')) as [number])[0];
+  };
+  try {
+    while ((await done()) < 150) await sleep(100);
+    const [first, cpu] = [await done(), cpuSeconds(child.pid!)];
+    await sleep(seconds * 1000);
+    return ((cpuSeconds(child.pid!) - cpu) / ((await done()) - first)) * 1000;
+  } finally {
+    child.kill();
+  }
+}
+
 /**
  * rclone, with the same files on both sides: told to compare what the listings have, and nothing else, it asks for least. What
  * it finds for so many is how long it takes for each.
@@ -134,6 +155,7 @@ for (const size of sizes) {
   found.push(await syncs(size));
   console.log(found.at(-1));
 }
+const bare = await bareSync();
 const peers: { name: string; measured: { size: number; cost: Cost }[] }[] = [];
 for (const { name, path } of await rclones()) {
   const measured = [];
@@ -171,7 +193,8 @@ A connection without news syncs every ${intervalMs} ms for ${seconds} s, on one 
 the last mark (with the ten assets of CURSOR_OVERLAP, which are compared with the records), and the run's record. What a
 worker does anyway was measured before, for as long, and is taken off: it stands behind the /s. Commands are those that
 Redis counts, scripts' own included. A worker with so little to do sleeps between any two answers, and to wake up is much of
-what it does; what a sync costs one that has many is in many-connections.
+what it does; what a sync costs one that has many is in many-connections. A program with the same libraries that does nothing but a
+job by its schedule, the two requests and four empty statements takes ${number(bare, 1)} CPU ms each time.
 
 ${table(
   ['assets', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
-import { type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
+import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
 
 /**
@@ -55,6 +55,8 @@ for (const { name, path } of await rclones()) {
     { name: `${name}, copyurl`, once: () => cost(`${path} copyurl ${link} :s3:others/url.bin ${flags}`), costs: [] },
   );
 }
+const bare = bareClient({ s3, bucket: 'others', does: { link, bytes } });
+clients.push({ name: 'two requests, in Node.js', once: () => cost(bare), costs: [] });
 clients.push({ name: 'curl | curl', once: () => cost(curl), costs: [] });
 
 for (let round = 1; round <= rounds; round++) {
@@ -93,7 +95,7 @@ write('one-large-file', {
   text: `
 One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
 mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs.
-rclone is told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The
+A program in Node.js that pipes the one request into the other, and does nothing else, shows what is the runtime's. rclone is told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The
 last two columns hold the others against the mirror: how many times as fast it is, and the part of their processor time.
 
 ${table(

@@ -2,8 +2,10 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import type { S3Server } from '../test/support/services.ts';
+import type { BareClient } from './bare-client.ts';
 
 const run = promisify(execFile);
 
@@ -42,6 +44,10 @@ export const s3Flags = ({ accessKey, secretKey, endpoint, region }: S3Server) =>
     `--s3-access-key-id ${accessKey} --s3-secret-access-key ${secretKey}`,
     '--expect-continue-timeout 0',
   ].join(' ');
+
+/** The command line of a client that does nothing but the requests. */
+export const bareClient = (order: BareClient) =>
+  `${process.execPath} --disable-warning=ExperimentalWarning ${fileURLToPath(new URL('bare-client.ts', import.meta.url))} '${JSON.stringify(order)}'`;
 
 /** Runs a command line to its end. @throws Error with what it said */
 export async function cost(command: string): Promise<Cost> {

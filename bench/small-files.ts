@@ -1,5 +1,5 @@
 import { ground, number, table, write } from './page.ts';
-import { type Cost, cost, rclones, s3Flags } from './peers.ts';
+import { bareClient, type Cost, cost, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
 
 /**
@@ -53,6 +53,11 @@ for (const { name, path } of await rclones()) {
     cost: await cost(`${path} --transfers 16 copy :http: :s3:${bucket} ${from} ${s3Flags(stage.s3!)}`),
   });
 }
+await newBucket(stage.s3!, 'bare');
+clients.push({
+  name: 'the four requests alone, in Node.js',
+  cost: await cost(bareClient({ s3: stage.s3!, bucket: 'bare', does: { origin: stage.origin!, files, atOnce: 16 } })),
+});
 
 const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
   title,
@@ -78,7 +83,8 @@ write('small-files', {
   text: `
 ${number(files)} files of ${number(bytes)} bytes, HTTP to S3, servers and client on one machine. The mirror lists, asks for each asset, downloads
 it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis; rclone copies the bytes; both
-have 16 files in hand at once, from the same source. What V8 has not compiled yet costs more: so the mirror is measured twice, the second time with as
+have 16 files in hand at once, from the same source. The last row is a program in Node.js that sends the four requests of each
+asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not compiled yet costs more: so the mirror is measured twice, the second time with as
 many new files of another connection.
 
 ${table(

@@ -1,0 +1,63 @@
+import { Agent, request as plainRequest } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { request } from 'undici';
+import { sign } from '../src/storage/sigv4.ts';
+import type { S3Server } from '../test/support/services.ts';
+
+/**
+ * The least that a client in Node.js can do: the requests alone, signed, with nothing that is looked at, compared, proven or
+ * remembered. So what it takes is what no change of the mirror can save.
+ */
+export interface BareClient {
+  s3: Pick<S3Server, 'endpoint' | 'region' | 'accessKey' | 'secretKey'>;
+  bucket: string;
+  /** One file from a link; or each small asset of company 1: the asset, its media, the media into S3, the answer into S3. */
+  does: { link: string; bytes: number } | { origin: string; files: number; atOnce: number };
+}
+
+const { s3, bucket, does } = JSON.parse(process.argv[2]!) as BareClient;
+const agent = new Agent({ keepAlive: true });
+const { hostname, port, host } = new URL(s3.endpoint);
+const credentials = { accessKeyId: s3.accessKey, secretAccessKey: s3.secretKey };
+
+function put(key: string, bytes: number) {
+  const path = `/${bucket}/${key}`;
+  const unsigned = { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
+  const headers: Record<string, string> = { host, ...unsigned };
+  sign({ path, query: '', headers, credentials, region: s3.region, now: new Date() });
+  const call = plainRequest({ agent, method: 'PUT', host: hostname, port, path, headers });
+  const taken = new Promise<void>((resolve, reject) => {
+    call.on('error', reject);
+    call.on('response', (response) => {
+      if (response.statusCode !== 200) reject(new Error(`PUT ${path}: ${response.statusCode}`));
+      response.resume().on('end', resolve);
+    });
+  });
+  return { call, taken };
+}
+
+async function copy(key: string, link: string, bytes: number): Promise<void> {
+  const { body } = await request(link, { headers: { referer: 'http://127.0.0.1' } });
+  const { call, taken } = put(key, bytes);
+  await Promise.all([pipeline(body, call), taken]);
+}
+
+async function assets(origin: string, files: number, atOnce: number): Promise<void> {
+  let next = 0;
+  const work = async () => {
+    while (next < files) {
+      const id = `asset-1-${next++}`;
+      const { body } = await request(`${origin}/api/v1/assets/${id}`, { headers: { authorization: 'Bearer svca_1' } });
+      const text = await body.text();
+      const { asset } = JSON.parse(text) as { asset: { size: number; download: { url: string } } };
+      await copy(`${id}.bin`, asset.download.url, asset.size);
+      const record = put(`${id}.json`, Buffer.byteLength(text));
+      record.call.end(text);
+      await record.taken;
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, work));
+}
+
+await ('link' in does ? copy('bare.bin', does.link, does.bytes) : assets(does.origin, does.files, does.atOnce));
+process.exit();
