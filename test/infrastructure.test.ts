@@ -136,7 +136,7 @@ test.runIf(pgbouncer)(
     const pooled = await newPooledPostgres(certificates);
     const client = new PreparingClient({ connectionString: pooled.url });
     await client.connect();
-    expect(await client.isDirect()).toBe(false);
+    expect(await client.findPooler()).toBe(false);
     await client.end();
     // Many that start at once, on an empty database and on one that is up to date: each waits its turn, and none for ever.
     for (let round = 0; round < 2; round++) {

@@ -89,7 +89,11 @@ export async function runSyncs(
             if (trace) await store.syncs.traced(sync.id, trace);
             return runSync(deps, run);
           }),
-        );
+        ).catch(async (error) => {
+          // What is done of it stays done; without the lease it is refused.
+          if (run.passing) await store.syncs.passPage(run.passing).catch(() => {});
+          throw error;
+        });
         const error = problems.text;
         // What could not be read of single assets is told, and is not a failure of the run.
         const outcome = { status: problems.fatal ? ('failed' as const) : ('done' as const), error };

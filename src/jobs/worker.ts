@@ -54,6 +54,7 @@ async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcom
       ),
     );
   } catch (error) {
+    // Whose turn has begun already is not kept: it runs out, and the asset comes back.
     held.next?.end();
     throw error;
   } finally {

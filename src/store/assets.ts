@@ -19,8 +19,8 @@ const mediaValues = (media: Media) => ({
   verifiedAt: sql<Date>`now()`,
 });
 
-export function assetRecords(db: Database, quick = db) {
-  const turns = turnRecords(quick);
+export function assetRecords(db: Database, quick = db, direct = false) {
+  const turns = turnRecords(quick, direct);
 
   /**
    * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
@@ -218,7 +218,7 @@ export function assetRecords(db: Database, quick = db) {
     /**
      * The record is written. A listing that saw another version since the turn began makes it pending again; one that saw
      * another name or tags, due for a new record. `onward`: if there is media that is due, and nobody else waits for a
-     * worker, the connection's next begins in the same place on the queue.
+     * worker, the connection's next begins in the same place on the queue (not where an event tells of this one).
      */
     async mirrored(turn: Turn, done: Mirrored, onward?: Onward): Promise<Ended> {
       if (!done.tell) return turns.end({ turn, done, onward });

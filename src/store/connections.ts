@@ -10,7 +10,6 @@ export type Grant = Pick<
   Connection,
   'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
 >;
-/** `mark`: epoch milliseconds, as in `access`. */
 export type ConnectionRecords = ReturnType<typeof connectionRecords>;
 
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
@@ -24,7 +23,7 @@ export function connectionRecords(db: Database, quick = db) {
     async grant(id: string): Promise<Grant | undefined> {
       const { rows } = await sql<Grant>`
         SELECT user_id, status, tokens, token_version, access_expires_at, parked_until
-        FROM connections WHERE id = ${id} /* prepared: grant */`.execute(quick);
+        FROM connections WHERE id = ${id} /* prepared: grant */`.execute(db);
       return rows[0];
     },
 
@@ -311,9 +310,9 @@ export function connectionRecords(db: Database, quick = db) {
 
     /**
      * Takes over what `/me` says. Companies that are missing from a complete answer are lost: their records and marks stay.
-     * Assets that nobody able to read them is in charge of become this connection's. With `owner`, only while that one
-     * holds the lease of the connection's sync: an answer from before says nothing any more. Where all is as before, that
-     * is one read; none, where it was read with the lease (`before`). Returns also what can be read now, as `companies` does.
+     * Assets that nobody able to read them is in charge of become this connection's. With `owner`, nothing is
+     * changed unless that one holds the lease of the connection's sync: an answer from before says nothing any more. Where all
+     * is as before, that is one read; none, where it was read with the lease (`before`). Returns also what can be read now, as `companies` does.
      * @throws TurnLost
      */
     async setCompanies(

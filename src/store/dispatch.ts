@@ -27,10 +27,17 @@ const ofLooks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS 
 export const mostPlaces = (perConnection: RawBuilder<unknown>) =>
   sql`least(coalesce((c.settings->>'concurrency')::int, ${perConnection}), (c.pace->>'limit')::int)`;
 
-/** The newest media that is due of the company in a row of `of`, locked; what others have locked is passed over. */
-export const dueMedia = (of: RawBuilder<unknown>, most: RawBuilder<unknown>) => sql`
+/** No worker has it. What has left the queue while its connection waits may still be in the hands of one. */
+export const free = sql`(turn_until IS NULL OR turn_until < now())`;
+
+/**
+ * The newest media that is due of the company in a row of `of`, and nobody works on, locked; what others have locked is passed
+ * over.
+ */
+export const dueMedia = (of: RawBuilder<unknown>, most: RawBuilder<unknown>, more = sql``) => sql`
   SELECT id, upload_date FROM assets
   WHERE connection_id = ${of}.connection_id AND company_id = ${of}.company_id AND ${ofMedia} AND next_at <= now()
+    AND ${free} ${more}
   ORDER BY upload_date DESC NULLS LAST, id LIMIT ${most}
   FOR UPDATE SKIP LOCKED`;
 
@@ -74,7 +81,9 @@ export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] 
     // rather than take the few from the indexes of what is queued and what is due.
     const lock = await sql<{ mine: boolean }>`
       SELECT pg_try_advisory_xact_lock(7412) AS mine,
-        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true)`.execute(tx);
+        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(
+      tx,
+    );
     if (!lock.rows[0]!.mine) return undefined;
     const connections = room.only ?? (await waiting(tx));
     if (connections.length === 0) return [];

@@ -59,7 +59,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield { area, what: 'schema', found: 'to be changed, and this user may not', remedy, level: 'wrong' };
     }
     if (facts.connections < 50) {
-      const remedy = 'each process takes up to 30: raise max_connections, or run fewer';
+      const remedy = 'each process takes up to 34: raise max_connections, or run fewer';
       yield { area, what: 'connections', found: `${facts.connections} at most`, remedy, level: 'note' };
     }
     const asked = Date.now();

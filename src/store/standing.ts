@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { ConnectionStatus, Database } from './schema.ts';
 
+/** `mark`: epoch milliseconds, as in `access`. */
 export interface ReadableCompany {
   id: string;
   name: string;

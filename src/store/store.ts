@@ -5,7 +5,7 @@ import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
 import { contentsRecords } from './contents.ts';
 import { countRecords } from './counts.ts';
-import { listen, type Notice, openDatabase, openQuick } from './database.ts';
+import { isDirect, listen, type Notice, openDatabase, openQuick } from './database.ts';
 import { eventRecords } from './events.ts';
 import { forecastRecords } from './forecast.ts';
 import { happeningRecords } from './happenings.ts';
@@ -44,7 +44,7 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   });
   return {
-    ...readable(db, quick),
+    ...readable(db, quick, await isDirect(options)),
     missing: missingRecords(db),
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
@@ -93,9 +93,9 @@ export async function openStore(options: { url: string; log: Log }) {
   };
 }
 
-const readable = (db: Database, quick = db) => ({
+const readable = (db: Database, quick = db, direct = false) => ({
   connections: connectionRecords(db, quick),
-  assets: assetRecords(db, quick),
+  assets: assetRecords(db, quick, direct),
   counts: countRecords(db),
   syncs: syncRecords(db, quick),
   verifications: verificationRecords(db),

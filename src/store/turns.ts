@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import { dueMedia, mostPlaces, traceparent } from './dispatch.ts';
+import { dueMedia, free, mostPlaces, traceparent } from './dispatch.ts';
 import { gathered } from './gather.ts';
 import { newStory, type Story, told } from './happenings.ts';
 import type { Artefacts, Asset, Database, Media, OwnedAsset } from './schema.ts';
@@ -24,9 +24,6 @@ export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
 /** The turn is still its worker's: neither taken away nor given back. */
 export const inHand = ({ assetId, turn }: Turn) =>
   sql<boolean>`id = ${assetId} AND turn = ${turn}::int AND turn_until IS NOT NULL`;
-
-/** No worker has it. */
-const free = sql`(turn_until IS NULL OR turn_until < now())`;
 
 /** There is something to do for an asset, and its connection may do it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
@@ -67,8 +64,11 @@ export interface Ended {
 /** A job that has been on the queue for so long waits for a worker to be free: then nobody goes on past it. */
 const waitedMs = 100;
 
-/** How turns begin and end: those of a moment by one statement. `quick`: see openQuick. */
-export function turnRecords(quick: Database) {
+/**
+ * How turns begin and end: those of a moment by one statement. `quick`: see openQuick. Behind a pooler (not `direct`) none goes
+ * on in the place of another: what finds the next might read all that is due.
+ */
+export function turnRecords(quick: Database, direct: boolean) {
   const take = gathered(async (asked: { id: string; leaseMs: number }[]) => {
     const ids = asked.map(({ id }) => id);
     const leases = asked.map(({ leaseMs }) => leaseMs);
@@ -179,7 +179,7 @@ export function turnRecords(quick: Database) {
             SELECT 1 FROM assets WHERE queued_at < now() - ${waitedMs} * interval '1 ms' AND ${free})
       ), due AS MATERIALIZED (
         SELECT due.id, places.lease_ms FROM places CROSS JOIN LATERAL (
-          SELECT a.id FROM access CROSS JOIN LATERAL (${dueMedia(sql`access`, sql`greatest(places.free, 0)`)}) a
+          SELECT a.id FROM access CROSS JOIN LATERAL (${dueMedia(sql`access`, sql`greatest(places.free, 0)`, sql`AND NOT id = ANY(${ids}::text[])`)}) a
           WHERE access.connection_id = places.connection_id AND access.lost_at IS NULL
           ORDER BY a.upload_date DESC NULLS LAST, a.id LIMIT greatest(places.free, 0)
         ) due
@@ -199,5 +199,11 @@ export function turnRecords(quick: Database) {
     });
   }
 
-  return { take, endAll, end: gathered((ends: Parameters<typeof endAll>[0]) => endAll(ends)) };
+  const endTogether = gathered((ends: Parameters<typeof endAll>[0]) => endAll(ends));
+  return {
+    take,
+    endAll,
+    end: ({ onward, ...end }: Parameters<typeof endTogether>[0]) =>
+      endTogether({ ...end, onward: direct ? onward : undefined }),
+  };
 }

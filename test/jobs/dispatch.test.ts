@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { turnOf } from '../../src/store/turns.ts';
-import { startMirror } from '../support/mirror.ts';
+import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -247,11 +247,27 @@ describe('a place that is passed on', () => {
     const given = await stage.store.assets.dispatch({ perConnection: 4, only: [other.connectionId] });
     expect(given!.map(({ id }) => id)).toEqual([waiting]);
     // It has only just come: that is how long a job is under way.
+    await age(stage, "interval '-1 minute'");
     expect(await mirrored(0)).toMatchObject({ held: true, next: { id: ids[4] } });
-    await age(stage);
+    await age(stage, "interval '2 minutes'");
     expect(await mirrored(1)).toEqual({ held: true, next: undefined });
     await stage.store.assets.take(waiting!, 60_000);
     expect(await mirrored(2)).toMatchObject({ held: true, next: { id: ids[5] } });
+  });
+
+  test('does not go to what is in the hands of a worker, though it has left the queue while its connection waited', async () => {
+    const { ids, connectionId, mirrored } = await busy(6);
+    const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+    await client.connect();
+    // As the sweep leaves an asset whose worker was late, before that one is heard of again.
+    await client.query('UPDATE assets SET queued_at = NULL WHERE id = ANY($1)', [[ids[0], ids[1]]]);
+    await client.end();
+    // Neither the other one in hand, nor itself.
+    expect(await mirrored(0)).toMatchObject({ held: true, next: { id: ids[4] } });
+    expect(await mirrored(2)).toMatchObject({ held: true, next: { id: ids[5] } });
+    expect(await mirrored(3)).toEqual({ held: true, next: undefined });
+    expect((await stage.store.assets.get(ids[1]!))!).toMatchObject({ turn: 1, state: 'transferring', connectionId });
+    expect(await mirrored(1)).toEqual({ held: true, next: undefined });
   });
 
   test('is no more than the connection may have, and none when it may not work', async () => {
@@ -270,10 +286,10 @@ describe('a place that is passed on', () => {
 });
 
 /** As if everything on the queue had been there for a minute. */
-async function age(stage: Stage): Promise<void> {
+async function age(stage: Stage, by = "interval '1 minute'"): Promise<void> {
   const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
   await client.connect();
-  await client.query("UPDATE assets SET queued_at = queued_at - interval '1 minute' WHERE queued_at IS NOT NULL");
+  await client.query(`UPDATE assets SET queued_at = queued_at - ${by} WHERE queued_at IS NOT NULL`);
   await client.query("UPDATE syncs SET requested_at = requested_at - interval '1 minute'");
   await client.end();
 }
@@ -300,6 +316,38 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
       expect(left.length).toBeGreaterThan(100);
     } finally {
       await worker.stop();
+      await stage.close();
+    }
+  });
+
+  test('one job is for many small assets, and a worker that is told to stop leaves none in hand', async () => {
+    const stage = await newStage({ redis });
+    const { companyId } = await stage.company();
+    await stage.upload(companyId, 200);
+    const worker = await spawnMirror(stage.ground, stage.library, 'worker');
+    try {
+      const mirrored = async () => (await stage.assets(companyId)).filter(({ state }) => state === 'mirrored');
+      await until('some to be mirrored', async () => (await mirrored()).length > 30);
+      expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
+      const left = (await stage.assets(companyId)).filter(({ state }) => state !== 'mirrored');
+      expect(left.length).toBeGreaterThan(0);
+      expect(left.filter(({ state, turnUntil }) => state !== 'pending' || turnUntil !== null)).toEqual([]);
+
+      const other = await startMirror(stage.ground, stage.library, 'worker');
+      try {
+        await until('all to be mirrored', async () => (await mirrored()).length === 200);
+      } finally {
+        await other.stop();
+      }
+      const jobs = await stage.mirror.service.context.queues.assets.getJobs(['completed']);
+      const told = jobs.map((job) => job.returnvalue as { outcome: string; next?: Record<string, number> });
+      const first = told.filter(({ outcome }) => outcome === 'mirrored').length;
+      const passedOn = told.reduce((sum, { next }) => sum + (next?.mirrored ?? 0), 0);
+      expect(first + passedOn).toBe(200);
+      expect(passedOn).toBeGreaterThan(first);
+      expect(worker.output()).not.toContain('"level":"error"');
+    } finally {
+      await worker.kill('SIGKILL');
       await stage.close();
     }
   });
