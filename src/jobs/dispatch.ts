@@ -15,6 +15,8 @@ const gatherMs = 5;
 /** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
 const sweepMs = 5000;
 const alignMs = 30_000;
+/** The comparison of many schedules takes its time, and is no more than this part of all. */
+const alignShare = 1 / 100;
 const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;
@@ -46,7 +48,9 @@ export function startDispatcher(options: {
   // By a clock that nobody sets.
   let lastAll = Number.NEGATIVE_INFINITY;
   let lastSweep = Number.NEGATIVE_INFINITY;
-  let lastAligned = Number.NEGATIVE_INFINITY;
+  let nextAligned = Number.NEGATIVE_INFINITY;
+  /** Connections of which somebody has told that something changed. */
+  const changed = new Set<string>();
   let failing = false;
 
   async function sweep(): Promise<void> {
@@ -83,14 +87,20 @@ export function startDispatcher(options: {
       lastSweep = performance.now();
       await sweep();
     }
-    if (performance.now() - lastAligned > alignMs) {
-      lastAligned = performance.now();
+    for (const connectionId of changed) {
+      await schedule.alignOne(connectionId);
+      changed.delete(connectionId);
+    }
+    if (performance.now() > nextAligned) {
+      const began = performance.now();
+      nextAligned = began + alignMs;
       await schedule.align();
+      nextAligned = Math.max(nextAligned, performance.now() + (performance.now() - began) / alignShare);
     }
   }
 
-  const silence = store.onNotice(() => {
-    lastAligned = Number.NEGATIVE_INFINITY;
+  const silence = store.onNotice(({ connectionId }) => {
+    if (connectionId !== undefined) changed.add(connectionId);
     wakeUp();
   });
 

@@ -20,6 +20,11 @@ export function createSchedule(options: {
   const intervalOf = (settings: Record<string, unknown>) =>
     typeof settings.syncInterval === 'number' ? settings.syncInterval : options.interval;
 
+  const everyOf = (scheduler: { every?: unknown } | undefined) =>
+    scheduler?.every ? Number(scheduler.every) : undefined;
+  const isRight = (settings: Record<string, unknown>, sync: number | undefined, full: number | undefined) =>
+    sync === intervalOf(settings) && full === options.reconcileInterval;
+
   async function set(connectionId: string, settings: Record<string, unknown>): Promise<void> {
     const runs = [
       { id: `sync-${connectionId}`, every: intervalOf(settings), mode: 'incremental' },
@@ -46,13 +51,28 @@ export function createSchedule(options: {
       for (const kind of ['sync', 'full']) await queues.syncs.removeJobScheduler(`${kind}-${connectionId}`);
     },
 
-    /** Makes the schedulers what the records say: also what a crash between the two left undone. */
+    /** Makes those of one connection what the records say. */
+    async alignOne(connectionId: string): Promise<void> {
+      const connection = await store.connections.get(connectionId);
+      const wanted = connection?.status === 'active';
+      const [sync, full] = await Promise.all(
+        ['sync', 'full'].map((kind) => queues.syncs.getJobScheduler(`${kind}-${connectionId}`)),
+      );
+      if (!wanted) {
+        if (sync || full) await this.remove(connectionId);
+      } else if (!isRight(connection.settings, everyOf(sync), everyOf(full))) {
+        await set(connectionId, connection.settings);
+        log.debug({ connectionId }, 'schedule set');
+      }
+    },
+
+    /** Makes all of them what the records say: also what a crash between the two left undone. */
     async align(): Promise<void> {
       const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));
       const present = new Map<string, number | undefined>();
       for (let start = 0; ; start += 1000) {
         const page = await queues.syncs.getJobSchedulers(start, start + 999, true);
-        for (const scheduler of page) present.set(scheduler.key, scheduler.every ? Number(scheduler.every) : undefined);
+        for (const scheduler of page) present.set(scheduler.key, everyOf(scheduler));
         if (page.length < 1000) break;
       }
       for (const key of present.keys()) {
@@ -60,9 +80,7 @@ export function createSchedule(options: {
         if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
       }
       for (const { id, settings } of wanted.values()) {
-        const right =
-          present.get(`sync-${id}`) === intervalOf(settings) && present.get(`full-${id}`) === options.reconcileInterval;
-        if (!right) {
+        if (!isRight(settings, present.get(`sync-${id}`), present.get(`full-${id}`))) {
           await set(id, settings);
           log.debug({ connectionId: id }, 'schedule set');
         }
