@@ -513,6 +513,12 @@ export const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE assets SET (fillfactor = 85)`.execute(db);
     },
   },
+  '0017_readers': {
+    async up(db: Kysely<unknown>) {
+      // Who else reads a company is asked by each sync, of however many connections there are.
+      await sql`CREATE INDEX access_by_company ON access (company_id)`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -45,6 +45,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0014_webhooks' },
       { name: '0015_looks' },
       { name: '0016_due' },
+      { name: '0017_readers' },
     ]);
   } finally {
     await database.drop();
