@@ -26,24 +26,26 @@ afterAll(async () => {
   await opened?.close();
 });
 
-/** So many entries of indexes, and rows, of assets were read so far by who has gone. */
-async function read(): Promise<{ scans: number; rows: number }> {
-  const { rows } = await client.query(`
-    SELECT (SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = 'assets')::int AS scans,
-      (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'assets')::int + seq_tup_read::int AS rows
-    FROM pg_stat_user_tables WHERE relname = 'assets'`);
+/** So many entries of indexes, and rows, of a table were read so far by who has gone. */
+async function read(table: string): Promise<{ scans: number; rows: number }> {
+  const { rows } = await client.query(
+    `SELECT (SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = $1)::int AS scans,
+      (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = $1)::int + seq_tup_read::int AS rows
+     FROM pg_stat_user_tables WHERE relname = $1`,
+    [table],
+  );
   return rows[0];
 }
 
 /** How many of these are read while a store of its own does this. */
-async function readBy(least: number, work: (store: Store) => Promise<void>): Promise<number> {
-  const before = await read();
+async function readBy(least: number, work: (store: Store) => Promise<void>, table = 'assets'): Promise<number> {
+  const before = await read(table);
   const store = await openStore({ url: opened.url, log: silent });
   await work(store);
   // PostgreSQL counts for good what a connection has read when that ends.
   await store.close();
   const after = await until('what was read to be counted', async () => {
-    const found = await read();
+    const found = await read(table);
     return found.scans >= before.scans + least ? found : undefined;
   });
   return after.rows - before.rows;
@@ -77,6 +79,27 @@ test('a sync that asks what it may take over from a connection that ended reads 
     });
   });
   expect(rows).toBeLessThan(waiting);
+});
+
+test('a sync of one among many connections does not read what the others can', async () => {
+  const [many, syncs] = [3000, 10];
+  const made = 'FROM generate_series(1, $1::int) AS i';
+  await client.query(
+    `INSERT INTO connections (id, user_id, user_name, user_email, status) SELECT 'of ' || i, 'user ' || i, 'U', 'u', 'active' ${made}`,
+    [many],
+  );
+  await client.query(`INSERT INTO companies (id, name) SELECT 'company ' || i, 'C' ${made}`, [many]);
+  await client.query(`INSERT INTO access (connection_id, company_id) SELECT 'of ' || i, 'company ' || i ${made}`, [
+    many,
+  ]);
+  const work = async (store: Store) => {
+    for (let i = 1; i <= syncs; i++) {
+      const sync = (await store.syncs.begin(`of ${i}`, 'incremental', 'owner', 60_000))!;
+      expect(sync.standing).toMatchObject({ status: 'active', shared: false, readable: [{ id: `company ${i}` }] });
+      await store.syncs.finish(sync, 'owner', { status: 'done', error: null });
+    }
+  };
+  expect(await readBy(syncs, work, 'access')).toBeLessThan(many);
 });
 
 test('what is not mirrored comes in pages by id, whatever its state, and what is gone not at all', async () => {
