@@ -3,6 +3,7 @@ import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { turnOf } from '../../src/store/turns.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
+import { mirroredAlone as found } from '../support/mirrored.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -182,17 +183,6 @@ describe('a place that is passed on', () => {
     await stage?.close();
   });
 
-  const found = {
-    detail: {},
-    recordKey: 'key',
-    transcriptState: 'none',
-    transcriptKeys: null,
-    transcriptDeadline: null,
-    thumbnailState: 'none',
-    thumbnail: null,
-    beside: {},
-    nextAt: null,
-  } as const;
   const onward = { leaseMs: 60_000, perConnection: 4 };
   /** So many places of a connection, each with a worker, and what waits behind them. */
   async function busy(count: number) {

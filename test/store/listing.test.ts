@@ -4,6 +4,7 @@ import type { Decide, ListedAsset } from '../../src/store/listing.ts';
 import { TurnLost } from '../../src/store/sync-lease.ts';
 import type { TakenSync } from '../../src/store/syncs.ts';
 import { turnOf } from '../../src/store/turns.ts';
+import { mirroredAlone as found } from '../support/mirrored.ts';
 import { until } from '../support/until.ts';
 import { listed, newStore, running } from './records.ts';
 
@@ -224,17 +225,6 @@ async function inHand(run: Run, companyId: string, id: string) {
 test('what a worker found says nothing of what a listing has seen since', async () => {
   const run = await running(store, 'since');
   const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
-  const found = {
-    detail: {},
-    recordKey: 'key',
-    transcriptState: 'none',
-    transcriptKeys: null,
-    transcriptDeadline: null,
-    thumbnailState: 'none',
-    thumbnail: null,
-    beside: {},
-    nextAt: null,
-  } as const;
   for (const [id, conclude] of [
     ['since failed', (turn) => store.assets.failed(turn, 'why')],
     ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],

@@ -1,5 +1,6 @@
 import { afterAll, expect, test } from 'vitest';
 import { turnOf } from '../../src/store/turns.ts';
+import { mirroredAlone } from '../support/mirrored.ts';
 import { listed, newStore, running } from './records.ts';
 
 const opened = await newStore();
@@ -21,17 +22,7 @@ test('what passes from one figure to another between two reads is still seen whe
   const figures = await store.snapshot(async (at) => {
     const { artefacts } = await at.counts.outstanding();
     expect(
-      await store.assets.mirrored(turn, {
-        detail: {},
-        recordKey: 'film.asset.json',
-        transcriptState: 'pending',
-        transcriptKeys: null,
-        transcriptDeadline: null,
-        thumbnailState: 'none',
-        thumbnail: null,
-        beside: {},
-        nextAt: new Date(),
-      }),
+      await store.assets.mirrored(turn, { ...mirroredAlone, transcriptState: 'pending', nextAt: new Date() }),
     ).toMatchObject({ held: true });
     return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
   });
