@@ -223,7 +223,7 @@ async function finish(
     created ? 'connected' : 'connected again',
   );
   // The dispatcher does the same from the records when the queue is away, or this process dies here.
-  await within(2000, Promise.all([deps.schedule.add(id), deps.queues.addSync(id)])).catch((err) =>
+  await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
     log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued yet'),
   );
   return { kind: 'connected', created, companies: me.companies.map((company) => company.name) };

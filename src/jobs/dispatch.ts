@@ -88,8 +88,12 @@ export function startDispatcher(options: {
       await sweep();
     }
     for (const connectionId of changed) {
-      await schedule.alignOne(connectionId);
+      // First: what is told of it meanwhile is looked at once more.
       changed.delete(connectionId);
+      await schedule.alignOne(connectionId).catch((error) => {
+        changed.add(connectionId);
+        throw error;
+      });
     }
     if (performance.now() > nextAligned) {
       const began = performance.now();

@@ -22,12 +22,18 @@ export function createSchedule(options: {
 
   const everyOf = (scheduler: { every?: unknown } | undefined) =>
     scheduler?.every ? Number(scheduler.every) : undefined;
-  const isRight = (settings: Record<string, unknown>, sync: number | undefined, full: number | undefined) =>
-    sync === intervalOf(settings) && full === options.reconcileInterval;
 
-  async function set(connectionId: string, settings: Record<string, unknown>): Promise<void> {
+  /** `sync`, `full`: the intervals of the schedulers that it has, in ms. */
+  async function setRight(
+    connectionId: string,
+    settings: Record<string, unknown>,
+    sync: number | undefined,
+    full: number | undefined,
+  ): Promise<void> {
+    const every = intervalOf(settings);
+    if (sync === every && full === options.reconcileInterval) return;
     const runs = [
-      { id: `sync-${connectionId}`, every: intervalOf(settings), mode: 'incremental' },
+      { id: `sync-${connectionId}`, every, mode: 'incremental' },
       { id: `full-${connectionId}`, every: options.reconcileInterval, mode: 'full' },
     ] as const;
     for (const { id, every, mode } of runs) {
@@ -37,33 +43,20 @@ export function createSchedule(options: {
         { name: mode === 'full' ? 'full sync' : 'sync', data: { connectionId, mode } },
       );
     }
+    log.debug({ connectionId }, 'schedule set');
   }
 
   return {
-    /** The schedulers of a new connection; `align` would find it a little later. */
-    async add(connectionId: string): Promise<void> {
-      const connection = await store.connections.get(connectionId);
-      if (connection?.status === 'active') await set(connectionId, connection.settings);
-    },
-
-    /** Without them: nothing of the connection is run by itself any more. */
-    async remove(connectionId: string): Promise<void> {
-      for (const kind of ['sync', 'full']) await queues.syncs.removeJobScheduler(`${kind}-${connectionId}`);
-    },
-
-    /** Makes those of one connection what the records say. */
+    /** Makes those of one connection what the records say; `align` would, a little later. One that is not active has none. */
     async alignOne(connectionId: string): Promise<void> {
       const connection = await store.connections.get(connectionId);
-      const wanted = connection?.status === 'active';
-      const [sync, full] = await Promise.all(
-        ['sync', 'full'].map((kind) => queues.syncs.getJobScheduler(`${kind}-${connectionId}`)),
-      );
-      if (!wanted) {
-        if (sync || full) await this.remove(connectionId);
-      } else if (!isRight(connection.settings, everyOf(sync), everyOf(full))) {
-        await set(connectionId, connection.settings);
-        log.debug({ connectionId }, 'schedule set');
+      const ids = [`sync-${connectionId}`, `full-${connectionId}`];
+      if (connection?.status !== 'active') {
+        for (const id of ids) await queues.syncs.removeJobScheduler(id);
+        return;
       }
+      const [sync, full] = await Promise.all(ids.map((id) => queues.syncs.getJobScheduler(id)));
+      await setRight(connectionId, connection.settings, everyOf(sync), everyOf(full));
     },
 
     /** Makes all of them what the records say: also what a crash between the two left undone. */
@@ -80,10 +73,7 @@ export function createSchedule(options: {
         if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
       }
       for (const { id, settings } of wanted.values()) {
-        if (!isRight(settings, present.get(`sync-${id}`), present.get(`full-${id}`))) {
-          await set(id, settings);
-          log.debug({ connectionId: id }, 'schedule set');
-        }
+        await setRight(id, settings, present.get(`sync-${id}`), present.get(`full-${id}`));
       }
     },
 

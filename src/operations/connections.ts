@@ -170,7 +170,7 @@ export function connectionOperations(
       const paused = await store.connections.pause(id);
       const now = await existingConnection(store, id);
       if (!paused && now.status === 'disconnected') throw stopped(now);
-      if (paused) await soon(schedule.remove(id));
+      if (paused) await soon(schedule.alignOne(id));
       return connection(id);
     },
 
@@ -179,7 +179,7 @@ export function connectionOperations(
       const resumed = await store.connections.resume(id);
       const now = await existingConnection(store, id);
       if (!resumed && now.status === 'disconnected') throw stopped(now);
-      if (resumed) await soon(Promise.all([schedule.add(id), queues.addSync(id)]));
+      if (resumed) await soon(Promise.all([schedule.alignOne(id), queues.addSync(id)]));
       return connection(id);
     },
 
@@ -187,7 +187,7 @@ export function connectionOperations(
     async disconnect(id: string) {
       await existingConnection(store, id);
       const { ended, revoked } = await options.tokens.disconnect(id);
-      if (ended) await soon(schedule.remove(id));
+      if (ended) await soon(schedule.alignOne(id));
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
