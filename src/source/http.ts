@@ -85,7 +85,18 @@ export async function getText(
   options: { what: string; headers: Record<string, string>; dispatcher: Dispatcher; signal: AbortSignal },
 ): Promise<{ text: string; contentType: string; date: number | undefined }> {
   return steadily(async () => {
-    const signal = AbortSignal.any([options.signal, AbortSignal.timeout(60_000)]);
+    // Not `AbortSignal.timeout`, which is kept until its time has come, with all that began it: thousands in a minute.
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(new DOMException('no answer within 60 s', 'TimeoutError')), 60_000);
+    const signal = AbortSignal.any([options.signal, late.signal]);
+    try {
+      return await read(signal);
+    } finally {
+      clearTimeout(timer);
+    }
+  }, options.signal);
+
+  async function read(signal: AbortSignal) {
     const response = await request(url, { headers: options.headers, dispatcher: options.dispatcher, signal });
     await refuseFailure(options.what, response);
     const chunks: Buffer[] = [];
@@ -104,5 +115,5 @@ export async function getText(
       contentType: String(response.headers['content-type'] ?? ''),
       date: Number.isNaN(date) ? undefined : date,
     };
-  }, options.signal);
+  }
 }
