@@ -1,10 +1,11 @@
 import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
-import type { FastifyInstance } from 'fastify';
+import fastify, { type FastifyInstance } from 'fastify';
 import type { Queues } from '../jobs/queues.ts';
 import { fieldsHere, type Log } from '../log.ts';
-import { Problem, problemOf } from './problems.ts';
+import { requestIdOf } from './correlation.ts';
+import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
   syncs: 'Runs of the listing, one per connection at a time.',
@@ -21,12 +22,16 @@ const policy =
 
 /**
  * bull-board on both queues, to look at: the records are the truth and jobs are made of them, so nothing is changed from here.
- * `base` is the path of PUBLIC_URL. Whoever may see it has been asked before.
+ * An app of its own, which answers below `/queues`. `base` is the path of PUBLIC_URL.
  */
-export async function queueBoard(
-  app: FastifyInstance,
-  deps: { queues: Pick<Queues, 'syncs' | 'assets'>; log: Log; base: string },
-): Promise<void> {
+export async function openQueueBoard(deps: {
+  queues: Pick<Queues, 'syncs' | 'assets'>;
+  log: Log;
+  base: string;
+}): Promise<FastifyInstance> {
+  const app = fastify({ genReqId: requestIdOf });
+  app.setErrorHandler(problemHandler(deps.log));
+  app.setNotFoundHandler(notFound);
   const adapter = new FastifyAdapter();
   adapter.setBasePath(`${deps.base}/queues`);
   createBullBoard({
@@ -57,19 +62,12 @@ export async function queueBoard(
     const { status, ...body } = problemOf(error, deps.log, { requestId: String(fieldsHere().requestId) });
     return { status: status as 500, body: { ...body, status, error: body.detail } as never };
   });
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', async (_request, reply) => {
     reply.headers({
       'content-security-policy': policy,
       'x-content-type-options': 'nosniff',
       'referrer-policy': 'same-origin',
     });
-    if (request.method !== 'GET' && request.method !== 'HEAD') {
-      throw new Problem(
-        405,
-        'read_only',
-        'The queues can only be looked at. Retry assets on the dashboard, or by the API.',
-      );
-    }
   });
   app.addHook('onSend', async (_request, reply, payload) => {
     if (!String(reply.getHeader('content-type')).startsWith('text/html') || typeof payload !== 'string') return payload;
@@ -78,4 +76,6 @@ export async function queueBoard(
     return payload.replace(/<link href="https:[^>]*>/g, '');
   });
   await app.register(adapter.registerPlugin() as never, { prefix: '/queues' });
+  await app.ready();
+  return app;
 }

@@ -13,7 +13,7 @@ import { createEventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
 import { notFound, Problem, problemHandler } from './problems.ts';
-import { queueBoard } from './queue-board.ts';
+import { queuePages } from './queues.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';
 
@@ -78,7 +78,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   await app.register(async (pages) => {
     signedInOnly(pages, access);
     await pages.register(async (page) => dashboard(page, { base: prefix, version: deps.version }));
-    await pages.register(async (board) => queueBoard(board, { ...deps, base: prefix }));
+    await pages.register(async (queues) => queuePages(queues, { ...deps, base: prefix }));
   });
   deps.health.probes(app);
   if (!deps.metricsElsewhere) deps.health.metrics(app);

@@ -1,0 +1,36 @@
+import type { FastifyInstance } from 'fastify';
+import { Problem } from './problems.ts';
+import type { openQueueBoard } from './queue-board.ts';
+
+/**
+ * `/queues`: the board that shows them, which few ever open: it is loaded for the first who does. Whoever may see it has been
+ * asked before.
+ */
+export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQueueBoard>[0]): void {
+  let board: ReturnType<typeof openQueueBoard> | undefined;
+  const open = async () => {
+    const { openQueueBoard } = await import('./queue-board.ts');
+    return openQueueBoard(deps);
+  };
+  app.addHook('onClose', async () => (await board)?.close());
+  app.addHook('onRequest', async ({ method }) => {
+    if (method === 'GET' || method === 'HEAD') return;
+    throw new Problem(
+      405,
+      'read_only',
+      'The queues can only be looked at. Retry assets on the dashboard, or by the API.',
+    );
+  });
+  for (const url of ['/queues', '/queues/*']) {
+    app.all(url, async (request, reply) => {
+      board ??= open().catch((error) => {
+        board = undefined;
+        throw error;
+      });
+      const { routing } = await board;
+      for (const [name, value] of Object.entries(reply.getHeaders())) reply.raw.setHeader(name, value!);
+      reply.hijack();
+      routing(request.raw, reply.raw);
+    });
+  }
+}
