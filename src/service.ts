@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { collect } from './collect.ts';
 import type { Config } from './config.ts';
 import { openContext } from './context.ts';
 import { makeDataDir, probePort } from './ground.ts';
@@ -63,6 +64,8 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   }
   signal?.throwIfAborted();
   log.info({ role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
+  // A tenth of the memory by now is what only the start has needed; V8 would keep it until it has to look.
+  collect({ type: 'major', flavor: 'last-resort' });
 
   const running = starting.move();
   return {

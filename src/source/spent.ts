@@ -1,13 +1,7 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { collect } from '../collect.ts';
 
 /** So much is passed on between two collections; each takes under a millisecond. */
 const collectEvery = 4 << 20;
-
-// V8 shows its collector to those alone who begin when the flag is set.
-setFlagsFromString('--expose-gc');
-const collect = runInNewContext('gc') as (options: { type: 'minor' }) => void;
-setFlagsFromString('--no-expose-gc');
 
 let passedOn = 0;
 
