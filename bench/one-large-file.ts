@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
+import { cpuSeconds, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
@@ -37,6 +37,8 @@ async function mirrored(): Promise<Cost> {
   const seconds = ((await stage.mirrored(user)) - began) / 1000;
   const found = { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
   await stage.ended(mirror);
+  // As the others write over theirs: what the store holds is the same for all.
+  await removeObjects(s3, 'mirror', `company-${user}/`);
   return found;
 }
 

@@ -1,4 +1,4 @@
-import { type ChildProcess, fork, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { CreateBucketCommand, DeleteObjectCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { prefixOf } from '../src/jobs/queues.ts';
@@ -22,7 +24,12 @@ import { type S3Server, startRedis, startVersity } from '../test/support/service
 import type { NullSource } from './null-source.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
-const main = join(import.meta.dirname, '../src/main.ts');
+// What is measured is what is installed: the package, and the image.
+await promisify(execFile)(process.execPath, [
+  '--disable-warning=ExperimentalWarning',
+  fileURLToPath(new URL('../build.ts', import.meta.url)),
+]);
+const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
 const encryptionKey = Buffer.alloc(32, 1);
 
 /** Of /proc/PID/stat (proc_pid_stat(5)), the fields behind the name, which may hold spaces. */
@@ -394,13 +401,25 @@ async function addConnections(db: pg.Pool, from: number, to: number, mark: numbe
   }
 }
 
-export async function newBucket(s3: S3Server, bucket: string): Promise<void> {
+export const newBucket = (s3: S3Server, bucket: string) =>
+  asOwner(s3, async (client) => {
+    await client.send(new CreateBucketCommand({ Bucket: bucket }));
+  });
+
+/** What is below a prefix, of a thousand objects at most. */
+export const removeObjects = (s3: S3Server, bucket: string, prefix: string) =>
+  asOwner(s3, async (client) => {
+    const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix }));
+    for (const { Key } of Contents) await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }));
+  });
+
+async function asOwner(s3: S3Server, work: (client: S3Client) => Promise<void>): Promise<void> {
   const client = new S3Client({
     endpoint: s3.endpoint,
     region: s3.region,
     forcePathStyle: true,
     credentials: { accessKeyId: s3.accessKey, secretAccessKey: s3.secretKey },
   });
-  await client.send(new CreateBucketCommand({ Bucket: bucket }));
+  await work(client);
   client.destroy();
 }

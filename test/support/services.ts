@@ -162,8 +162,11 @@ export async function startVersity(
   const port = await freePort();
   const child = spawn(
     'versitygw',
-    // Facts beside the files: not every file system has extended attributes.
-    ['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', 'posix', '--sidecar', facts, objects],
+    // Facts beside the files: not every file system has extended attributes. Lines that are kept open, as by S3.
+    [
+      ...['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', '--keep-alive'],
+      ...['posix', '--sidecar', facts, objects],
+    ],
     {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, ROOT_ACCESS_KEY: accessKey, ROOT_SECRET_KEY: secretKey },
