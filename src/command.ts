@@ -72,8 +72,15 @@ async function configured() {
 /** Only who starts the service waits until it is loaded. */
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
-/** All that `start` may need. */
-export const loadService = () => Promise.all([import('./config.ts'), loaded(), import('./storage/s3.ts')]);
+/** All that `start` may need, and what is loaded later. */
+export const loadService = () =>
+  Promise.all([
+    import('./config.ts'),
+    loaded(),
+    import('./storage/s3.ts'),
+    import('./http/server.ts'),
+    import('./http/queue-board.ts'),
+  ]);
 
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -4,7 +4,6 @@ import { FastifyAdapter } from '@bull-board/fastify';
 import fastify, { type FastifyInstance } from 'fastify';
 import type { Queues } from '../jobs/queues.ts';
 import { fieldsHere, type Log } from '../log.ts';
-import { requestIdOf } from './correlation.ts';
 import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
@@ -29,7 +28,8 @@ export async function openQueueBoard(deps: {
   log: Log;
   base: string;
 }): Promise<FastifyInstance> {
-  const app = fastify({ genReqId: requestIdOf });
+  // The request has its id already.
+  const app = fastify({ genReqId: () => String(fieldsHere().requestId) });
   app.setErrorHandler(problemHandler(deps.log));
   app.setNotFoundHandler(notFound);
   const adapter = new FastifyAdapter();

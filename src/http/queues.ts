@@ -12,7 +12,7 @@ export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQue
     const { openQueueBoard } = await import('./queue-board.ts');
     return openQueueBoard(deps);
   };
-  app.addHook('onClose', async () => (await board)?.close());
+  app.addHook('onClose', async () => (await board?.catch(() => undefined))?.close());
   app.addHook('onRequest', async ({ method }) => {
     if (method === 'GET' || method === 'HEAD') return;
     throw new Problem(
@@ -22,7 +22,7 @@ export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQue
     );
   });
   for (const url of ['/queues', '/queues/*']) {
-    app.all(url, async (request, reply) => {
+    app.all(url, { schema: { hide: true } }, async (request, reply) => {
       board ??= open().catch((error) => {
         board = undefined;
         throw error;

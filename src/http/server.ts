@@ -62,7 +62,15 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   const sessions = createSessions(deps);
   const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl };
   const streams = createEventStreams(deps);
-  app.addHook('preClose', async () => streams.close());
+  let closing = false;
+  app.addHook('preClose', async () => {
+    closing = true;
+    streams.close();
+  });
+  // What was asked before the end began: a line that stays open behind its answer would hold the end up.
+  app.addHook('onSend', async (_request, reply) => {
+    if (closing) reply.header('connection', 'close');
+  });
 
   await describeApi(app, deps);
   connectRoutes(app, deps);

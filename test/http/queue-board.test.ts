@@ -70,6 +70,13 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect(await queues.assets.getWaitingCount()).toBe(1);
   });
 
+  test('what is not there is told with the id that its request has elsewhere', async () => {
+    const answer = await get('/queues/nothing');
+    const body = (await answer.json()) as { code: string; requestId: string };
+    expect([answer.status, body.code]).toEqual([404, 'not_found']);
+    expect(body.requestId).toBe(answer.headers.get('x-request-id'));
+  });
+
   test('who is not signed in sees none of it', async () => {
     const page = await get('/queues/', { cookie: '' });
     expect([page.status, page.headers.get('location')]).toEqual([303, '/sign-in?to=%2Fqueues%2F']);
