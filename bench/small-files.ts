@@ -4,7 +4,7 @@ import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
 
 /**
  * Small files over HTTP into S3, through the whole mirror (list, detail, download, PUT, record, states): by a process that has
- * just started, and by the same one when its code is compiled; and by rclone, which copies them from a plain index.
+ * just started, and by the same one while its code is compiled, and after; and by rclone, which copies them from a plain index.
  * `node bench/small-files.ts [FILES] [BYTES]`.
  */
 const files = Number(process.argv[2] ?? 3000);
@@ -38,10 +38,10 @@ async function mirrored(user: number): Promise<Cost & { servers: string[] }> {
     servers: names.map((name) => number(((now[name] - servers[name]) / files) * 1000, 2)),
   };
 }
-const clients: { name: string; cost: Cost & { servers?: string[] } }[] = [
-  { name: 'asset-mirror, just started', cost: await mirrored(1) },
-  { name: 'asset-mirror, warm', cost: await mirrored(2) },
-];
+const clients: { name: string; cost: Cost & { servers?: string[] } }[] = [];
+for (const [i, name] of ['just started', 'then', 'warm'].entries()) {
+  clients.push({ name: `asset-mirror, ${name}`, cost: await mirrored(i + 1) });
+}
 await stage.ended(mirror);
 
 for (const { name, path } of await rclones()) {
@@ -84,8 +84,8 @@ write('small-files', {
 ${number(files)} files of ${number(bytes)} bytes, HTTP to S3, servers and client on one machine. The mirror lists, asks for each asset, downloads
 it, stores it and its record, and keeps its states in PostgreSQL and its jobs in Redis; rclone copies the bytes; both
 have 16 files in hand at once, from the same source. The last row is a program in Node.js that sends the four requests of each
-asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not compiled yet costs more: so the mirror is measured twice, the second time with as
-many new files of another connection.
+asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not compiled yet costs more: so the mirror is measured three times, each time
+with as many new files of another connection.
 
 ${table(
   ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB'],

@@ -15,7 +15,7 @@ const run = promisify(execFile);
  * How long a process takes until it is ready, and what memory it has when it has nothing to do: each role on PostgreSQL and
  * Redis, and all of it on nothing but a directory, of each of the programs that are named (`src/main.ts dist/main.js`); they
  * take turns, so that what else the machine does befalls all of them. And how much an installation and an image take.
- * `node bench/start.ts [PROGRAM…]`. ROUNDS is how many turns (5); COLD=1 has none of them keep compiled code, as in the image.
+ * `node bench/start.ts [PROGRAM…]`. ROUNDS is how many turns (5).
  */
 const programs = process.argv.length > 2 ? process.argv.slice(2) : ['src/main.ts', 'dist/main.js'];
 const rounds = Number(process.env.ROUNDS ?? 5);
@@ -23,10 +23,7 @@ const idleMs = 3000;
 const root = join(import.meta.dirname, '..');
 
 await using stage = await newStage({ redis: true });
-const external: Record<string, string> = {
-  ...stage.environment,
-  ...(process.env.COLD && { NODE_DISABLE_COMPILE_CACHE: '1' }),
-};
+const external: Record<string, string> = stage.environment;
 
 /** Nothing installed: PostgreSQL, and the queues in it, under a directory. */
 async function embedded(directory: string): Promise<Record<string, string>> {
@@ -153,7 +150,7 @@ write('start', {
   ],
   text: `
 Until /readyz answers, on the clock and of the processor; then VmRSS after ${idleMs / 1000} seconds without work, and VmHWM. No
-connections, medians of ${rounds} starts in turns, ${process.env.COLD ? 'each without' : 'each with'} compiled code of an earlier start. The roles have PostgreSQL and
+connections, medians of ${rounds} starts in turns; from the sources with compiled code of an earlier start. The roles have PostgreSQL and
 Redis beside them; embedded is all roles on nothing but a directory, the first time with the making of the database.
 PostgreSQL's own processes are not in these figures.
 
