@@ -146,7 +146,7 @@ export async function newStage(options: StageOptions) {
     starting.defer(() => ended(child));
     s3 = { name: 'null', endpoint: said, region: 'us-east-1', accessKey: 'key', secretKey: 'secret' };
   } else if (options.s3) {
-    s3 = await startVersity(directory, stops);
+    s3 = await startVersity(directory, stops, { keepAlive: true });
     if (!s3) throw new Error('no versitygw here');
     await newBucket(s3, 'mirror');
   }
