@@ -36,7 +36,7 @@ const stops: (() => Promise<unknown>)[] = [];
 stack.defer(async () => {
   for (const stop of stops) await stop();
 });
-const s3 = await startVersity(directory, stops, { keepAlive: true });
+const s3 = await startVersity(directory, stops);
 if (!s3) throw new Error('no versitygw here');
 await newBucket(s3, Bucket);
 process.env.AWS_ACCESS_KEY_ID = s3.accessKey;
