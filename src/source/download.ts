@@ -136,7 +136,8 @@ export function createDownloader(options: {
     part(link: Link, of: Pinned, from: number, to: number, signal: AbortSignal): Readable {
       const released = new AbortController();
       const either = AbortSignal.any([signal, released.signal]);
-      return readable(pieces({ link, from, to, total: of.bytes, etag: of.etag, signal: either }), released);
+      const range = { link, from, to, total: of.bytes, etag: of.etag, signal: either };
+      return bodyOf((take) => deliver(range, take), released).body;
     },
 
     /** @throws Missing on 404; RetryLater; HttpError */
@@ -159,55 +160,43 @@ export function createDownloader(options: {
       }
       const length = headers['content-length'];
       const bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : undefined;
-      const chunks = pieces({
-        link,
-        first: response,
-        from: 0,
-        to: bytes,
-        total: bytes,
-        etag: strongEtag(response),
-        signal: either,
-      });
-      const peeked: Buffer[] = [];
-      const body = readable(chunks, released, peeked);
+      const etag = strongEtag(response);
+      const whole = { link, first: response, from: 0, to: bytes, total: bytes, etag, signal: either };
       return {
         bytes,
         contentType: typeOf(response),
         unbounded: bytes === undefined && !String(headers['transfer-encoding'] ?? '').includes('chunked'),
-        body,
-        async peek(bytes) {
-          try {
-            for (let known = 0; known < bytes; ) {
-              const { done, value } = await chunks.next();
-              if (done) break;
-              known += value.length;
-              peeked.push(value);
-            }
-            return Buffer.concat(peeked);
-          } catch (error) {
-            // Or what is left of it would look like the end.
-            body.on('error', () => {}).destroy(error as Error);
-            throw error;
-          }
-        },
+        ...bodyOf((take) => deliver(whole, take), released),
       };
     },
   };
 
-  /** The bytes from `from` to before `to`, or to the end; of `total`, the whole file's, as far as that is known. */
-  async function* pieces(of: {
-    link: Link;
-    first?: Dispatcher.ResponseData;
-    from: number;
-    to: number | undefined;
-    total: number | undefined;
-    etag: string | undefined;
-    signal: AbortSignal;
-  }): AsyncGenerator<Buffer> {
+  /** Hands over the bytes from `from` to before `to`, or to the end; of `total`, the whole file's, as far as that is known. */
+  async function deliver(
+    of: {
+      link: Link;
+      first?: Dispatcher.ResponseData;
+      from: number;
+      to: number | undefined;
+      total: number | undefined;
+      etag: string | undefined;
+      signal: AbortSignal;
+    },
+    take: Take,
+  ): Promise<void> {
     const { link, to, total, etag, signal } = of;
     let offset = of.from;
     let response: Dispatcher.ResponseData | undefined = of.first;
     let starts = 0;
+    const handOver: Take = (chunk) => {
+      offset += chunk.length;
+      starts = 0;
+      const taken = take(chunk);
+      spent(chunk.length);
+      const own = link.throttle?.(chunk.length, signal);
+      if (!taken && !own) return options.throttle?.(chunk.length, signal);
+      return Promise.all([taken, own]).then(() => options.throttle?.(chunk.length, signal));
+    };
     try {
       for (;;) {
         let broken: unknown;
@@ -216,14 +205,7 @@ export function createDownloader(options: {
             response = await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal });
             if (offset > of.from) options.onResumed?.(offset - of.from);
           }
-          for await (const chunk of watched(response.body, options.stallMs)) {
-            offset += chunk.length;
-            starts = 0;
-            yield chunk;
-            spent(chunk.length);
-            await link.throttle?.(chunk.length, signal);
-            await options.throttle?.(chunk.length, signal);
-          }
+          await handOn(response.body, options.stallMs, handOver);
           if (to === undefined || offset === to) return;
           broken = new Error(`the download ended at byte ${offset} of ${to}`);
         } catch (error) {
@@ -294,51 +276,114 @@ function typeOf({ headers }: Dispatcher.ResponseData): string | undefined {
 /** Made once: one for each body would cost more than all the rest of its end. */
 const letGo = new DOMException('the body was let go', 'AbortError');
 
-/** As a stream, which gives `first` before the rest. */
-function readable(chunks: AsyncGenerator<Buffer>, released: AbortController, first: Buffer[] = []): Readable {
-  return new Readable({
+/** Takes a chunk; when there is a promise, the next one may come once it is fulfilled. */
+type Take = (chunk: Buffer) => Promise<void> | undefined;
+
+/** What `deliver` hands over as a stream, from the first moment on that somebody wants it. */
+function bodyOf(deliver: (take: Take) => Promise<void>, released: AbortController): Pick<Download, 'body' | 'peek'> {
+  let begun = false;
+  let wanted = false;
+  let full: PromiseWithResolvers<void> | undefined;
+  let peeking: { seen: Buffer[]; missing: number; done: (error?: unknown) => void } | undefined;
+
+  const take: Take = (chunk) => {
+    if (peeking) {
+      peeking.seen.push(chunk);
+      peeking.missing -= chunk.length;
+      if (peeking.missing <= 0) peeking.done();
+    }
+    wanted = false;
+    if (body.push(chunk) || wanted) return undefined;
+    full = Promise.withResolvers();
+    return full.promise;
+  };
+  const body = new Readable({
     highWaterMark: 1 << 16,
     read() {
-      const held = first.shift();
-      if (held) {
-        this.push(held);
-        return;
-      }
-      chunks.next().then(
-        ({ done, value }) => this.push(done ? null : value),
-        (error) => this.destroy(error),
+      wanted = true;
+      full?.resolve();
+      if (begun) return;
+      begun = true;
+      deliver(take).then(
+        () => {
+          peeking?.done();
+          body.push(null);
+        },
+        (error) => {
+          peeking?.done(error);
+          body.destroy(error);
+        },
       );
     },
     destroy(error, callback) {
       // A body that is given up lets go of everything at once: a request, a pause, an answer that nobody has begun to read.
       released.abort(letGo);
-      chunks.return(undefined).catch(() => {});
+      full?.reject(letGo);
       callback(error);
     },
   });
+
+  return {
+    body,
+    async peek(bytes) {
+      const seen: Buffer[] = [];
+      try {
+        await new Promise<void>((resolve, reject) => {
+          peeking = { seen, missing: bytes, done: (error) => (error === undefined ? resolve() : reject(error)) };
+          body.read(0);
+        });
+        return Buffer.concat(seen);
+      } catch (error) {
+        body.on('error', () => {});
+        throw error;
+      } finally {
+        peeking = undefined;
+      }
+    },
+  };
 }
 
 function encoded(response: Dispatcher.ResponseData): boolean {
   return !['', 'identity'].includes(String(response.headers['content-encoding'] ?? ''));
 }
 
-/** The body's chunks; one that does not come for `stallMs` breaks it off. Time in which nobody reads does not count. */
-async function* watched(body: Readable, stallMs: number): AsyncGenerator<Buffer> {
-  let waiting = true;
-  const timer = setTimeout(() => {
-    if (waiting) body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
-    else timer.refresh();
-  }, stallMs);
-  try {
-    for await (const chunk of body) {
+/**
+ * Hands a body's chunks on, one by one, to its end. One that does not come for `stallMs` breaks it off; time in which the one
+ * before has not been taken does not count.
+ */
+function handOn(body: Readable, stallMs: number, take: Take): Promise<void> {
+  return new Promise((resolve, reject) => {
+    let waiting = true;
+    const timer = setTimeout(() => {
+      if (waiting) body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
+      else timer.refresh();
+    }, stallMs);
+    const closed = () => {
+      clearTimeout(timer);
+      if (body.readableEnded) resolve();
+      else {
+        const error = body.errored ?? new Error('the line was closed');
+        reject(new Error(`the download broke off: ${reasonOf(error)}`, { cause: error }));
+      }
+    };
+    body.on('error', () => {}).on('end', closed).on('close', closed);
+    if (body.destroyed) closed();
+    body.on('data', (chunk: Buffer) => {
+      const taken = take(chunk);
+      if (!taken) {
+        timer.refresh();
+        return;
+      }
       waiting = false;
-      yield chunk;
-      waiting = true;
-      timer.refresh();
-    }
-  } catch (error) {
-    throw new Error(`the download broke off: ${reasonOf(error)}`, { cause: error });
-  } finally {
-    clearTimeout(timer);
-  }
+      body.pause();
+      taken.then(
+        () => {
+          waiting = true;
+          timer.refresh();
+          body.resume();
+        },
+        (error) => body.destroy(error),
+      );
+    });
+  });
 }
