@@ -115,13 +115,30 @@ export function lengthWithTrailer(bytes: number): number {
   return Math.floor(bytes / chunkBytes) * chunk(chunkBytes) + chunk(bytes % chunkBytes) + tail('AAAAAA==').length;
 }
 
+/** What comes in one turn of the event loop is written in one call of the system, if it is not more than this. */
+const batchBytes = 2 ** 18;
+
 /** All of a body into a request, no faster than that takes it. One that breaks leaves the request as it is. */
 function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() => string) | undefined): void {
   let left = bytes;
   // Of the chunk that is under way.
   let room = trailer ? 0 : Number.POSITIVE_INFINITY;
+  let batch = 0;
+  let goOn = true;
+  const flush = () => {
+    batch = 0;
+    into.uncork();
+    if (goOn) return;
+    goOn = true;
+    body.pause();
+    into.once('drain', () => body.resume());
+  };
   body.on('data', (piece: Buffer) => {
-    let goOn = true;
+    if (batch === 0) {
+      into.cork();
+      setImmediate(() => batch > 0 && flush());
+    }
+    batch += piece.length;
     for (let rest = piece; rest.length > 0; ) {
       if (room === 0) {
         room = Math.min(chunkBytes, left);
@@ -134,9 +151,10 @@ function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() =
       left -= some.length;
       if (room === 0) into.write('\r\n');
     }
-    if (goOn) return;
-    body.pause();
-    into.once('drain', () => body.resume());
+    if (batch >= batchBytes) flush();
   });
-  body.on('end', () => into.end(trailer && tail(trailer())));
+  body.on('end', () => {
+    batch = 0;
+    into.end(trailer && tail(trailer()));
+  });
 }
