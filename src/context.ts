@@ -59,8 +59,11 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(() => storage.close());
 
   // Room for a transfer, its detail and its thumbnail each, beside the syncs.
-  const agent = createAgent({ connections: config.transfer.concurrency * 6 + 20, proxies: config.proxies });
+  const forSource = { connections: config.transfer.concurrency * 6 + 20, proxies: config.proxies };
+  const agent = createAgent(forSource);
   opening.defer(() => agent.destroy());
+  const partsAgent = createAgent({ ...forSource, lends: true });
+  opening.defer(() => partsAgent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const metrics = createMetrics();
   const dispatcher = agent.compose(
@@ -81,6 +84,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher,
+    partsDispatcher: partsAgent,
     stallMs: config.transfer.stallTimeout,
     throttle(bytes, signal) {
       metrics.bytes.inc(bytes);

@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, request } from 'undici';
+import { passedOn } from '../buffers.ts';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { HttpError, throwFor } from './http.ts';
-import { spent } from './spent.ts';
 
 /** The file behind a signed link does not exist (any more). */
 export class Missing extends Error {
@@ -51,6 +51,8 @@ const fruitless = 4;
 export function createDownloader(options: {
   referer: string;
   dispatcher: Dispatcher;
+  /** For what is asked for by its range: the parts of large files, and the rest of what broke off. */
+  partsDispatcher: Dispatcher;
   stallMs: number;
   throttle?: Throttle;
   /** A download goes on where it was broken off: called with the bytes that are not asked for again. */
@@ -60,6 +62,7 @@ export function createDownloader(options: {
     url: string,
     signal: AbortSignal,
     headers: Record<string, string>,
+    dispatcher = options.dispatcher,
   ): Promise<Dispatcher.ResponseData> {
     let at = url;
     for (let hops = 0; ; hops++) {
@@ -68,7 +71,7 @@ export function createDownloader(options: {
       }
       const response = await request(at, {
         headers: { referer: options.referer, 'accept-encoding': 'identity', ...headers },
-        dispatcher: options.dispatcher,
+        dispatcher,
         headersTimeout: options.stallMs,
         signal,
       });
@@ -92,9 +95,14 @@ export function createDownloader(options: {
   }
 
   /** A link that is refused is asked for anew, once; what a link's expiry looks like is not specified. */
-  async function askWithLink(link: Link, signal: AbortSignal, headers: Record<string, string> = {}) {
+  async function askWithLink(
+    link: Link,
+    signal: AbortSignal,
+    headers: Record<string, string> = {},
+    dispatcher?: Dispatcher,
+  ) {
     const url = link.url;
-    let response = await ask(url, signal, headers);
+    let response = await ask(url, signal, headers, dispatcher);
     // 404 at first is an answer about the file; of a file that was there a moment ago it may well be about the link.
     const about = headers['if-range'] ? [416, 429] : [404, 416, 429];
     if (response.statusCode >= 400 && response.statusCode < 500 && !about.includes(response.statusCode)) {
@@ -106,7 +114,7 @@ export function createDownloader(options: {
         });
         link.url = await link.renewing;
       }
-      response = await ask(link.url, signal, headers);
+      response = await ask(link.url, signal, headers, dispatcher);
     }
     return response;
   }
@@ -192,7 +200,7 @@ export function createDownloader(options: {
       offset += chunk.length;
       starts = 0;
       const taken = take(chunk);
-      spent(chunk.length);
+      passedOn(chunk);
       const own = link.throttle?.(chunk.length, signal);
       if (!taken && !own) return options.throttle?.(chunk.length, signal);
       return Promise.all([taken, own]).then(() => options.throttle?.(chunk.length, signal));
@@ -231,10 +239,8 @@ export function createDownloader(options: {
     signal: AbortSignal;
   }) {
     const last = at.to === at.total ? '' : at.to - 1;
-    const response = await askWithLink(at.link, at.signal, {
-      range: `bytes=${at.offset}-${last}`,
-      'if-range': at.etag,
-    });
+    const headers = { range: `bytes=${at.offset}-${last}`, 'if-range': at.etag };
+    const response = await askWithLink(at.link, at.signal, headers, options.partsDispatcher);
     const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(String(response.headers['content-range'] ?? ''));
     const same =
       response.statusCode === 206 &&
@@ -366,7 +372,10 @@ function handOn(body: Readable, stallMs: number, take: Take): Promise<void> {
         reject(new Error(`the download broke off: ${reasonOf(error)}`, { cause: error }));
       }
     };
-    body.on('error', () => {}).on('end', closed).on('close', closed);
+    body
+      .on('error', () => {})
+      .on('end', closed)
+      .on('close', closed);
     if (body.destroyed) closed();
     body.on('data', (chunk: Buffer) => {
       const taken = take(chunk);

@@ -1,5 +1,7 @@
+import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { Agent, buildConnector, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { filled, lend } from '../buffers.ts';
 import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
@@ -20,22 +22,59 @@ export interface Proxies {
   no: string;
 }
 
+const connectMs = 10_000;
+
 /**
  * One set of sockets for everything that is asked of the service, bounded per host. Bodies are watched by whoever reads
  * them (a transfer whose bucket is slow is not a stalled one), so no timeout for them here.
  */
-export function createAgent(options: { connections: number; proxies?: Proxies | undefined }): Dispatcher {
+export function createAgent(options: {
+  connections: number;
+  proxies?: Proxies | undefined;
+  /** Reads into lent buffers, which only pays for long bodies. */
+  lends?: boolean;
+}): Dispatcher {
   const settings = {
     connections: options.connections,
-    connectTimeout: 10_000,
+    connectTimeout: connectMs,
     headersTimeout: 60_000,
     bodyTimeout: 0,
     keepAliveTimeout: 10_000,
     allowH2: false,
   };
-  if (!options.proxies) return new Agent(settings);
+  if (!options.proxies) return new Agent(options.lends ? { ...settings, connect: lendingConnector() } : settings);
   const { http, https, no } = options.proxies;
   return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
+}
+
+/** Through TLS what is read comes in pieces of 16 KiB that are allocated for it: there nothing is lent. */
+function lendingConnector(): buildConnector.connector {
+  const secure = buildConnector({ timeout: connectMs });
+  return (to, callback) => {
+    if (to.protocol === 'https:') return secure(to, callback);
+    const socket: Socket = connect({
+      host: to.hostname,
+      port: Number(to.port || 80),
+      noDelay: true,
+      keepAlive: true,
+      keepAliveInitialDelay: 60_000,
+      // Instead of a buffer for each read; pushed by hand, what was read comes out of the socket as ever.
+      onread: { buffer: lend, callback: (bytes, buffer) => socket.push(filled(buffer, bytes)) },
+    });
+    const late = setTimeout(
+      () => socket.destroy(Object.assign(new Error('no connection within 10 s'), { code: 'ETIMEDOUT' })),
+      connectMs,
+    );
+    const failed = (error: Error) => {
+      clearTimeout(late);
+      callback(error, null);
+    };
+    socket.once('error', failed).once('connect', () => {
+      clearTimeout(late);
+      socket.off('error', failed);
+      callback(null, socket);
+    });
+  };
 }
 
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { appendFile, open, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { handBack } from '../buffers.ts';
 import { crc32Of } from './crc32.ts';
 import { Meter, measure, openBody } from './meter.ts';
 import {
@@ -118,6 +119,7 @@ export function directoryUploads(yard: Yard): Uploads {
               throw error;
             });
             position += chunk.length;
+            handBack(chunk);
           }
           breaker.signal.throwIfAborted();
           await onDisk(file.datasync());

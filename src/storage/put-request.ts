@@ -2,6 +2,7 @@ import type { Agent, IncomingHttpHeaders } from 'node:http';
 import { type ClientRequest, request as plainRequest } from 'node:http';
 import { request as secureRequest } from 'node:https';
 import type { Readable } from 'node:stream';
+import { handBack } from '../buffers.ts';
 import { connectMs, silenceMs } from './s3-client.ts';
 
 /** From so many bytes on a store is asked whether it wants them before they flow, as by the SDK (RFC 9110, section 10.1.1). */
@@ -145,8 +146,9 @@ function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() =
         into.write(head(room));
       }
       const some = rest.length > room ? rest.subarray(0, room) : rest;
-      goOn = into.write(some);
       rest = rest.subarray(some.length);
+      // With a checksum behind it a body whose bytes had become others on their way would be refused.
+      goOn = into.write(some, rest.length === 0 && trailer ? (error) => error || handBack(piece) : undefined);
       room -= some.length;
       left -= some.length;
       if (room === 0) into.write('\r\n');

@@ -39,11 +39,13 @@ afterAll(async () => {
 
 /** With one socket only: one that is not given back is missed at the next request. */
 function downloader(options: { stallMs?: number; connections?: number; referer?: string } = {}) {
-  const dispatcher = createAgent({ connections: options.connections ?? 1 });
-  agents.push(dispatcher);
+  const connections = options.connections ?? 1;
+  const [dispatcher, partsDispatcher] = [createAgent({ connections }), createAgent({ connections, lends: true })];
+  agents.push(dispatcher, partsDispatcher);
   return createDownloader({
     referer: options.referer ?? library.appUrl,
     dispatcher,
+    partsDispatcher,
     stallMs: options.stallMs ?? 5000,
   });
 }

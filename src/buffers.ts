@@ -1,0 +1,63 @@
+import { collect } from './collect.ts';
+
+/**
+ * The memory of bodies on their way through. What sockets read into lent buffers is handed back by whoever looks at it last,
+ * and read into again; all else is garbage, and collected soon.
+ */
+
+/**
+ * Read from a socket at once. More has left the processor's cache before it is summed and sent; and from 128 KiB on glibc asks
+ * the kernel for each buffer.
+ */
+const readBytes = 120 * 1024;
+/** So many lie ready for the next read. */
+const mostFree = 32;
+/** So much becomes garbage between two collections; each takes about a millisecond. */
+const collectEvery = 4 << 20;
+
+const free: Buffer[] = [];
+/** How much was read into each buffer that is lent. */
+const lent = new WeakMap<ArrayBufferLike, number>();
+let garbage = 0;
+
+/** A buffer to read into. */
+export function lend(): Buffer {
+  const buffer = free.pop();
+  if (buffer) return buffer;
+  // As many as are made were not handed back.
+  isGarbage(readBytes);
+  return Buffer.allocUnsafeSlow(readBytes);
+}
+
+/** What has been read into a lent buffer. */
+export function filled({ buffer }: Uint8Array, bytes: number): Buffer {
+  lent.set(buffer, bytes);
+  return Buffer.from(buffer, 0, bytes);
+}
+
+/**
+ * To be called when nobody will look at a chunk again: its bytes become others. Nothing happens to what was never lent, nor
+ * to a part of what was read: who knows where the rest is.
+ */
+export function handBack(chunk: Buffer): void {
+  const { buffer, length } = chunk;
+  if (lent.get(buffer) !== length || free.length === mostFree) return;
+  lent.delete(buffer);
+  free.push(Buffer.from(buffer));
+}
+
+/** To be called when a chunk has been passed on. */
+export function passedOn(chunk: Buffer): void {
+  if (!lent.has(chunk.buffer)) isGarbage(chunk.length);
+}
+
+/**
+ * V8 collects young objects when they fill their space, and counts the few bytes of a buffer's object, not the 64 KiB that it
+ * holds: what is spent would wait in its tens of megabytes.
+ */
+function isGarbage(bytes: number): void {
+  garbage += bytes;
+  if (garbage < collectEvery) return;
+  garbage = 0;
+  collect({ type: 'minor' });
+}

@@ -1,0 +1,143 @@
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
+import { filled, handBack, lend } from '../src/buffers.ts';
+import { createDownloader } from '../src/source/download.ts';
+import { createAgent } from '../src/source/http.ts';
+import type { Part, Storage } from '../src/storage/storage.ts';
+import { partLength } from '../src/storage/storage.ts';
+import { collected } from './storage/bodies.ts';
+import { newBucket, newDirectory } from './storage/grounds.ts';
+
+/** Whatever lies ready is taken away first, so that what is lent next is new or was handed back since. */
+function emptied(): void {
+  const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+  while (made.mock.calls.length === 0) lend();
+  made.mockRestore();
+}
+
+describe('a lent buffer', () => {
+  it('is lent again once all that was read into it is handed back', () => {
+    emptied();
+    const buffer = lend();
+    handBack(filled(buffer, 1000));
+    expect(lend().buffer).toBe(buffer.buffer);
+  });
+
+  it('is lent to one at a time, however often it is handed back', () => {
+    emptied();
+    const chunk = filled(lend(), 1000);
+    handBack(chunk);
+    handBack(chunk);
+    const next = lend();
+    expect(next.buffer).toBe(chunk.buffer);
+    expect(lend().buffer).not.toBe(chunk.buffer);
+    // Not before something new has been read into it.
+    handBack(chunk);
+    expect(lend().buffer).not.toBe(chunk.buffer);
+  });
+
+  it('is not lent again when a part of it is handed back, or what was never lent', () => {
+    emptied();
+    const chunk = filled(lend(), 1000);
+    const others = [chunk.subarray(1), chunk.subarray(0, 999), Buffer.from(chunk), Buffer.alloc(1000)];
+    for (const other of others) handBack(other);
+    expect(others.map(({ buffer }) => buffer)).not.toContain(lend().buffer);
+  });
+
+  it('is let go of when enough of them lie ready', () => {
+    emptied();
+    const chunks = Array.from({ length: 100 }, () => filled(lend(), 1000));
+    for (const chunk of chunks) handBack(chunk);
+    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+    for (let i = 0; i < 100; i++) lend();
+    expect(made.mock.calls.length).toBe(100 - 32);
+    made.mockRestore();
+  });
+});
+
+const MiB = 2 ** 20;
+const content = randomBytes(64 * MiB);
+let source: Server;
+let url: string;
+
+beforeAll(async () => {
+  // In pieces of all sizes, with the loop turning between them, so that reads end anywhere.
+  source = createServer(async (request, response) => {
+    const [from, to] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range!)!.slice(1).map(Number) as [number, number];
+    const end = to ? to + 1 : content.length;
+    response.writeHead(206, {
+      'content-range': `bytes ${from}-${end - 1}/${content.length}`,
+      'content-length': end - from,
+      etag: '"one"',
+    });
+    for (let at = from; at < end && !response.destroyed; ) {
+      const length = Math.ceil(Math.random() ** 3 * 400_000);
+      const next = Math.min(end, at + length);
+      if (!response.write(content.subarray(at, next))) {
+        await once(response, 'drain').catch(() => {});
+      } else if (length % 3 === 0) await turn();
+      at = next;
+    }
+    response.end();
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => source.once('listening', resolve));
+  url = `http://127.0.0.1:${(source.address() as AddressInfo).port}/file`;
+});
+afterAll(async () => {
+  source.closeAllConnections();
+  await new Promise((resolve) => source.close(resolve));
+});
+
+const [s3, modern] = [inject('s3'), inject('s3modern')];
+interface Ground {
+  name: string;
+  /** What is stored is held to a sum that was made before it was sent: only then are buffers handed back. */
+  handsBack: boolean;
+  open(): Promise<{ storage: Storage; clear(): Promise<void> }>;
+}
+const grounds: Ground[] = [{ name: 'a directory', handsBack: true, open: newDirectory }];
+if (s3) grounds.push({ name: `a bucket of ${s3.name}`, handsBack: false, open: () => newBucket(s3) });
+if (modern) grounds.push({ name: `a bucket of ${modern.name}`, handsBack: true, open: () => newBucket(modern) });
+
+describe.each(grounds)('parts that are read into lent buffers, into $name', ({ handsBack, open }) => {
+  it('are whole, all of them at once', async () => {
+    const ground = await open();
+    const agents = [createAgent({ connections: 8 }), createAgent({ connections: 8, lends: true })] as const;
+    const downloader = createDownloader({
+      referer: 'http://127.0.0.1',
+      dispatcher: agents[0],
+      partsDispatcher: agents[1],
+      stallMs: 5000,
+    });
+    const signal = new AbortController().signal;
+    const link = { url, renew: async () => url };
+    const pinned = { bytes: content.length, etag: '"one"', contentType: undefined };
+    try {
+      const { uploads } = ground.storage;
+      const upload = await uploads.begin('file', { bytes: content.length, contentType: 'video/mp4' });
+      const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+      const numbers = Array.from({ length: Math.ceil(content.length / upload.partBytes) }, (_, i) => i + 1);
+      const parts: Part[] = await Promise.all(
+        numbers.map((number) => {
+          const from = (number - 1) * upload.partBytes;
+          const body = downloader.part(link, pinned, from, from + partLength(upload, number), signal);
+          return uploads.put(upload, number, body, { signal });
+        }),
+      );
+      const buffers = made.mock.calls.filter(([bytes]) => bytes === 120 * 1024).length;
+      made.mockRestore();
+      await uploads.complete(upload, parts);
+      const stored = await collected((await ground.storage.get('file'))!);
+      expect(stored.equals(content)).toBe(true);
+      // Of at least that many reads.
+      if (handsBack) expect(buffers).toBeLessThan(content.length / (120 * 1024) / 2);
+    } finally {
+      await Promise.all(agents.map((agent) => agent.destroy()));
+      await ground.clear();
+    }
+  });
+});
