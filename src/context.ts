@@ -66,17 +66,16 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(() => partsAgent.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const metrics = createMetrics();
-  const dispatcher = agent.compose(
-    watchRequests(apiUrl, () => {
-      // Where the answer comes nothing is known of the work that asked.
-      const work = fieldsHere();
-      const libraryRequestId = randomUUID();
-      return ({ endpoint, status, ms }) => {
-        metrics.libraryRequests.inc({ endpoint, status });
-        log.debug({ ...work, libraryRequestId, endpoint, status, ms }, 'library asked');
-      };
-    }),
-  );
+  const watched = watchRequests(apiUrl, () => {
+    // Where the answer comes nothing is known of the work that asked.
+    const work = fieldsHere();
+    const libraryRequestId = randomUUID();
+    return ({ endpoint, status, ms }) => {
+      metrics.libraryRequests.inc({ endpoint, status });
+      log.debug({ ...work, libraryRequestId, endpoint, status, ms }, 'library asked');
+    };
+  });
+  const dispatcher = agent.compose(watched);
   const client = createLibraryClient({ apiUrl, dispatcher });
   const traffic = createTraffic(config.transfer.bandwidth);
   const lines = createLines();
@@ -84,7 +83,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher,
-    partsDispatcher: partsAgent,
+    partsDispatcher: partsAgent.compose(watched),
     stallMs: config.transfer.stallTimeout,
     throttle(bytes, signal) {
       metrics.bytes.inc(bytes);

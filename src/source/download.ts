@@ -359,35 +359,36 @@ function encoded(response: Dispatcher.ResponseData): boolean {
  */
 function handOn(body: Readable, stallMs: number, take: Take): Promise<void> {
   return new Promise((resolve, reject) => {
-    let waiting = true;
+    /** The chunk before is being taken. */
+    let busy: Promise<void> | undefined;
     const timer = setTimeout(() => {
-      if (waiting) body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
-      else timer.refresh();
+      if (busy) timer.refresh();
+      else body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
     }, stallMs);
-    const closed = () => {
+    const settle = () => {
       clearTimeout(timer);
-      if (body.readableEnded) resolve();
-      else {
-        const error = body.errored ?? new Error('the line was closed');
-        reject(new Error(`the download broke off: ${reasonOf(error)}`, { cause: error }));
-      }
+      if (body.readableEnded) return resolve();
+      const error = body.errored ?? new Error('the line was closed');
+      reject(new Error(`the download broke off: ${reasonOf(error)}`, { cause: error }));
     };
+    // Not before the last chunk has been taken: what goes on behind it must not come before.
+    const over = () => (busy ? busy.then(settle, settle) : settle());
     body
       .on('error', () => {})
-      .on('end', closed)
-      .on('close', closed);
-    if (body.destroyed) closed();
+      .on('end', over)
+      .on('close', over);
+    if (body.destroyed) over();
     body.on('data', (chunk: Buffer) => {
-      const taken = take(chunk);
-      if (!taken) {
+      busy = take(chunk);
+      if (!busy) {
         timer.refresh();
         return;
       }
-      waiting = false;
       body.pause();
-      taken.then(
+      busy.then(
         () => {
-          waiting = true;
+          busy = undefined;
+          if (body.destroyed) return;
           timer.refresh();
           body.resume();
         },
