@@ -10,6 +10,8 @@ import { collect } from './collect.ts';
  * the kernel for each buffer.
  */
 const readBytes = 120 * 1024;
+/** Less than this is copied out of the buffer, so that a slow line does not hold one for each of its packets. */
+const leastLent = 16 * 1024;
 /** So many lie ready for the next read. */
 const mostFree = 32;
 /** So much becomes garbage between two collections; each takes about a millisecond. */
@@ -31,19 +33,24 @@ export function lend(): Buffer {
 
 /** What has been read into a lent buffer. */
 export function filled({ buffer }: Uint8Array, bytes: number): Buffer {
+  const chunk = Buffer.from(buffer, 0, bytes);
+  if (bytes < leastLent) {
+    const copy = Buffer.from(chunk);
+    free.push(Buffer.from(buffer));
+    return copy;
+  }
   lent.set(buffer, bytes);
-  return Buffer.from(buffer, 0, bytes);
+  return chunk;
 }
 
 /**
- * To be called when nobody will look at a chunk again: its bytes become others. Nothing happens to what was never lent, nor
- * to a part of what was read: who knows where the rest is.
+ * To be called when nobody will look at a chunk again: its memory becomes another buffer's, and the chunk is empty. Nothing
+ * happens to what was never lent, nor to a part of what was read: who knows where the rest is.
  */
 export function handBack(chunk: Buffer): void {
-  const { buffer, length } = chunk;
-  if (lent.get(buffer) !== length || free.length === mostFree) return;
-  lent.delete(buffer);
-  free.push(Buffer.from(buffer));
+  const buffer = chunk.buffer as ArrayBuffer;
+  if (lent.get(buffer) !== chunk.length || free.length >= mostFree) return;
+  free.push(Buffer.from(buffer.transfer()));
 }
 
 /** To be called when a chunk has been passed on. */

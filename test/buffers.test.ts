@@ -19,38 +19,60 @@ function emptied(): void {
   made.mockRestore();
 }
 
+/** What has been read, to be known again by its first byte. */
+function read(mark: number, bytes = 50_000): Buffer {
+  const buffer = lend();
+  buffer[0] = mark;
+  return filled(buffer, bytes);
+}
+
 describe('a lent buffer', () => {
-  it('is lent again once all that was read into it is handed back', () => {
+  it('is lent again once all that was read into it is handed back, and whoever still has it has nothing', () => {
     emptied();
-    const buffer = lend();
-    handBack(filled(buffer, 1000));
-    expect(lend().buffer).toBe(buffer.buffer);
+    const chunk = read(41);
+    handBack(chunk);
+    expect(chunk.length).toBe(0);
+    expect(lend()[0]).toBe(41);
   });
 
   it('is lent to one at a time, however often it is handed back', () => {
     emptied();
-    const chunk = filled(lend(), 1000);
-    handBack(chunk);
-    handBack(chunk);
-    const next = lend();
-    expect(next.buffer).toBe(chunk.buffer);
-    expect(lend().buffer).not.toBe(chunk.buffer);
-    // Not before something new has been read into it.
-    handBack(chunk);
-    expect(lend().buffer).not.toBe(chunk.buffer);
+    const chunk = read(42);
+    const same = Buffer.from(chunk.buffer, 0, chunk.length);
+    for (const again of [chunk, chunk, same]) handBack(again);
+    expect(lend()[0]).toBe(42);
+    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+    lend();
+    expect(made).toHaveBeenCalledOnce();
+    made.mockRestore();
   });
 
   it('is not lent again when a part of it is handed back, or what was never lent', () => {
     emptied();
-    const chunk = filled(lend(), 1000);
-    const others = [chunk.subarray(1), chunk.subarray(0, 999), Buffer.from(chunk), Buffer.alloc(1000)];
-    for (const other of others) handBack(other);
-    expect(others.map(({ buffer }) => buffer)).not.toContain(lend().buffer);
+    const chunk = read(43);
+    for (const other of [chunk.subarray(1), chunk.subarray(0, 49_999), Buffer.from(chunk), Buffer.alloc(50_000)]) {
+      handBack(other);
+    }
+    expect([chunk[0], chunk.length]).toEqual([43, 50_000]);
+    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+    lend();
+    expect(made).toHaveBeenCalledOnce();
+    made.mockRestore();
+  });
+
+  it('is not held by the few bytes of a slow line', () => {
+    emptied();
+    const chunk = read(44, 1400);
+    expect([chunk[0], chunk.length]).toEqual([44, 1400]);
+    expect(chunk.buffer.byteLength).not.toBe(120 * 1024);
+    const again = lend();
+    again.fill(0);
+    expect(chunk[0]).toBe(44);
   });
 
   it('is let go of when enough of them lie ready', () => {
     emptied();
-    const chunks = Array.from({ length: 100 }, () => filled(lend(), 1000));
+    const chunks = Array.from({ length: 100 }, () => read(45));
     for (const chunk of chunks) handBack(chunk);
     const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
     for (let i = 0; i < 100; i++) lend();

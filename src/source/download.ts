@@ -328,6 +328,8 @@ function bodyOf(deliver: (take: Take) => Promise<void>, released: AbortControlle
       callback(error);
     },
   });
+  // It may break before anybody has begun to read: whoever reads then is told.
+  body.on('error', () => {});
 
   return {
     body,
@@ -339,9 +341,6 @@ function bodyOf(deliver: (take: Take) => Promise<void>, released: AbortControlle
           body.read(0);
         });
         return Buffer.concat(seen);
-      } catch (error) {
-        body.on('error', () => {});
-        throw error;
       } finally {
         peeking = undefined;
       }

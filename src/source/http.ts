@@ -25,7 +25,7 @@ export interface Proxies {
 const connectMs = 10_000;
 
 /**
- * One set of sockets for everything that is asked of the service, bounded per host. Bodies are watched by whoever reads
+ * A set of sockets for what is asked of the service, bounded per host. Bodies are watched by whoever reads
  * them (a transfer whose bucket is slow is not a stalled one), so no timeout for them here.
  */
 export function createAgent(options: {
@@ -49,7 +49,7 @@ export function createAgent(options: {
 
 /** Through TLS what is read comes in pieces of 16 KiB that are allocated for it: there nothing is lent. */
 function lendingConnector(): buildConnector.connector {
-  const secure = buildConnector({ timeout: connectMs });
+  const secure = buildConnector({ timeout: connectMs, allowH2: false });
   return (to, callback) => {
     if (to.protocol === 'https:') return secure(to, callback);
     const socket: Socket = connect({

@@ -673,6 +673,15 @@ describe('the first bytes', () => {
     expect((await broken(download)).error.message).toMatch(/broke off|ended at byte/);
   });
 
+  it('have been seen when the rest breaks off before anybody reads: whoever reads then is told', async () => {
+    bare.answer(cutAt(1000, {}));
+    const download = await downloader().open(bareLink(), never);
+    expect((await download.peek(512)).length).toBeGreaterThanOrEqual(512);
+    // Nobody listens meanwhile; an error that nobody hears would end the process.
+    await until('it to break off', () => download.body.destroyed);
+    expect(download.body.errored?.message).toMatch(/broke off|ended at byte/);
+  });
+
   it('that are waited for can be given up', async () => {
     bare.answer((_request, response) => response.writeHead(200, { 'content-length': '10' }).flushHeaders());
     const stop = new AbortController();

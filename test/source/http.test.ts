@@ -1,8 +1,12 @@
 import { createHook } from 'node:async_hooks';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
+import { createSecureServer } from 'node:http2';
 import type { AddressInfo } from 'node:net';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAgent, getText } from '../../src/source/http.ts';
+import { newCertificates } from '../support/certificates.ts';
 
 const server = createServer((request, response) => {
   if (request.url === '/silent') return;
@@ -42,4 +46,24 @@ test('one that does not come is not waited for any more when the caller stops', 
   const answer = get('/silent', stop.signal);
   setTimeout(() => stop.abort(new Error('enough')), 50);
   await expect(answer).rejects.toThrow('enough');
+});
+
+test.each([false, true])('a server that could do otherwise is spoken to in HTTP/1.1 (lends: %s)', async (lends) => {
+  const { ca, cert, key, clear } = await newCertificates();
+  const known = getCACertificates('default');
+  setDefaultCACertificates([...known, await readFile(ca, 'utf8')]);
+  const options = { cert: await readFile(cert), key: await readFile(key), allowHTTP1: true };
+  const secure = createSecureServer(options, (request, response) => response.end(request.httpVersion));
+  await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
+  const agent = createAgent({ connections: 1, lends });
+  try {
+    const url = `https://localhost:${(secure.address() as AddressInfo).port}/`;
+    const { signal } = new AbortController();
+    expect((await getText(url, { what: 'read it', headers: {}, dispatcher: agent, signal })).text).toBe('1.1');
+  } finally {
+    await agent.destroy();
+    await new Promise((resolve) => secure.close(resolve));
+    setDefaultCACertificates(known);
+    await clear();
+  }
 });
