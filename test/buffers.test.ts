@@ -12,11 +12,18 @@ import { partLength } from '../src/storage/storage.ts';
 import { collected } from './storage/bodies.ts';
 import { newBucket, newDirectory } from './storage/grounds.ts';
 
+/** How many of the next `count` that are lent are made for it. */
+function made(count: number): number {
+  const making = vi.spyOn(Buffer, 'allocUnsafeSlow');
+  for (let i = 0; i < count; i++) lend();
+  const { length } = making.mock.calls;
+  making.mockRestore();
+  return length;
+}
+
 /** Whatever lies ready is taken away first, so that what is lent next is new or was handed back since. */
 function emptied(): void {
-  const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
-  while (made.mock.calls.length === 0) lend();
-  made.mockRestore();
+  while (made(1) === 0);
 }
 
 /** What has been read, to be known again by its first byte. */
@@ -41,10 +48,7 @@ describe('a lent buffer', () => {
     const same = Buffer.from(chunk.buffer, 0, chunk.length);
     for (const again of [chunk, chunk, same]) handBack(again);
     expect(lend()[0]).toBe(42);
-    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
-    lend();
-    expect(made).toHaveBeenCalledOnce();
-    made.mockRestore();
+    expect(made(1)).toBe(1);
   });
 
   it('is not lent again when a part of it is handed back, or what was never lent', () => {
@@ -54,10 +58,7 @@ describe('a lent buffer', () => {
       handBack(other);
     }
     expect([chunk[0], chunk.length]).toEqual([43, 50_000]);
-    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
-    lend();
-    expect(made).toHaveBeenCalledOnce();
-    made.mockRestore();
+    expect(made(1)).toBe(1);
   });
 
   it('is not held by the few bytes of a slow line', () => {
@@ -74,10 +75,7 @@ describe('a lent buffer', () => {
     emptied();
     const chunks = Array.from({ length: 100 }, () => read(45));
     for (const chunk of chunks) handBack(chunk);
-    const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
-    for (let i = 0; i < 100; i++) lend();
-    expect(made.mock.calls.length).toBe(100 - 32);
-    made.mockRestore();
+    expect(made(100)).toBe(100 - 32);
   });
 });
 
@@ -141,7 +139,7 @@ describe.each(grounds)('parts that are read into lent buffers, into $name', ({ h
     try {
       const { uploads } = ground.storage;
       const upload = await uploads.begin('file', { bytes: content.length, contentType: 'video/mp4' });
-      const made = vi.spyOn(Buffer, 'allocUnsafeSlow');
+      const making = vi.spyOn(Buffer, 'allocUnsafeSlow');
       const numbers = Array.from({ length: Math.ceil(content.length / upload.partBytes) }, (_, i) => i + 1);
       const parts: Part[] = await Promise.all(
         numbers.map((number) => {
@@ -150,8 +148,8 @@ describe.each(grounds)('parts that are read into lent buffers, into $name', ({ h
           return uploads.put(upload, number, body, { signal });
         }),
       );
-      const buffers = made.mock.calls.filter(([bytes]) => bytes === 120 * 1024).length;
-      made.mockRestore();
+      const buffers = making.mock.calls.filter(([bytes]) => bytes === 120 * 1024).length;
+      making.mockRestore();
       await uploads.complete(upload, parts);
       const stored = await collected((await ground.storage.get('file'))!);
       expect(stored.equals(content)).toBe(true);
