@@ -31,7 +31,7 @@ const connectMs = 10_000;
 export function createAgent(options: {
   connections: number;
   proxies?: Proxies | undefined;
-  /** Reads into lent buffers, which only pays for long bodies. */
+  /** Reads into lent buffers, which only pays for long bodies; not through a proxy, nor through TLS. */
   lends?: boolean;
 }): Dispatcher {
   const settings = {
