@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
+import { cpuSeconds, type Mirror, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
@@ -25,17 +25,27 @@ let user = 0;
 // Whoever has changed the sources compiles them first.
 await stage.ended(await stage.mirror('all'));
 
-/** From the request to sync until the file is whole in the bucket; a mirror that has just started each time, for its peak. */
+let mirror: Mirror;
+
+/** From the request to sync until the file is whole in the bucket. */
 async function mirrored(): Promise<Cost> {
-  const mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
   await stage.addConnections(++user, user);
-  // What follows a start is not what this is about.
-  await sleep(1000);
   const before = cpuSeconds(mirror.pid);
   const began = performance.now();
   await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
   const seconds = ((await stage.mirrored(user)) - began) / 1000;
-  const found = { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
+  return { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
+}
+
+async function justStarted(): Promise<Cost> {
+  mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
+  // What follows a start is not what this is about.
+  await sleep(1000);
+  return mirrored();
+}
+
+async function another(): Promise<Cost> {
+  const found = await mirrored();
   await stage.ended(mirror);
   return found;
 }
@@ -45,7 +55,8 @@ const curl =
   `--header 'Transfer-Encoding:' --header 'Content-Length: ${bytes}' --header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' ` +
   `--aws-sigv4 aws:amz:${s3.region}:s3 --user ${s3.accessKey}:${s3.secretKey} ${s3.endpoint}/others/curl.bin`;
 const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
-  { name: 'asset-mirror', once: mirrored, costs: [] },
+  { name: 'asset-mirror, just started', once: justStarted, costs: [] },
+  { name: 'asset-mirror, the next file', once: another, costs: [] },
 ];
 for (const { name, path } of await rclones()) {
   const flags = s3Flags(s3);
@@ -72,7 +83,7 @@ for (let round = 1; round <= rounds; round++) {
 }
 
 const rows = clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
-const ours = rows[0]!;
+const ours = rows[1]!;
 const speed = ({ seconds }: Cost) => bytes / 2 ** 20 / seconds;
 const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
   title,
@@ -80,7 +91,7 @@ const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
     label: row.name,
     value: of(row),
     text: number(of(row), digits),
-    ours: row === ours,
+    ours: row.name.startsWith('asset-mirror'),
   })),
 });
 write('one-large-file', {
@@ -98,9 +109,10 @@ write('one-large-file', {
   ],
   text: `
 One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
-mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs.
+mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. It is a
+service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next one.
 A program in Node.js that pipes the one request into the other, and does nothing else, shows what is the runtime's. rclone is told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The
-last two columns hold the others against the mirror: how many times as fast it is, and the part of their processor time.
+last two columns hold the others against the mirror's next file: how many times as fast it is, and the part of their processor time.
 
 ${table(
   ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
