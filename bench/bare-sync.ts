@@ -13,13 +13,18 @@ export interface BareSync {
   origin: string;
   since: number;
   every: number;
+  /** So many schedules, spread over `every`, ms. */
+  schedules: number;
 }
 
-const { redisUrl, databaseUrl, origin, since, every } = JSON.parse(process.argv[2]!) as BareSync;
+const { redisUrl, databaseUrl, origin, since, every, schedules } = JSON.parse(process.argv[2]!) as BareSync;
 const connection = new Redis(redisUrl, { maxRetriesPerRequest: null });
 const database = new pg.Pool({ connectionString: databaseUrl });
 const queue = new Queue('bare', { connection });
-await queue.upsertJobScheduler('bare', { every }, { name: 'bare' });
+for (let i = 0; i < schedules; i++) {
+  const offset = Math.floor((i * every) / schedules);
+  await queue.upsertJobScheduler(`bare-${i}`, { every, offset }, { name: 'bare' });
+}
 let done = 0;
 const headers = { authorization: 'Bearer svca_1' };
 const statement = (value: number) => database.query({ name: 'bare', text: 'SELECT $1::int AS n', values: [value] });
@@ -35,7 +40,7 @@ new Worker(
     await statement(4);
     done++;
   },
-  { connection },
+  { connection, concurrency: 10 },
 );
 process.on('message', () => process.send!(done));
 process.on('disconnect', () => process.exit());

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { BareSync } from './bare-sync.ts';
 import { ground, number, table, write } from './page.ts';
 import { type Cost, cost, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, type Mirror, newStage, type Stage, startProgram } from './stage.ts';
@@ -12,8 +13,9 @@ const seconds = Number(process.argv[2] ?? 20);
 const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [1000, 100_000, 1_000_000];
 /** A worker that has started comes to rest. */
 const settleMs = 10_000;
-/** So often each connection syncs here: by itself, as ever, only sooner. */
-const intervalMs = 200;
+/** So often each connection syncs here: by itself, as ever, only sooner. One alone, and as many syncs as 10,000 have by default. */
+const rates = { alone: { connections: 1, intervalMs: 200 }, many: { connections: 100, intervalMs: 3000 } };
+type Rate = (typeof rates)[keyof typeof rates];
 /** rclone is measured with so many at most; what it takes for more is extrapolated. */
 const rcloneMost = 100_000;
 const bytes = 1000;
@@ -26,11 +28,16 @@ interface Work {
   commands: number;
 }
 
+/** Of a sync, without what an idle worker does in the same time. */
+interface Syncs {
+  n: number;
+  each: Work;
+}
+
 interface Found {
   size: number;
-  syncs: number;
-  /** Of a sync, without what an idle worker does in the same time. */
-  sync: Work;
+  alone: Syncs;
+  many: Syncs;
   /** Of an idle worker, in a second. */
   idle: Work;
 }
@@ -56,27 +63,11 @@ function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
   return { cpuMs: of('cpuMs'), requests: of('requests'), statements: of('statements'), commands: of('commands') };
 }
 
-async function syncs(size: number): Promise<Found> {
-  const newest = Date.now() - 86_400_000;
-  // An asset in a minute: those of the last ten are looked at again each time (CURSOR_OVERLAP).
-  const stepMs = 60_000;
-  await using stage = await newStage({
-    source: { files: size, bytes, newest, stepMs },
-    redis: true,
-    s3: 'null',
-    statements: true,
-  });
+const never = '3650d';
+
+/** What syncs cost that come at a rate. */
+async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Syncs> {
   const { db } = stage;
-  postgresVersion = stage.postgresVersion;
-  await stage.migrate();
-  await stage.addConnections(1, 1, newest);
-  await stage.addMirrored(1, 1);
-  const never = '3650d';
-  const idler = await stage.mirror('worker', { SYNC_INTERVAL: never, RECONCILE_INTERVAL: never });
-  await sleep(settleMs);
-  const idle = each(await work(stage, idler, seconds * 1000), seconds);
-  await stage.ended(idler);
-  const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms`, RECONCILE_INTERVAL: never });
   const done = async () => {
     const { rows } = await db.query(
       "SELECT count(*)::int AS n, count(*) FILTER (WHERE new + changed > 0)::int AS news FROM syncs WHERE status = 'done'",
@@ -84,13 +75,17 @@ async function syncs(size: number): Promise<Found> {
     return rows[0] as { n: number; news: number };
   };
   const full = async () => (await db.query("SELECT count(*)::int AS n FROM syncs WHERE mode = 'full'")).rows[0].n;
+  const compiled = (await done()).n + 150;
+  const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms`, RECONCILE_INTERVAL: never });
+  await sleep(settleMs);
   // Until the code that runs has been compiled.
-  while ((await done()).n < 150) await sleep(100);
+  while ((await done()).n < compiled) await sleep(100);
   const [statements, fulls] = [await stage.statements(), await full()];
   const first = await done();
   const all = await work(stage, mirror, seconds * 1000);
   const last = await done();
   if (last.news > first.news || (await full()) > fulls) throw new Error('something was new');
+  await stage.ended(mirror);
   const n = last.n - first.n;
   const often = [...(await stage.statements())].map(([text, calls]) => [
     text,
@@ -100,21 +95,52 @@ async function syncs(size: number): Promise<Found> {
   for (const [text, calls] of often.toSorted((a, b) => Number(b[1]) - Number(a[1])).slice(0, 20)) {
     console.log(`${number(Number(calls), 1).padStart(6)}  ${String(text).slice(0, 150)}`);
   }
-  return { size, syncs: n, sync: each(all, n, idle, seconds), idle };
+  return { n, each: each(all, n, idle, seconds) };
+}
+
+async function nothingNew(size: number): Promise<Found> {
+  const newest = Date.now() - 86_400_000;
+  // An asset in a minute: those of the last ten are looked at again each time (CURSOR_OVERLAP).
+  const stepMs = 60_000;
+  await using stage = await newStage({
+    source: { files: size, bytes, newest, stepMs, shared: true },
+    redis: true,
+    s3: 'null',
+    statements: true,
+  });
+  postgresVersion = stage.postgresVersion;
+  await stage.migrate();
+  await stage.addConnections(1, 1, newest);
+  await stage.addMirrored(1, 1);
+  const idler = await stage.mirror('worker', { SYNC_INTERVAL: never, RECONCILE_INTERVAL: never });
+  await sleep(settleMs);
+  const idle = each(await work(stage, idler, seconds * 1000), seconds);
+  await stage.ended(idler);
+  const alone = await syncs(stage, rates.alone, idle);
+  await stage.addConnections(2, rates.many.connections, newest);
+  return { size, alone, many: await syncs(stage, rates.many, idle), idle };
 }
 
 /** What the least client does for a sync (`bare-sync.ts`), CPU ms: the same calls of the same libraries, and nothing else. */
-async function bareSync(): Promise<number> {
+async function bareSync({ connections, intervalMs }: Rate): Promise<number> {
   const newest = Date.now() - 86_400_000;
   await using stage = await newStage({ source: { files: 1000, bytes, newest, stepMs: 60_000 }, redis: true });
-  const { REDIS_URL: redisUrl, DATABASE_URL: databaseUrl } = stage.environment as Record<string, string>;
-  const order = { redisUrl, databaseUrl, origin: stage.origin!, since: newest - 10 * 60_000, every: intervalMs };
-  const { child } = await startProgram<string>('bare-sync.ts', [JSON.stringify(order)]);
+  const { child } = await startProgram<string>('bare-sync.ts', [
+    JSON.stringify({
+      redisUrl: stage.environment.REDIS_URL!,
+      databaseUrl: stage.environment.DATABASE_URL!,
+      origin: stage.origin!,
+      since: newest - 10 * 60_000,
+      every: intervalMs,
+      schedules: connections,
+    } satisfies BareSync),
+  ]);
   const done = async () => {
     child.send('done');
     return ((await once(child, 'message')) as [number])[0];
   };
   try {
+    await sleep(settleMs);
     while ((await done()) < 150) await sleep(100);
     const [first, cpu] = [await done(), cpuSeconds(child.pid!)];
     await sleep(seconds * 1000);
@@ -152,10 +178,10 @@ async function listings(path: string, size: number): Promise<Cost> {
 
 const found: Found[] = [];
 for (const size of sizes) {
-  found.push(await syncs(size));
+  found.push(await nothingNew(size));
   console.log(found.at(-1));
 }
-const bare = await bareSync();
+const bare = { alone: await bareSync(rates.alone), many: await bareSync(rates.many) };
 const peers: { name: string; measured: { size: number; cost: Cost }[] }[] = [];
 for (const { name, path } of await rclones()) {
   const measured = [];
@@ -177,7 +203,7 @@ write('nothing-new', {
       x: 'assets in the library',
       y: 'CPU ms of the client each time',
       series: [
-        { name: 'asset-mirror', points: found.map(({ size, sync }) => [size, sync.cpuMs]) },
+        { name: 'asset-mirror', points: found.map(({ size, many }) => [size, many.each.cpuMs]) },
         ...peers.map(({ name, measured }) => ({
           name,
           points: measured.map(({ size, cost }): [number, number] => [size, cost.cpu * 1000]),
@@ -189,23 +215,27 @@ write('nothing-new', {
     },
   ],
   text: `
-A connection without news syncs every ${intervalMs} ms for ${seconds} s, on one worker, by its schedule: the job, the token, /me, the listing since
-the last mark (with the ten assets of CURSOR_OVERLAP, which are compared with the records), and the run's record. What a
-worker does anyway was measured before, for as long, and is taken off: it stands behind the /s. Commands are those that
-Redis counts, scripts' own included. A worker with so little to do sleeps between any two answers, and to wake up is much of
-what it does; what a sync costs one that has many is in many-connections. A program with the same libraries that does nothing but a
-job by its schedule, the two requests and four empty statements takes ${number(bare, 1)} CPU ms each time.
+A sync without news, on one worker, by its schedule: the job, the token, /me, the listing since the last mark (with the ten assets
+of CURSOR_OVERLAP, which are compared with the records), and the run's record. First ${rates.many.connections} connections that read the same company,
+each every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. Then one alone, every ${rates.alone.intervalMs} ms: a worker with so little
+to do sleeps between any two answers, and to wake up is much of what it does. Each for ${seconds} s; what a worker does anyway was
+measured before, for as long, and is taken off: it stands behind the /s. Commands are those that Redis counts, scripts' own
+included. A program with the same libraries that does nothing but jobs by such schedules, the two requests and four empty
+statements takes ${number(bare.many, 1)} and ${number(bare.alone, 1)} CPU ms each time.
 
 ${table(
-  ['assets', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
-  found.map(({ size, syncs, sync }) => [
-    number(size),
-    number(sync.cpuMs, 1),
-    number(sync.requests, 1),
-    number(sync.statements, 1),
-    number(sync.commands, 1),
-    number(syncs),
-  ]),
+  ['assets', 'syncs', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
+  (['many', 'alone'] as const).flatMap((rate) =>
+    found.map(({ size, [rate]: { n, each } }) => [
+      number(size),
+      rate === 'many' ? `${rates.many.connections} connections` : 'alone',
+      number(each.cpuMs, 1),
+      number(each.requests, 1),
+      number(each.statements, 1),
+      number(each.commands, 1),
+      number(n),
+    ]),
+  ),
 )}
 
 ${table(

@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
  * As little of a source as there can be, so that what its clients cost is what shows: files behind plain HTTP with an index
  * page, as rclone lists them, and the same files as assets of an API after the specification. Whoever has the access token
  * `svca_N` is user N, who reads company N with `files` assets; the first is the newest, each `stepMs` older than the one before.
+ * `shared`: everyone reads company 1.
  */
 export interface NullSource {
   files: number;
@@ -12,9 +13,10 @@ export interface NullSource {
   /** Upload date of the newest asset, epoch milliseconds. */
   newest: number;
   stepMs: number;
+  shared?: boolean;
 }
 
-const { files, bytes, newest, stepMs } = JSON.parse(process.argv[2]!) as NullSource;
+const { files, bytes, newest, stepMs, shared } = JSON.parse(process.argv[2]!) as NullSource;
 const block = Buffer.alloc(Math.min(bytes, 1 << 20), 'asset-mirror ');
 const names = Array.from({ length: files }, (_, i) => `<a href="file-${i}.bin">file-${i}.bin</a>`);
 const index = `<html><body>${names.join('\n')}</body></html>`;
@@ -30,8 +32,9 @@ const server = createServer((request, response) => {
   if (top === 'files') return one ? file(request.headers.range, request.method!, response) : page(response);
   const user = /^Bearer svca_(\d+)$/.exec(request.headers.authorization ?? '')?.[1];
   if (user === undefined) return json(response, { error: 'unauthorized' }, 401);
+  const company = shared ? '1' : user;
   if (pathname === '/api/v1/me') {
-    const companies = [{ id: `company-${user}`, name: `Company ${user}` }];
+    const companies = [{ id: `company-${company}`, name: `Company ${company}` }];
     return json(response, {
       user: { id: `user-${user}`, name: `User ${user}`, email: `${user}@example.com` },
       companies,
@@ -42,14 +45,14 @@ const server = createServer((request, response) => {
   if (asset !== undefined) {
     const filename = `file-${asset}.bin`;
     const download = { url: `${origin}/files/${filename}`, mp4Url: null, filename, expiresAt: Date.now() / 1000 + 900 };
-    return json(response, { asset: { ...listed(user, Number(asset)), download } });
+    return json(response, { asset: { ...listed(company, Number(asset)), download } });
   }
   const since = searchParams.get('since');
   const first = Number(searchParams.get('cursor') ?? 0);
   const behind = since === null ? files : Math.ceil((newest - Number(since)) / stepMs);
   const end = Math.max(0, Math.min(files, behind));
   const last = Math.min(end, first + Number(searchParams.get('limit') ?? 50));
-  const assets = Array.from({ length: Math.max(0, last - first) }, (_, i) => listed(user, first + i));
+  const assets = Array.from({ length: Math.max(0, last - first) }, (_, i) => listed(company, first + i));
   return json(response, { assets, nextCursor: last < end ? String(last) : null });
 }).listen(0, '127.0.0.1', () => {
   const { port } = server.address() as AddressInfo;
@@ -60,9 +63,9 @@ server.keepAliveTimeout = 60_000;
 process.on('message', () => process.send!(requests));
 process.on('disconnect', () => process.exit());
 
-function listed(user: string, i: number) {
+function listed(company: string, i: number) {
   return {
-    id: `asset-${user}-${i}`,
+    id: `asset-${company}-${i}`,
     name: `file-${i}.bin`,
     mimeType: 'application/octet-stream',
     assetType: 'documents',

@@ -278,7 +278,7 @@ export async function newStage(options: StageOptions) {
      * is listed. A mirror that starts afterwards finds them.
      */
     async addConnections(from: number, to: number, mark: number | null = null): Promise<void> {
-      await addConnections(db, from, to, mark);
+      await addConnections(db, from, to, { mark, shared: options.source?.shared });
     },
 
     /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
@@ -377,7 +377,12 @@ async function query(url: string, statement: string): Promise<void> {
   await client.end();
 }
 
-async function addConnections(db: pg.Pool, from: number, to: number, mark: number | null): Promise<void> {
+async function addConnections(
+  db: pg.Pool,
+  from: number,
+  to: number,
+  { mark, shared = false }: { mark: number | null; shared: boolean | undefined },
+): Promise<void> {
   const sealer = createSealer([encryptionKey]);
   for (let first = from; first <= to; first += 5000) {
     const users = Array.from({ length: Math.min(5000, to - first + 1) }, (_, i) => first + i);
@@ -390,13 +395,14 @@ async function addConnections(db: pg.Pool, from: number, to: number, mark: numbe
        FROM unnest($1::int[], $2::text[]) AS made (n, sealed)`,
       [users, tokens],
     );
-    await db.query(`INSERT INTO companies SELECT 'company-' || n, 'Company ' || n FROM unnest($1::int[]) AS n`, [
-      users,
-    ]);
+    await db.query(
+      `INSERT INTO companies SELECT 'company-' || n, 'Company ' || n FROM unnest($1::int[]) AS n ON CONFLICT DO NOTHING`,
+      [shared ? [1] : users],
+    );
     await db.query(
       `INSERT INTO access (connection_id, company_id, mark)
-       SELECT 'connection-' || n, 'company-' || n, $2::bigint FROM unnest($1::int[]) AS n`,
-      [users, mark],
+       SELECT 'connection-' || n, 'company-' || CASE WHEN $3 THEN 1 ELSE n END, $2::bigint FROM unnest($1::int[]) AS n`,
+      [users, mark, shared],
     );
   }
 }
