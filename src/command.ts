@@ -72,15 +72,17 @@ async function configured() {
 /** Only who starts the service waits until it is loaded. */
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
-/** All that `start` may need, and what is loaded later. */
-export const loadService = () =>
-  Promise.all([
-    import('./config.ts'),
-    loaded(),
-    import('./storage/s3.ts'),
-    import('./http/server.ts'),
-    import('./http/queue-board.ts'),
-  ]);
+/**
+ * All that `start` may need, and what is loaded later. One after another: what a CommonJS module requires must not be on its way
+ * for another import (ERR_REQUIRE_ESM_RACE_CONDITION).
+ */
+export async function loadService(): Promise<void> {
+  await import('./config.ts');
+  await loaded();
+  await import('./storage/s3.ts');
+  await import('./http/server.ts');
+  await import('./http/queue-board.ts');
+}
 
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
