@@ -59,7 +59,7 @@ export function passedOn(chunk: Buffer): void {
 }
 
 /**
- * V8 collects young objects when they fill their space, and counts the few bytes of a buffer's object, not the 64 KiB that it
+ * V8 collects young objects when they fill their space, and counts the few bytes of a buffer's object, not the many KiB that it
  * holds: what is spent would wait in its tens of megabytes.
  */
 function isGarbage(bytes: number): void {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 
-// How the runtime deals with memory, before anything is loaded. Files pass through in buffers of 64 KiB that live for a
+// How the runtime deals with memory, before anything is loaded. Files pass through in buffers of up to 120 KiB that live for a
 // moment; left to themselves, V8 and glibc keep some hundred MiB of those that are done with (bench/large-files.ts).
 
 // V8 looks for garbage by what objects take themselves, not by the buffers that they hold: so it looks more often, with

@@ -194,13 +194,15 @@ export function createDownloader(options: {
     let response: Dispatcher.ResponseData | undefined = of.first;
     let starts = 0;
     const handOver: Take = (chunk) => {
-      offset += chunk.length;
+      // Who has taken it may hand its memory back.
+      const { length } = chunk;
+      offset += length;
       starts = 0;
       const taken = take(chunk);
       passedOn(chunk);
-      const own = link.throttle?.(chunk.length, signal);
-      if (!taken && !own) return options.throttle?.(chunk.length, signal);
-      return Promise.all([taken, own]).then(() => options.throttle?.(chunk.length, signal));
+      const own = link.throttle?.(length, signal);
+      if (!taken && !own) return options.throttle?.(length, signal);
+      return Promise.all([taken, own]).then(() => options.throttle?.(length, signal));
     };
     try {
       for (;;) {
