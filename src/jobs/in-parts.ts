@@ -91,6 +91,7 @@ async function storedParts(
   signal: AbortSignal,
 ): Promise<Map<number, Part>> {
   const known = await store.assets.parts(turn.assetId);
+  if (known.length === 0) return new Map();
   const byNumber = (parts: Part[]) => new Map(parts.map((part) => [part.number, part]));
   const there = await storage.uploads.list(upload, { signal });
   if (there) {
