@@ -1,6 +1,8 @@
+import { join } from 'node:path';
 import { ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, rclones, s3Flags } from './peers.ts';
-import { cpuSeconds, mebibytes, newBucket, newStage } from './stage.ts';
+import { sampledAt, sharesOf } from './profile.ts';
+import { cpuSeconds, type Mirror, mainThreadSeconds, mebibytes, newBucket, newStage } from './stage.ts';
 
 /**
  * Small files over HTTP into S3, through the whole mirror (list, detail, download, PUT, record, states): by a process that has
@@ -16,16 +18,19 @@ await using stage = await newStage({
   s3: 'versity',
 });
 await stage.migrate();
-const mirror = await stage.mirror('all', {
-  SYNC_INTERVAL: '30d',
-  TRANSFER_CONCURRENCY: '16',
-  CONNECTION_CONCURRENCY: '16',
-});
+const settings = { SYNC_INTERVAL: '30d', TRANSFER_CONCURRENCY: '16', CONNECTION_CONCURRENCY: '16' };
+let user = 0;
+
+interface Mirrored extends Cost {
+  /** Of `cpu`, what the main thread took. */
+  main: number;
+  servers: string[];
+}
 
 /** One connection's files, until all are in the bucket. */
-async function mirrored(user: number): Promise<Cost & { servers: string[] }> {
-  await stage.addConnections(user, user);
-  const [before, servers] = [cpuSeconds(mirror.pid), stage.serversCpu()];
+async function mirrored({ pid }: Mirror): Promise<Mirrored> {
+  await stage.addConnections(++user, user);
+  const [cpu, main, servers] = [cpuSeconds(pid), mainThreadSeconds(pid), stage.serversCpu()];
   const began = performance.now();
   await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
   const seconds = ((await stage.mirrored(user * files)) - began) / 1000;
@@ -33,24 +38,40 @@ async function mirrored(user: number): Promise<Cost & { servers: string[] }> {
   const names = ['source', 'store', 'postgres', 'redis'] as const;
   return {
     seconds,
-    cpu: cpuSeconds(mirror.pid) - before,
-    rss: mebibytes(mirror.pid, 'VmHWM'),
+    cpu: cpuSeconds(pid) - cpu,
+    main: mainThreadSeconds(pid) - main,
+    rss: mebibytes(pid, 'VmHWM'),
     servers: names.map((name) => number(((now[name] - servers[name]) / files) * 1000, 2)),
   };
 }
 const clients: { name: string; cost: Cost & { servers?: string[] } }[] = [];
-for (const [i, name] of ['just started', 'then', 'warm'].entries()) {
-  clients.push({ name: `asset-mirror, ${name}`, cost: await mirrored(i + 1) });
-}
+const mirror = await stage.mirror('all', settings);
+const [started, then, warm] = [await mirrored(mirror), await mirrored(mirror), await mirrored(mirror)];
+clients.push(
+  { name: 'asset-mirror, just started', cost: started },
+  { name: 'asset-mirror, then', cost: then },
+  { name: 'asset-mirror, warm', cost: warm },
+);
 await stage.ended(mirror);
+
+// By another one, for to be sampled costs time.
+const profiles = join(stage.directory, 'profiles');
+const profiled = await stage.mirror('all', settings, profiles);
+for (let i = 0; i < 2; i++) await mirrored(profiled);
+const from = sampledAt();
+await mirrored(profiled);
+const to = sampledAt();
+await stage.ended(profiled);
+const shares = sharesOf(profiles, profiled.pid, from, to);
 
 for (const { name, path } of await rclones()) {
   const bucket = name.replace(/\W/g, '-');
   await newBucket(stage.s3!, bucket);
-  const from = `--http-url ${stage.origin}/files/`;
   clients.push({
     name,
-    cost: await cost(`${path} --transfers 16 copy :http: :s3:${bucket} ${from} ${s3Flags(stage.s3!)}`),
+    cost: await cost(
+      `${path} --transfers 16 copy :http: :s3:${bucket} --http-url ${stage.origin}/files/ ${s3Flags(stage.s3!)}`,
+    ),
   });
 }
 await newBucket(stage.s3!, 'bare');
@@ -102,6 +123,17 @@ What the servers spend on it, CPU ms a file:
 ${table(
   ['', 'source', 'S3 server', 'PostgreSQL', 'Redis'],
   clients.flatMap(({ name, cost: { servers } }) => (servers ? [[name, ...servers]] : [])),
+)}
+
+Where the processor time of the mirror goes when it is warm, by what V8 has sampled of another run (\`--cpu-prof\`), with the system
+calls that each part makes:
+
+${table(
+  ['part', 'CPU ms a file', 'share'],
+  [
+    ...[...shares].map(([part, share]): [string, number] => [part, share * warm.main]),
+    ["V8's other threads: collector, compiler", warm.cpu - warm.main] as [string, number],
+  ].map(([part, cpu]) => [part, number((cpu / files) * 1000, 2), `${number((100 * cpu) / warm.cpu)} %`]),
 )}
 `,
   ground: await ground(['redis', 'versitygw'], [stage.postgresVersion]),

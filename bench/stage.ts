@@ -33,13 +33,16 @@ const main = fileURLToPath(new URL('../dist/main.js', import.meta.url));
 const encryptionKey = Buffer.alloc(32, 1);
 
 /** Of /proc/PID/stat (proc_pid_stat(5)), the fields behind the name, which may hold spaces. */
-const statOf = (pid: number) => readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]!.split(' ');
+const statOf = (task: number | string) => readFileSync(`/proc/${task}/stat`, 'utf8').split(') ')[1]!.split(' ');
 
 /** Processor time of a process so far, user and system, in seconds. */
-export function cpuSeconds(pid: number): number {
-  const fields = statOf(pid);
+export function cpuSeconds(task: number | string): number {
+  const fields = statOf(task);
   return (Number(fields[11]) + Number(fields[12])) / 100;
 }
+
+/** The same of its main thread alone. */
+export const mainThreadSeconds = (pid: number) => cpuSeconds(`${pid}/task/${pid}`);
 
 /** The same of a process with all its children, those that have ended included. */
 function cpuOfAll(parent: number): number {
@@ -233,9 +236,12 @@ export async function newStage(options: StageOptions) {
       return adminOf(library!.adminUrl!);
     },
 
-    /** Starts a mirror, and waits until it has. `PROFILE` is a directory for what V8 has sampled, written at its end. */
-    async mirror(role: 'all' | 'web' | 'worker' = 'all', added: Record<string, string> = {}): Promise<Mirror> {
-      const { PROFILE: profile } = process.env;
+    /** Starts a mirror, and waits until it has. `profile` is a directory for what V8 has sampled, written at its end. */
+    async mirror(
+      role: 'all' | 'web' | 'worker' = 'all',
+      added: Record<string, string> = {},
+      profile = process.env.PROFILE,
+    ): Promise<Mirror> {
       const prof = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
       const child = spawn(process.execPath, [...prof, main, 'start', '--role', role], {
         env: { ...environment, ...added },
