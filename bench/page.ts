@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { cpus, loadavg, totalmem } from 'node:os';
+import { cpus, loadavg, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { type Chart, svgOf } from './chart.ts';
@@ -26,19 +26,41 @@ const asked = {
   versitygw: ['versitygw', '--version'],
 } as const;
 
-/** What something was measured on: the machine, the versions of what took part, the day, and what else the machine did. */
+/** What a command says, trimmed; nothing when it cannot be asked. */
+const told = (program: string, ...args: string[]) =>
+  run(program, args, { cwd: import.meta.dirname }).then(
+    ({ stdout }) => stdout.trim(),
+    () => '',
+  );
+
+/** The version of the sources, and whether what runs differs from it. */
+async function revision(): Promise<string> {
+  const commit = await told('git', 'rev-parse', '--short', 'HEAD');
+  const changed = await told('git', 'status', '--porcelain', '--', '../src', '../package.json');
+  return commit && ` (${commit}${changed && ', changed'})`;
+}
+
+/** The version that a program tells of itself, or, where it was built from source and does not know, that Go knows of it. */
+async function versionOf(part: keyof typeof asked): Promise<string | undefined> {
+  const [program, flag] = asked[part];
+  const version = /\d+\.\d+(\.\d+)?/.exec(await told(program, flag))?.[0];
+  if (version) return version;
+  return /^\s*mod\s+\S+\s+v(\S+)/m.exec(await told('go', 'version', '-m', await told('which', program)))?.[1];
+}
+
+/**
+ * What something was measured on: the machine, the versions of what took part, the file system that the servers write to (TMPDIR),
+ * the day, and what else the machine did.
+ */
 export async function ground(parts: (keyof typeof asked)[] = [], more: string[] = []): Promise<string> {
   const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
   const versions = await Promise.all(
-    parts.map(async (part) => {
-      const [program, flag] = asked[part];
-      const { stdout } = await run(program, [flag]);
-      // A build from source may not know its version.
-      return [part === 'redis' ? 'Redis' : part, /\d+\.\d+(\.\d+)?/.exec(stdout)?.[0]].filter(Boolean).join(' ');
-    }),
+    parts.map(async (part) => [part === 'redis' ? 'Redis' : part, await versionOf(part)].filter(Boolean).join(' ')),
   );
   const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB`;
-  const all = [machine, `asset-mirror ${version}`, `Node ${process.version}`, ...versions, ...more];
+  const disk = await told('stat', '--file-system', '--format', '%T', tmpdir());
+  const ours = `asset-mirror ${version}${await revision()}`;
+  const all = [machine, ours, `Node ${process.version}`, ...versions, ...more, ...(disk ? [`files on ${disk}`] : [])];
   return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadavg()[0]!.toFixed(1)} at the end.`;
 }
 
