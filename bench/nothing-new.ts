@@ -17,7 +17,7 @@ const settleMs = 10_000;
 const rates = { alone: { connections: 1, intervalMs: 200 }, many: { connections: 100, intervalMs: 3000 } };
 type Rate = (typeof rates)[keyof typeof rates];
 /** rclone is measured with so many at most; what it takes for more is extrapolated. */
-const rcloneMost = 100_000;
+const rcloneMost = 1_000_000;
 const bytes = 1000;
 
 /** What a worker and its servers have done: in a second, or for a sync. */
@@ -121,33 +121,38 @@ async function nothingNew(size: number): Promise<Found> {
   return { size, alone, many: await syncs(stage, rates.many, idle), idle };
 }
 
-/** What the least client does for a sync (`bare-sync.ts`), CPU ms: the same calls of the same libraries, and nothing else. */
+/** What a plain program takes for a sync (`bare-sync.ts`), CPU ms: the same calls of the same libraries, and nothing else. */
 async function bareSync({ connections, intervalMs }: Rate): Promise<number> {
   const newest = Date.now() - 86_400_000;
   await using stage = await newStage({ source: { files: 1000, bytes, newest, stepMs: 60_000 }, redis: true });
-  const { child } = await startProgram<string>('bare-sync.ts', [
-    JSON.stringify({
+  /** CPU seconds and syncs of a second, with so many schedules. */
+  const rate = async (schedules: number) => {
+    const order: BareSync = {
       redisUrl: stage.environment.REDIS_URL!,
       databaseUrl: stage.environment.DATABASE_URL!,
       origin: stage.origin!,
       since: newest - 10 * 60_000,
       every: intervalMs,
-      schedules: connections,
-    } satisfies BareSync),
-  ]);
-  const done = async () => {
-    child.send('done');
-    return ((await once(child, 'message')) as [number])[0];
+      schedules,
+    };
+    const { child } = await startProgram<string>('bare-sync.ts', [JSON.stringify(order)]);
+    const done = async () => {
+      child.send('done');
+      return ((await once(child, 'message')) as [number])[0];
+    };
+    try {
+      await sleep(settleMs);
+      while (schedules > 0 && (await done()) < 150) await sleep(100);
+      const [first, cpu] = [await done(), cpuSeconds(child.pid!)];
+      await sleep(seconds * 1000);
+      return { cpu: (cpuSeconds(child.pid!) - cpu) / seconds, syncs: ((await done()) - first) / seconds };
+    } finally {
+      child.kill();
+    }
   };
-  try {
-    await sleep(settleMs);
-    while ((await done()) < 150) await sleep(100);
-    const [first, cpu] = [await done(), cpuSeconds(child.pid!)];
-    await sleep(seconds * 1000);
-    return ((cpuSeconds(child.pid!) - cpu) / ((await done()) - first)) * 1000;
-  } finally {
-    child.kill();
-  }
+  const idle = await rate(0);
+  const all = await rate(connections);
+  return ((all.cpu - idle.cpu) / all.syncs) * 1000;
 }
 
 /**
@@ -203,7 +208,8 @@ write('nothing-new', {
       x: 'assets in the library',
       y: 'CPU ms of the client each time',
       series: [
-        { name: 'asset-mirror', points: found.map(({ size, many }) => [size, many.each.cpuMs]) },
+        { name: 'asset-mirror, of many', points: found.map(({ size, many }) => [size, many.each.cpuMs]) },
+        { name: 'one alone', points: found.map(({ size, alone }) => [size, alone.each.cpuMs]) },
         ...peers.map(({ name, measured }) => ({
           name,
           points: measured.map(({ size, cost }): [number, number] => [size, cost.cpu * 1000]),
@@ -221,7 +227,7 @@ each every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connection
 to do sleeps between any two answers, and to wake up is much of what it does. Each for ${seconds} s; what a worker does anyway was
 measured before, for as long, and is taken off: it stands behind the /s. Commands are those that Redis counts, scripts' own
 included. A program with the same libraries that does nothing but jobs by such schedules, the two requests and four empty
-statements takes ${number(bare.many, 1)} and ${number(bare.alone, 1)} CPU ms each time.
+statements takes, measured the same way, ${number(bare.many, 1)} and ${number(bare.alone, 1)} CPU ms each time.
 
 ${table(
   ['assets', 'syncs', 'CPU ms a sync', 'requests to the library', 'SQL statements', 'Redis commands', 'syncs measured'],
