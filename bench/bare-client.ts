@@ -1,12 +1,13 @@
-import { Agent, request as plainRequest } from 'node:http';
+import http from 'node:http';
+import https from 'node:https';
 import { pipeline } from 'node:stream/promises';
 import { request } from 'undici';
 import { sign } from '../src/storage/sigv4.ts';
 import type { S3Server } from '../test/support/services.ts';
 
 /**
- * The least that a client in Node.js can do: the requests alone, signed, with nothing that is looked at, compared, proven or
- * remembered. So what it takes is what no change of the mirror can save.
+ * A plain client in Node.js: the requests alone, signed, with nothing that is looked at, compared, proven or remembered, by the
+ * runtime and the library as they come.
  */
 export interface BareClient {
   s3: Pick<S3Server, 'endpoint' | 'region' | 'accessKey' | 'secretKey'>;
@@ -16,8 +17,9 @@ export interface BareClient {
 }
 
 const { s3, bucket, does } = JSON.parse(process.argv[2]!) as BareClient;
-const agent = new Agent({ keepAlive: true });
-const { hostname, port, host } = new URL(s3.endpoint);
+const { protocol, hostname, port, host } = new URL(s3.endpoint);
+const plain = protocol === 'https:' ? https : http;
+const agent = new plain.Agent({ keepAlive: true });
 const credentials = { accessKeyId: s3.accessKey, secretAccessKey: s3.secretKey };
 
 function put(key: string, bytes: number) {
@@ -25,7 +27,7 @@ function put(key: string, bytes: number) {
   const unsigned = { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
   const headers: Record<string, string> = { host, ...unsigned };
   sign({ path, query: '', headers, credentials, region: s3.region, now: new Date() });
-  const call = plainRequest({ agent, method: 'PUT', host: hostname, port, path, headers });
+  const call = plain.request({ agent, method: 'PUT', host: hostname, port, path, headers });
   const taken = new Promise<void>((resolve, reject) => {
     call.on('error', reject);
     call.on('response', (response) => {

@@ -1,4 +1,6 @@
-import { createServer, type ServerResponse } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 
 /**
@@ -14,9 +16,11 @@ export interface NullSource {
   newest: number;
   stepMs: number;
   shared?: boolean;
+  /** Files; without them it speaks plain HTTP. */
+  tls?: { cert: string; key: string } | undefined;
 }
 
-const { files, bytes, newest, stepMs, shared } = JSON.parse(process.argv[2]!) as NullSource;
+const { files, bytes, newest, stepMs, shared, tls } = JSON.parse(process.argv[2]!) as NullSource;
 const block = Buffer.alloc(Math.min(bytes, 1 << 20), 'asset-mirror ');
 const names = Array.from({ length: files }, (_, i) => `<a href="file-${i}.bin">file-${i}.bin</a>`);
 const index = `<html><body>${names.join('\n')}</body></html>`;
@@ -25,7 +29,7 @@ const etag = `"${bytes}"`;
 let origin = '';
 let requests = 0;
 
-const server = createServer((request, response) => {
+const answer: RequestListener = (request, response) => {
   requests++;
   const { pathname, searchParams } = new URL(request.url!, 'http://source');
   const [, top, one, rest] = pathname.split('/');
@@ -54,9 +58,13 @@ const server = createServer((request, response) => {
   const last = Math.min(end, first + Number(searchParams.get('limit') ?? 50));
   const assets = Array.from({ length: Math.max(0, last - first) }, (_, i) => listed(company, first + i));
   return json(response, { assets, nextCursor: last < end ? String(last) : null });
-}).listen(0, '127.0.0.1', () => {
+};
+const server = tls
+  ? createTlsServer({ cert: readFileSync(tls.cert), key: readFileSync(tls.key) }, answer)
+  : createServer(answer);
+server.listen(0, '127.0.0.1', () => {
   const { port } = server.address() as AddressInfo;
-  origin = `http://127.0.0.1:${port}`;
+  origin = `http${tls ? 's' : ''}://127.0.0.1:${port}`;
   process.send!(origin);
 });
 server.keepAliveTimeout = 60_000;

@@ -1,131 +1,158 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Chart } from './chart.ts';
 import { ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, type Mirror, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
 
 /**
  * One large file over HTTP into S3: through the whole mirror, by rclone in both of its ways, and by curl into curl, which is
- * about the least that it can take. They take turns, so that what else the machine does befalls all of them.
- * `node bench/one-large-file.ts [GIB] [ROUNDS]`.
+ * about the least that it can take. They take turns, so that what else the machine does befalls all of them. Then the same over
+ * HTTPS. `node bench/one-large-file.ts [GIB] [ROUNDS]`.
  */
 const gib = Number(process.argv[2] ?? 2);
 const rounds = Number(process.argv[3] ?? 3);
 const bytes = Math.round(gib * 2 ** 30);
+let postgresVersion = '';
 
-await using stage = await newStage({
-  source: { files: 1, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
-  redis: true,
-  s3: 'versity',
-});
-await stage.migrate();
-const s3 = stage.s3!;
-await newBucket(s3, 'others');
-const link = `${stage.origin}/files/file-0.bin`;
-let user = 0;
-// Whoever has changed the sources compiles them first.
-await stage.ended(await stage.mirror('all'));
+async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
+  await using stage = await newStage({
+    source: { files: 1, bytes, newest: Date.now() - 86_400_000, stepMs: 1000 },
+    redis: true,
+    s3: 'versity',
+    tls,
+  });
+  postgresVersion = stage.postgresVersion;
+  await stage.migrate();
+  const s3 = stage.s3!;
+  await newBucket(s3, 'others');
+  const link = `${stage.origin}/files/file-0.bin`;
+  let user = 0;
+  // Whoever has changed the sources compiles them first.
+  await stage.ended(await stage.mirror('all'));
+  let mirror: Mirror;
 
-let mirror: Mirror;
+  /** From the request to sync until the file is whole in the bucket. */
+  async function mirrored(): Promise<Cost> {
+    await stage.addConnections(++user, user);
+    const before = cpuSeconds(mirror.pid);
+    const began = performance.now();
+    await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
+    const seconds = ((await stage.mirrored(user)) - began) / 1000;
+    return { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
+  }
 
-/** From the request to sync until the file is whole in the bucket. */
-async function mirrored(): Promise<Cost> {
-  await stage.addConnections(++user, user);
-  const before = cpuSeconds(mirror.pid);
-  const began = performance.now();
-  await stage.operator(`/connections/connection-${user}/resync`, { mode: 'incremental' });
-  const seconds = ((await stage.mirrored(user)) - began) / 1000;
-  return { seconds, cpu: cpuSeconds(mirror.pid) - before, rss: mebibytes(mirror.pid, 'VmHWM') };
+  async function justStarted(): Promise<Cost> {
+    mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
+    // What follows a start is not what this is about.
+    await sleep(1000);
+    return mirrored();
+  }
+
+  async function last(): Promise<Cost> {
+    const found = await mirrored();
+    await stage.ended(mirror);
+    return found;
+  }
+
+  const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
+    { name: 'asset-mirror, just started', once: justStarted, costs: [] },
+    { name: 'asset-mirror, its second', once: mirrored, costs: [] },
+    { name: 'asset-mirror, its third', once: mirrored, costs: [] },
+    { name: 'asset-mirror, its fourth', once: last, costs: [] },
+  ];
+  for (const { name, path } of await rclones()) {
+    const flags = `${s3Flags(s3)}${stage.ca ? ` --ca-cert ${stage.ca}` : ''}`;
+    const from = `--http-url ${stage.origin}/files/`;
+    const copy = `${path} --no-traverse --ignore-times copy :http: :s3:others ${from} ${flags}`;
+    clients.push(
+      { name: `${name}, copy`, once: () => cost(copy), costs: [] },
+      { name: `${name}, copyurl`, once: () => cost(`${path} copyurl ${link} :s3:others/url.bin ${flags}`), costs: [] },
+    );
+  }
+  const bare = bareClient({ s3, bucket: 'others', does: { link, bytes } }, stage.ca);
+  clients.push({ name: 'two requests, in Node.js', once: () => cost(bare), costs: [] });
+  const curl = `curl --silent --show-error --fail ${stage.ca ? `--cacert ${stage.ca}` : ''}`;
+  const curls =
+    `${curl} ${link} | ${curl} --upload-file - ` +
+    `--header 'Transfer-Encoding:' --header 'Content-Length: ${bytes}' --header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' ` +
+    `--aws-sigv4 aws:amz:${s3.region}:s3 --user ${s3.accessKey}:${s3.secretKey} ${s3.endpoint}/others/curl.bin`;
+  clients.push({ name: 'curl | curl', once: () => cost(curls), costs: [] });
+
+  for (let round = 1; round <= rounds; round++) {
+    for (const { name, once, costs } of clients) {
+      const found = await once();
+      costs.push(found);
+      // What the store holds is the same for all, and small: memory that a virtual machine has not touched before is given
+      // to it page by page, which took the store as long again as the bytes did.
+      await removeObjects(s3, 'mirror', 'company-');
+      await removeObjects(s3, 'others', '');
+      console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 2)} CPU s, ${number(found.rss)} MiB`);
+    }
+  }
+  return clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
 }
 
-async function justStarted(): Promise<Cost> {
-  mirror = await stage.mirror('all', { SYNC_INTERVAL: '30d' });
-  // What follows a start is not what this is about.
-  await sleep(1000);
-  return mirrored();
+type Rows = Awaited<ReturnType<typeof measure>>;
+const speed = ({ seconds }: Cost) => bytes / 2 ** 20 / seconds;
+
+function chartOf(title: string, rows: Rows): Chart {
+  const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
+    title,
+    rows: rows.map((row) => ({
+      label: row.name,
+      value: of(row),
+      text: number(of(row), digits),
+      ours: row.name.startsWith('asset-mirror'),
+    })),
+  });
+  return {
+    kind: 'bars',
+    title,
+    panels: [
+      bars('MiB a second', speed, 0),
+      bars('Processor time of the client, seconds', ({ cpu }) => cpu, 1),
+      bars('Memory of the client at its peak (RSS), MiB', ({ rss }) => rss, 0),
+    ],
+  };
 }
 
-async function another(): Promise<Cost> {
-  const found = await mirrored();
-  await stage.ended(mirror);
-  return found;
-}
-
-const curl =
-  `curl --silent --show-error --fail ${link} | curl --silent --show-error --fail --upload-file - ` +
-  `--header 'Transfer-Encoding:' --header 'Content-Length: ${bytes}' --header 'x-amz-content-sha256: UNSIGNED-PAYLOAD' ` +
-  `--aws-sigv4 aws:amz:${s3.region}:s3 --user ${s3.accessKey}:${s3.secretKey} ${s3.endpoint}/others/curl.bin`;
-const clients: { name: string; once: () => Promise<Cost>; costs: Cost[] }[] = [
-  { name: 'asset-mirror, just started', once: justStarted, costs: [] },
-  { name: 'asset-mirror, the next file', once: another, costs: [] },
-];
-for (const { name, path } of await rclones()) {
-  const flags = s3Flags(s3);
-  const copy = `${path} --no-traverse --ignore-times copy :http: :s3:others --http-url ${stage.origin}/files/ ${flags}`;
-  clients.push(
-    { name: `${name}, copy`, once: () => cost(copy), costs: [] },
-    { name: `${name}, copyurl`, once: () => cost(`${path} copyurl ${link} :s3:others/url.bin ${flags}`), costs: [] },
+function tableOf(rows: Rows): string {
+  const ours = rows[1]!;
+  return table(
+    ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
+    rows.map((row) => [
+      row.name,
+      number(row.seconds, 1),
+      number(speed(row)),
+      number(row.cpu, 2),
+      number(row.rss, 1),
+      row === ours ? '' : `${number(row.seconds / ours.seconds, 2)} ×`,
+      row === ours ? '' : `${number(ours.cpu / row.cpu, 2)} ×`,
+    ]),
   );
 }
-const bare = bareClient({ s3, bucket: 'others', does: { link, bytes } });
-clients.push({ name: 'two requests, in Node.js', once: () => cost(bare), costs: [] });
-clients.push({ name: 'curl | curl', once: () => cost(curl), costs: [] });
 
-for (let round = 1; round <= rounds; round++) {
-  for (const { name, once, costs } of clients) {
-    const found = await once();
-    costs.push(found);
-    // What the store holds is the same for all, and small: memory that a virtual machine has not touched before is given
-    // to it page by page, which took the store as long again as the bytes did.
-    await removeObjects(s3, 'mirror', 'company-');
-    await removeObjects(s3, 'others', '');
-    console.log(`${name}: ${number(found.seconds, 1)} s, ${number(found.cpu, 1)} CPU s, ${number(found.rss)} MiB`);
-  }
-}
-
-const rows = clients.map(({ name, costs }) => ({ name, ...middle(costs) }));
-const ours = rows[1]!;
-const speed = ({ seconds }: Cost) => bytes / 2 ** 20 / seconds;
-const bars = (title: string, of: (cost: Cost) => number, digits: number) => ({
-  title,
-  rows: rows.map((row) => ({
-    label: row.name,
-    value: of(row),
-    text: number(of(row), digits),
-    ours: row.name.startsWith('asset-mirror'),
-  })),
-});
+const plain = await measure(false);
+const secure = await measure(true);
 write('one-large-file', {
   title: 'One large file',
   charts: [
-    {
-      kind: 'bars',
-      title: `One file of ${gib} GiB, HTTP to S3`,
-      panels: [
-        bars('MiB a second', speed, 0),
-        bars('Processor time of the client, seconds', ({ cpu }) => cpu, 1),
-        bars('Memory of the client at its peak (RSS), MiB', ({ rss }) => rss, 0),
-      ],
-    },
+    chartOf(`One file of ${gib} GiB, HTTP to S3`, plain),
+    chartOf(`One file of ${gib} GiB, HTTPS to S3 over HTTPS`, secure),
   ],
   text: `
 One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
 mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. It is a
-service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next one.
-A program in Node.js that pipes the one request into the other, and does nothing else, shows what is the runtime's. rclone is told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The
-last two columns hold the others against the mirror's next file: how many times as fast it is, and the part of their processor time.
+service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next
+ones; its start is not in its figures. A plain program in Node.js pipes the one request into the other, and does nothing else. rclone is
+told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The last two columns hold
+the others against the mirror's second file: how many times as fast it is, and the part of their processor time.
 
-${table(
-  ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
-  rows.map((row) => [
-    row.name,
-    number(row.seconds, 1),
-    number(speed(row)),
-    number(row.cpu, 2),
-    number(row.rss),
-    row === ours ? '' : `${number(row.seconds / ours.seconds, 2)} ×`,
-    row === ours ? '' : `${number(ours.cpu / row.cpu, 2)} ×`,
-  ]),
-)}
+${tableOf(plain)}
+
+The same over HTTPS, from the source and to the store:
+
+${tableOf(secure)}
 `,
-  ground: await ground(['curl', 'redis', 'versitygw'], [stage.postgresVersion]),
+  ground: await ground(['curl', 'redis', 'versitygw'], [postgresVersion]),
 });

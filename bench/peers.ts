@@ -45,9 +45,9 @@ export const s3Flags = ({ accessKey, secretKey, endpoint, region }: S3Server) =>
     '--expect-continue-timeout 0',
   ].join(' ');
 
-/** The command line of a client that does nothing but the requests. */
-export const bareClient = (order: BareClient) =>
-  `${process.execPath} --disable-warning=ExperimentalWarning ${fileURLToPath(new URL('bare-client.ts', import.meta.url))} '${JSON.stringify(order)}'`;
+/** The command line of a client that does nothing but the requests. `ca` is a file of who vouches for the servers. */
+export const bareClient = (order: BareClient, ca?: string) =>
+  `${ca ? `NODE_EXTRA_CA_CERTS=${ca} ` : ''}${process.execPath} --disable-warning=ExperimentalWarning ${fileURLToPath(new URL('bare-client.ts', import.meta.url))} '${JSON.stringify(order)}'`;
 
 /** Runs a command line to its end. @throws Error with what it said */
 export async function cost(command: string): Promise<Cost> {

@@ -6,9 +6,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { CreateBucketCommand, DeleteObjectCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, DeleteObjectsCommand, ListObjectsV2Command, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { prefixOf } from '../src/jobs/queues.ts';
@@ -18,6 +19,7 @@ import { createSealer } from '../src/oauth/seal.ts';
 import { startEmbeddedPostgres } from '../src/store/embedded.ts';
 import { openStore } from '../src/store/store.ts';
 import { newBrowser } from '../test/support/browser.ts';
+import { newCertificates } from '../test/support/certificates.ts';
 import { adminOf } from '../test/support/library.ts';
 import { freePort } from '../test/support/ports.ts';
 import { type S3Server, startRedis, startVersity } from '../test/support/services.ts';
@@ -44,18 +46,30 @@ export function cpuSeconds(task: number | string): number {
 /** The same of its main thread alone. */
 export const mainThreadSeconds = (pid: number) => cpuSeconds(`${pid}/task/${pid}`);
 
-/** The same of a process with all its children, those that have ended included. */
-function cpuOfAll(parent: number): number {
-  let ticks = 0;
-  for (const name of readdirSync('/proc')) {
-    if (!/^\d+$/.test(name)) continue;
+/** Processes that another one has started. */
+function childrenOf(parent: number): number[] {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  return pids.map(Number).filter((pid) => {
     try {
-      const fields = statOf(Number(name));
-      if (Number(name) === parent) for (const at of [11, 12, 13, 14]) ticks += Number(fields[at]);
-      else if (Number(fields[1]) === parent) ticks += Number(fields[11]) + Number(fields[12]);
-    } catch {}
-  }
-  return ticks / 100;
+      return Number(statOf(pid)[1]) === parent;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** The processor time of a process with all its children, those that have ended included. */
+function cpuOfAll(parent: number): number {
+  const own = statOf(parent);
+  const ended = (Number(own[13]) + Number(own[14])) / 100;
+  const running = childrenOf(parent).map((pid) => {
+    try {
+      return cpuSeconds(pid);
+    } catch {
+      return 0;
+    }
+  });
+  return running.reduce((sum, seconds) => sum + seconds, cpuSeconds(parent) + ended);
 }
 
 /** A figure of /proc/PID/status, `VmRSS` or `VmHWM`, in MiB. */
@@ -96,6 +110,8 @@ export interface StageOptions {
   redis?: boolean;
   /** Versity's gateway, or one that keeps nothing (`null-s3.ts`). Without it, objects are in a directory. */
   s3?: 'versity' | 'null';
+  /** The null source and Versity's gateway speak HTTPS. */
+  tls?: boolean;
   /** PostgreSQL counts statements. */
   statements?: boolean;
   /** Where the records are, and stay. */
@@ -143,13 +159,18 @@ export async function newStage(options: StageOptions) {
   if (options.redis && !redisUrl) throw new Error('no redis-server here');
   const redis = redisUrl ? new Redis(redisUrl, { maxRetriesPerRequest: null }) : undefined;
   starting.defer(() => redis?.disconnect());
+  const certificates = options.tls ? await newCertificates() : undefined;
+  if (certificates) {
+    starting.defer(certificates.clear);
+    setDefaultCACertificates([...getCACertificates(), readFileSync(certificates.ca, 'utf8')]);
+  }
   let s3: S3Server | undefined;
   if (options.s3 === 'null') {
     const { child, said } = await startProgram<string>('null-s3.ts', []);
     starting.defer(() => ended(child));
     s3 = { name: 'null', endpoint: said, region: 'us-east-1', accessKey: 'key', secretKey: 'secret' };
   } else if (options.s3) {
-    s3 = await startVersity(directory, stops, { keepAlive: true });
+    s3 = await startVersity(directory, stops, { keepAlive: true, tls: certificates });
     if (!s3) throw new Error('no versitygw here');
     await newBucket(s3, 'mirror');
   }
@@ -164,7 +185,9 @@ export async function newStage(options: StageOptions) {
     const { child, said } = await startProgram<Library>('library-server.ts', ['0', JSON.stringify(settings)]);
     [library, sourceProcess] = [said, child];
   } else if (options.source) {
-    const { child, said } = await startProgram<string>('null-source.ts', [JSON.stringify(options.source)]);
+    const { child, said } = await startProgram<string>('null-source.ts', [
+      JSON.stringify({ ...options.source, tls: certificates }),
+    ]);
     [origin, sourceProcess] = [said, child];
   }
   if (sourceProcess) starting.defer(() => ended(sourceProcess));
@@ -173,6 +196,7 @@ export async function newStage(options: StageOptions) {
   const environment: Record<string, string> = {
     PATH: process.env.PATH!,
     DATABASE_URL: postgres.url,
+    ...(certificates && { NODE_EXTRA_CA_CERTS: certificates.ca }),
     ...(redisUrl && { REDIS_URL: redisUrl }),
     ...(s3 && {
       STORAGE_URL: 's3://mirror/',
@@ -225,6 +249,8 @@ export async function newStage(options: StageOptions) {
     s3,
     /** Where the null source is. */
     origin,
+    /** The file of who vouches for it, and for the S3 server, with `tls`. */
+    ca: certificates?.ca,
     operator,
     ended,
     postgresVersion: `PostgreSQL ${String(servers[0].version).split(' ')[0]}`,
@@ -352,6 +378,18 @@ export async function newStage(options: StageOptions) {
       };
     },
 
+    /** What PostgreSQL's processes have in memory, what they share counted once, in MiB. */
+    postgresMemory(): number {
+      const all = [postgresPid, ...childrenOf(postgresPid)].map((pid) => {
+        try {
+          return Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))![1]);
+        } catch {
+          return 0;
+        }
+      });
+      return all.reduce((sum, pss) => sum + pss, 0) / 1024;
+    },
+
     /** What was said so far: statements to PostgreSQL (with `statements`), commands to Redis, requests to the null source. */
     async talk(): Promise<{ statements: number; commands: number; requests: number }> {
       const { rows } = options.statements
@@ -418,11 +456,16 @@ export const newBucket = (s3: S3Server, bucket: string) =>
     await client.send(new CreateBucketCommand({ Bucket: bucket }));
   });
 
-/** What is below a prefix, of a thousand objects at most. */
+/** All that is below a prefix. */
 export const removeObjects = (s3: S3Server, bucket: string, prefix: string) =>
   asOwner(s3, async (client) => {
-    const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix }));
-    for (const { Key } of Contents) await client.send(new DeleteObjectCommand({ Bucket: bucket, Key }));
+    for (;;) {
+      const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix }));
+      if (Contents.length === 0) return;
+      const Objects = Contents.map(({ Key }) => ({ Key }));
+      const { Errors = [] } = await client.send(new DeleteObjectsCommand({ Bucket: bucket, Delete: { Objects } }));
+      if (Errors.length > 0) throw new Error(`${Errors[0]!.Key} is not removed: ${Errors[0]!.Message}`);
+    }
   });
 
 async function asOwner(s3: S3Server, work: (client: S3Client) => Promise<void>): Promise<void> {

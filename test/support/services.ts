@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { createLog } from '../../src/log.ts';
 import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import type { Certificates } from './certificates.ts';
 import { startContainers } from './containers.ts';
 import { freePort } from './ports.ts';
 
@@ -158,7 +159,7 @@ async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): 
 export async function startVersity(
   directory: string,
   stops: (() => Promise<unknown>)[],
-  { keepAlive = false } = {},
+  { keepAlive = false, tls }: { keepAlive?: boolean; tls?: Pick<Certificates, 'cert' | 'key'> | undefined } = {},
 ): Promise<S3Server | undefined> {
   if (!(await installed('versitygw'))) return undefined;
   const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
@@ -170,6 +171,7 @@ export async function startVersity(
     // Facts beside the files: not every file system has extended attributes.
     [
       ...['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', ...(keepAlive ? ['--keep-alive'] : [])],
+      ...(tls ? ['--cert', tls.cert, '--key', tls.key] : []),
       ...['posix', '--sidecar', facts, objects],
     ],
     {
@@ -189,7 +191,13 @@ export async function startVersity(
     port,
     () => `versitygw, which ${child.exitCode === null ? 'runs' : `ended (${child.exitCode})`}: ${said}`,
   );
-  return { name: 'Versity S3 Gateway', endpoint: `http://127.0.0.1:${port}`, region, accessKey, secretKey };
+  return {
+    name: 'Versity S3 Gateway',
+    endpoint: `http${tls ? 's' : ''}://127.0.0.1:${port}`,
+    region,
+    accessKey,
+    secretKey,
+  };
 }
 
 /** Whether a program can be run here. */
