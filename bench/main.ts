@@ -29,10 +29,20 @@ const benchmarks: Record<string, { what: string; minutes: number; args?: string[
 
 const [name, ...args] = process.argv.slice(2);
 const chosen = name === undefined ? Object.keys(benchmarks) : [name];
-if (chosen.some((each) => !(each in benchmarks))) {
-  const list = Object.entries(benchmarks).map(([each, { what }]) => `  ${each.padEnd(18)} ${what}`);
-  console.log(`npm run bench [-- NAME [ARGUMENTS]]\n\n${list.join('\n')}`);
-  process.exit(name === '--help' ? 0 : 2);
+const list = Object.entries(benchmarks).map(([each, { what }]) => `  ${each.padEnd(18)} ${what}`);
+const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them\n\n${list.join('\n')}`;
+const helps = ['--help', '-h', 'help'];
+if (helps.includes(name ?? '')) {
+  console.log(usage);
+  process.exit(0);
+}
+if (chosen.some((each) => !Object.hasOwn(benchmarks, each))) {
+  console.error(`there is no benchmark ${name}\n\n${usage}`);
+  process.exit(2);
+}
+if (args.some((each) => helps.includes(each))) {
+  console.log(`npm run bench -- ${name} ${benchmarks[name!]!.what}`);
+  process.exit(0);
 }
 if (loadavg()[0]! > availableParallelism() / 2) {
   console.log(`The machine is busy (load ${loadavg()[0]!.toFixed(1)}): what follows tells less than it could.`);
