@@ -53,6 +53,7 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     await scene.mirror.assetIn(id, 'mirrored');
     const requests = await scene.admin.requests({ assetId: id });
     expect(requests.map(({ endpoint }) => endpoint).slice(0, 2)).toEqual(['asset', 'media']);
+    expect(Number(requests[1]!.at) - Number(requests[0]!.at)).toBeLessThan(20_000);
   });
 
   test('redirects are followed with the Referer on each hop and Authorization on none', async () => {

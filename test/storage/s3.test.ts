@@ -402,9 +402,11 @@ describe.runIf(s3)('an S3 store', () => {
       const reason = new Error('enough');
       const put = storage.put('parts', streaming(bytesOf(40 * MiB)), { signal: stop.signal }).catch((error) => error);
       await until('parts under way', () => parts > 1);
-      // None of them is ever answered.
+      const at = Date.now();
       stop.abort(reason);
       expect(await put).toBe(reason);
+      // None of them is answered before the store has been silent for long.
+      expect(Date.now() - at).toBeLessThan(20_000);
       expect(await ground.leftovers()).toEqual([]);
     });
 
