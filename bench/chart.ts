@@ -9,11 +9,10 @@ export interface Panel {
   rows: { label: string; value: number; text?: string; ours?: boolean }[];
 }
 
-/** A curve through points, `guessed` ones (extrapolated) dashed behind the last measured one. */
+/** A curve through points. */
 export interface Series {
   name: string;
   points: [x: number, y: number][];
-  guessed?: [x: number, y: number][];
 }
 
 const width = 720;
@@ -74,7 +73,7 @@ function bars(panels: Panel[]): { height: number; content: string[] } {
 
 function curves(chart: Extract<Chart, { kind: 'curves' }>): { height: number; content: string[] } {
   const [left, right, top, bottom, height] = [76, width - 190, 74, 330, 382];
-  const all = chart.series.flatMap(({ points, guessed = [] }) => [...points, ...guessed]);
+  const all = chart.series.flatMap(({ points }) => points);
   const xs = decades(all.map(([x]) => x));
   const ys = decades(all.map(([, y]) => y));
   const at = (value: number, [from, to]: [number, number], start: number, end: number) =>
@@ -96,17 +95,13 @@ function curves(chart: Extract<Chart, { kind: 'curves' }>): { height: number; co
   }
   content.push(text((left + right) / 2, bottom + 40, chart.x, 'class="quiet" text-anchor="middle"'));
 
-  const ends = chart.series.map(({ points, guessed = [] }, i) => ({ i, at: y([...points, ...guessed].at(-1)![1]) }));
+  const ends = chart.series.map(({ points }, i) => ({ i, at: y(points.at(-1)![1]) }));
   // Names stand where their curves end, and apart from one another.
   ends.sort((a, b) => a.at - b.at);
   for (const [n, end] of ends.entries()) if (n > 0) end.at = Math.max(end.at, ends[n - 1]!.at + 17);
   for (const { i, at: height } of ends) {
-    const { name, points, guessed = [] } = chart.series[i]!;
-    const last = points.at(-1)!;
+    const { name, points } = chart.series[i]!;
     content.push(`<path class="line c${i % 4}" d="${path(points)}"/>`);
-    if (guessed.length > 0) {
-      content.push(`<path class="line c${i % 4}" stroke-dasharray="5 5" d="${path([last, ...guessed])}"/>`);
-    }
     for (const [px, py] of points) {
       content.push(`<circle class="d${i % 4}" cx="${x(px).toFixed(1)}" cy="${y(py).toFixed(1)}" r="4"/>`);
     }

@@ -16,8 +16,6 @@ const settleMs = 10_000;
 /** So often each connection syncs here: by itself, as ever, only sooner. One alone, and as many syncs as 10,000 have by default. */
 const rates = { alone: { connections: 1, intervalMs: 200 }, many: { connections: 100, intervalMs: 3000 } };
 type Rate = (typeof rates)[keyof typeof rates];
-/** rclone is measured with so many at most; what it takes for more is extrapolated. */
-const rcloneMost = 1_000_000;
 const bytes = 1000;
 
 /** What a worker and its servers have done: in a second, or for a sync. */
@@ -190,14 +188,12 @@ const bare = { alone: await bareSync(rates.alone), many: await bareSync(rates.ma
 const peers: { name: string; measured: { size: number; cost: Cost }[] }[] = [];
 for (const { name, path } of await rclones()) {
   const measured = [];
-  for (const size of sizes.filter((size) => size <= rcloneMost)) {
+  for (const size of sizes) {
     measured.push({ size, cost: await listings(path, size) });
     console.log(name, measured.at(-1));
   }
   peers.push({ name, measured });
 }
-/** What it takes for each is the same for more. */
-const guess = ({ size, cost }: { size: number; cost: Cost }, more: number) => (cost.cpu * 1000 * more) / size;
 
 write('nothing-new', {
   title: 'Nothing new',
@@ -213,17 +209,14 @@ write('nothing-new', {
         ...peers.map(({ name, measured }) => ({
           name,
           points: measured.map(({ size, cost }): [number, number] => [size, cost.cpu * 1000]),
-          guessed: sizes
-            .filter((size) => size > rcloneMost)
-            .map((size): [number, number] => [size, guess(measured.at(-1)!, size)]),
         })),
       ],
     },
   ],
   text: `
 A sync without news, on one worker, by its schedule: the job, the token, /me, the listing since the last mark (with the ten assets
-of CURSOR_OVERLAP, which are compared with the records), and the run's record. First ${rates.many.connections} connections that read the same company,
-each every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. Then one alone, every ${rates.alone.intervalMs} ms: a worker with so little
+of CURSOR_OVERLAP, which are compared with the records), and the run's record. Once ${rates.many.connections} connections that read the same company,
+each every ${rates.many.intervalMs / 1000} s: as many syncs as 10,000 connections have every 5 minutes. And once one alone, every ${rates.alone.intervalMs} ms: a worker with so little
 to do sleeps between any two answers, and to wake up is much of what it does. Each for ${seconds} s; what a worker does anyway was
 measured before, for as long, and is taken off: it stands behind the /s. Commands are those that Redis counts, scripts' own
 included. A program with the same libraries that does nothing but jobs by such schedules, the two requests and four empty
@@ -255,17 +248,11 @@ ${table(
 )}
 
 rclone copy with the same files on both sides, of an HTTP index into a bucket, with as little to ask for as it can be told
-(\`--size-only --http-no-head\`), both answered by servers that do next to nothing. Behind a ~ it is extrapolated.
+(\`--size-only --http-no-head\`), both answered by servers that do next to nothing.
 
 ${table(
   ['', ...sizes.map((size) => `${number(size)} assets, CPU ms`)],
-  peers.map(({ name, measured }) => [
-    name,
-    ...sizes.map((size) => {
-      const own = measured.find((each) => each.size === size);
-      return own ? number(own.cost.cpu * 1000) : `~ ${number(guess(measured.at(-1)!, size))}`;
-    }),
-  ]),
+  peers.map(({ name, measured }) => [name, ...measured.map(({ cost }) => number(cost.cpu * 1000))]),
 )}
 `,
   ground: await ground(['redis'], [postgresVersion]),
