@@ -42,18 +42,20 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   test('asks for the token, and shows what there is', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
     // Everything here is done as somebody does it who has a keyboard and a screen reader.
-    expect(await focused()).toEqual({ role: 'textbox', name: 'Token' });
+    await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
     await page.keyboard.type('another');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows("That is not the operators' token.");
-    // The browser tells its console of each refusal.
+    await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
+    // The browser tells its console of each refusal, in its own time.
+    await until('the console to be told', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
     await page.keyboard.type('the-operators-token');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('Live');
     await shows('Nothing is listed yet');
     await page.keyboard.press('Tab');
-    expect(await focused()).toEqual({ role: 'link', name: 'Skip to the content' });
+    await eventually(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
   test('a sync is followed while it runs, without a reload', async () => {
@@ -93,21 +95,22 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('What is not there');
     await tabTo('button', 'Sync …');
     await page.keyboard.press('Enter');
-    expect(await dialogs()).toEqual(['Sync Ada Lindqvist']);
-    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^What is new/) });
+    await eventually(dialogs).toEqual(['Sync Ada Lindqvist']);
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^What is new/) });
     await page.keyboard.press('Escape');
-    expect([await dialogs(), await focused()]).toEqual([[], { role: 'button', name: 'Sync …' }]);
+    await eventually(dialogs).toEqual([]);
+    await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
     await page.keyboard.press('Enter');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
-    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^A part of it/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^A part of it/) });
     await page.waitForSelector('select[name=project]:not([disabled])');
     await tabTo('combobox', 'Project');
     await page.keyboard.type('Camp');
     await tabTo('button', 'Sync now');
     await page.keyboard.press('Enter');
     await shows('project campaign');
-    expect(await focused()).toEqual({ role: 'button', name: 'Sync …' });
+    await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
     const { syncs } = await scene.mirror.api('GET', `/syncs?connectionId=${scene.connectionId}`);
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
@@ -123,16 +126,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Nothing has failed.');
     await scene.mirror.assetIn(broken, 'mirrored');
     // The button is gone; who was at it goes on where it was.
-    expect(await focused()).toEqual({ role: 'heading', name: 'What is not there' });
+    await eventually(focused).toEqual({ role: 'heading', name: 'What is not there' });
   });
 
   test('library, records and bucket are compared, by every byte', { timeout: 90_000 }, async () => {
     await page.evaluate(`location.hash = '#/'`);
     await tabTo('button', 'Verify …');
     await page.keyboard.press('Enter');
-    expect(await dialogs()).toEqual(['Verify everything']);
+    await eventually(dialogs).toEqual(['Verify everything']);
     await page.keyboard.press('ArrowDown');
-    expect(await focused()).toEqual({ role: 'radio', name: expect.stringMatching(/^By every byte/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^By every byte/) });
     await tabTo('button', 'Verify');
     await page.keyboard.press('Enter');
     await shows('by every byte');
@@ -172,18 +175,18 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
   test('a connection is ended after a question, and its user connects again by a link', async () => {
     await tabTo('button', 'Disconnect …');
     await page.keyboard.press('Enter');
-    expect(await dialogs()).toEqual(['Disconnect Ada Lindqvist?']);
+    await eventually(dialogs).toEqual(['Disconnect Ada Lindqvist?']);
     await shows(/What is in the bucket stays/);
-    expect(await focused()).toEqual({ role: 'button', name: 'Cancel' });
+    await eventually(focused).toEqual({ role: 'button', name: 'Cancel' });
     await page.keyboard.press('Escape');
-    expect(await focused()).toEqual({ role: 'button', name: 'Disconnect …' });
+    await eventually(focused).toEqual({ role: 'button', name: 'Disconnect …' });
     expect((await scene.mirror.api('GET', `/connections/${scene.connectionId}`)).status).toBe('active');
     await page.keyboard.press('Enter');
     await tabTo('button', 'Disconnect');
     await page.keyboard.press('Enter');
     await shows('Disconnected.');
     await shows('Its user has to connect again.');
-    expect(await focused()).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
+    await eventually(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
     await tabTo('button', 'Reconnect link');
     await page.keyboard.press('Enter');
     await page.waitForSelector('#link');
@@ -256,7 +259,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
         await picture(`dialog-${label.split(' ')[0]!.toLowerCase()}-${width}`);
       }
       await page.keyboard.press('Escape');
-      expect(await dialogs()).toEqual([]);
+      await eventually(dialogs).toEqual([]);
     }
     expect(flaws).toEqual([]);
   });
@@ -291,6 +294,9 @@ async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
   const { role, name } = (await spoken()).findLast((node) => node.focused) ?? { role: 'nothing' };
   return { role, ...(name !== undefined && { name }) };
 }
+
+/** A browser moves the focus of a new page when it next draws, which may be after it has loaded. */
+const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 15_000 });
 
 const dialogs = async () => (await spoken()).filter(({ role }) => role === 'dialog').map(({ name }) => name);
 

@@ -137,6 +137,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
 
   it('everything can be done with the keyboard alone', async () => {
     await authorize();
+    await page.waitForSelector('input[type=email]:focus');
     await page.keyboard.type('ada@example.com');
     await page.keyboard.press('Tab');
     await page.keyboard.type(library.users[0]!.password);
