@@ -169,7 +169,7 @@ write('first-sync', {
           rows: arrivals.map(({ at }, i) => ({
             label: `after ${number(at)}`,
             value: times[i]!,
-            text: number(times[i]!, 1),
+            text: number(times[i]!, 2),
             ours: true,
           })),
         },

@@ -9,7 +9,7 @@ import { cpuSeconds, mebibytes, newStage } from './stage.ts';
  * `node bench/large-files.ts [FILES] [GIB]`.
  */
 const files = Number(process.argv[2] ?? 8);
-const gib = Number(process.argv[3] ?? 4);
+const gib = Number(process.argv[3] ?? 2);
 const size = Math.round(gib * 2 ** 30);
 
 await using stage = await newStage({ library: { autoConsent: true } });

@@ -224,7 +224,7 @@ async function writePage(): Promise<void> {
             rows: timed.map((row) => ({
               label: row.what.slice('Page of 100: '.length),
               value: median(row),
-              text: number(median(row), 1),
+              text: number(median(row), 2),
               ours: true,
             })),
           },

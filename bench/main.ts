@@ -1,61 +1,149 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
 import { availableParallelism, loadavg } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
+
+interface Benchmark {
+  what: string;
+  /** Its arguments with what they are by default; all are numbers, if nothing else is said. */
+  takes: string;
+  words?: true;
+  /** About how long it runs. */
+  minutes: number;
+  /** Programs that it cannot do without. */
+  needs?: string[];
+  /** The arguments when all are run, where those of a run by itself would take too long. */
+  ofAll?: string[];
+}
 
 /**
  * `npm run bench` runs all benchmarks in turn, `npm run bench -- NAME [ARGUMENTS]` one of them. Each writes a page with a table
  * and a chart into bench/results, or RESULTS, and ends by itself: sizes are arguments, and what follows the name is handed on.
- * `args`: the sizes when all are run, where those of a run by itself would take too long.
  */
-const benchmarks: Record<string, { what: string; minutes: number; args?: string[] }> = {
-  'one-large-file': { what: '[GIB] [ROUNDS]: one large file, HTTP to S3, beside rclone and curl', minutes: 3 },
-  'small-files': { what: '[FILES] [BYTES]: many small ones, beside rclone', minutes: 1 },
-  'nothing-new': { what: '[SECONDS] [SIZE…]: a sync without news, whatever the size of the library', minutes: 6 },
-  'many-connections': {
-    what: '[SECONDS] [CONNECTIONS…]: whether their syncs are on time',
-    minutes: 4,
-    args: ['45', '100', '1000', '10000'],
+const benchmarks: Record<string, Benchmark> = {
+  'one-large-file': {
+    what: 'one large file, HTTP to S3, beside rclone and curl',
+    takes: '[GIB=2] [ROUNDS=3]',
+    minutes: 3,
+    needs: ['redis-server', 'versitygw', 'curl'],
   },
-  processes: { what: '[FILES] [BYTES] [WORKERS…]: small files with servers that do next to nothing', minutes: 2 },
-  freshness: { what: '[SECONDS] [BACKLOG]: from an upload until it is in the bucket, under load', minutes: 3 },
-  's3-put': { what: '[PUTS] [ROUNDS]: what a request to S3 costs, by the SDK and by the mirror', minutes: 1 },
-  'first-sync': { what: '[ASSETS]: the first sync of a large library', minutes: 3, args: ['100000'] },
-  'large-files': { what: '[FILES] [GIB]: several at once, and a SIGKILL in the middle of one', minutes: 3 },
-  'operator-api': { what: '[CONNECTIONS] [ASSETS]: how long its answers take with many records', minutes: 4 },
-  start: { what: '[PROGRAM…]: until it is ready, and what it has when it has nothing to do', minutes: 4 },
-  library: { what: '[SECONDS]: pages, details and media of the library', minutes: 2 },
+  'small-files': {
+    what: 'many small ones, beside rclone',
+    takes: '[FILES=3000] [BYTES=100000] [ROUNDS=3]',
+    minutes: 3,
+    needs: ['redis-server', 'versitygw'],
+  },
+  'nothing-new': {
+    what: 'a sync without news, whatever the size of the library',
+    takes: '[SECONDS=20] [SIZE=1000 100000 1000000]',
+    minutes: 11,
+    needs: ['redis-server'],
+  },
+  'many-connections': {
+    what: 'whether their syncs are on time',
+    takes: '[SECONDS=100] [CONNECTIONS=100 1000 10000 100000]',
+    minutes: 15,
+    needs: ['redis-server'],
+    ofAll: ['45', '100', '1000', '10000'],
+  },
+  processes: {
+    what: 'small files with servers that do next to nothing',
+    takes: '[FILES=4000] [BYTES=10000] [WORKERS=1 2 4]',
+    minutes: 2,
+    needs: ['redis-server'],
+  },
+  freshness: {
+    what: 'from an upload until it is in the bucket, under load',
+    takes: '[SECONDS=45] [BACKLOG=30000]',
+    minutes: 3,
+    needs: ['redis-server', 'versitygw'],
+  },
+  's3-put': {
+    what: 'what a request to S3 costs, by the SDK and by the mirror',
+    takes: '[PUTS=3000] [ROUNDS=5]',
+    minutes: 1,
+    needs: ['versitygw'],
+  },
+  'first-sync': {
+    what: 'the first sync of a large library',
+    takes: '[ASSETS=1000000]',
+    minutes: 6,
+    needs: ['redis-server'],
+    ofAll: ['100000'],
+  },
+  'large-files': {
+    what: 'several at once, and a SIGKILL in the middle of one',
+    takes: '[FILES=8] [GIB=2]',
+    minutes: 3,
+  },
+  'operator-api': {
+    what: 'how long its answers take with many records',
+    takes: '[CONNECTIONS=10000] [ASSETS=1000000]',
+    minutes: 4,
+  },
+  start: {
+    what: 'until it is ready, and what it has when it has nothing to do',
+    takes: '[PROGRAM=src/main.ts dist/main.js]',
+    words: true,
+    minutes: 4,
+    needs: ['redis-server'],
+  },
+  library: { what: 'pages, details and media of the library', takes: '[SECONDS=5]', words: true, minutes: 2 },
 };
+
+const installed = (program: string) =>
+  (process.env.PATH ?? '').split(delimiter).some((directory) => existsSync(join(directory, program)));
 
 const [name, ...args] = process.argv.slice(2);
 const chosen = name === undefined ? Object.keys(benchmarks) : [name];
-const list = Object.entries(benchmarks).map(([each, { what }]) => `  ${each.padEnd(18)} ${what}`);
-const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them\n\n${list.join('\n')}`;
+const list = Object.entries(benchmarks).flatMap(([each, { what, takes, minutes }]) => [
+  `  ${each.padEnd(18)} ${what} (about ${minutes} min)`,
+  `  ${''.padEnd(18)} ${takes}`,
+]);
+const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them
+
+${list.join('\n')}
+
+Each writes a page and its charts into bench/results, in the place of those of the run before; RESULTS names
+another directory. Objects and records are in TMPDIR. Those with peers take the rclone in PATH, and the one
+that RCLONE names.`;
+
+function refuse(words: string): never {
+  console.error(words);
+  process.exit(2);
+}
+
 const helps = ['--help', '-h', 'help'];
 if (helps.includes(name ?? '')) {
   console.log(usage);
   process.exit(0);
 }
-if (chosen.some((each) => !Object.hasOwn(benchmarks, each))) {
-  console.error(`there is no benchmark ${name}\n\n${usage}`);
-  process.exit(2);
+if (chosen.some((each) => !Object.hasOwn(benchmarks, each))) refuse(`there is no benchmark ${name}\n\n${usage}`);
+if (name !== undefined) {
+  const { what, takes, words, minutes } = benchmarks[name]!;
+  const help = `npm run bench -- ${name} ${takes}\n${what} (about ${minutes} min)`;
+  if (args.some((each) => helps.includes(each))) {
+    console.log(help);
+    process.exit(0);
+  }
+  const wrong = args.find((each) => !words && !(/^\d+(\.\d+)?$/.test(each) && Number(each) > 0));
+  if (wrong !== undefined) refuse(`${wrong} is no number above 0\n\n${help}`);
 }
-if (args.some((each) => helps.includes(each))) {
-  console.log(`npm run bench -- ${name} ${benchmarks[name!]!.what}`);
-  process.exit(0);
-}
+const missing = new Set(chosen.flatMap((each) => benchmarks[each]!.needs ?? []).filter((each) => !installed(each)));
+if (missing.size > 0) refuse(`not installed here: ${[...missing].join(', ')}; .ci/run shows how to get what it needs`);
 if (loadavg()[0]! > availableParallelism() / 2) {
   console.log(`The machine is busy (load ${loadavg()[0]!.toFixed(1)}): what follows tells less than it could.`);
 }
 
 const failed: string[] = [];
 for (const each of chosen) {
-  const { what, minutes, args: forAll = [] } = benchmarks[each]!;
-  console.log(`\n== ${each}: ${what.replace(/^.*?: /, '')} (about ${minutes} min)`);
+  const { what, minutes, ofAll = [] } = benchmarks[each]!;
+  console.log(`\n== ${each}: ${what} (about ${minutes} min)`);
   const began = performance.now();
   const child = spawn(
     process.execPath,
-    [join(import.meta.dirname, `${each}.ts`), ...(name === undefined ? forAll : args)],
+    [join(import.meta.dirname, `${each}.ts`), ...(name === undefined ? ofAll : args)],
     { stdio: 'inherit' },
   );
   const [code] = await once(child, 'exit');

@@ -78,21 +78,13 @@ async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Sy
   await sleep(settleMs);
   // Until the code that runs has been compiled.
   while ((await done()).n < compiled) await sleep(100);
-  const [statements, fulls] = [await stage.statements(), await full()];
+  const fulls = await full();
   const first = await done();
   const all = await work(stage, mirror, seconds * 1000);
   const last = await done();
   if (last.news > first.news || (await full()) > fulls) throw new Error('something was new');
   await stage.ended(mirror);
   const n = last.n - first.n;
-  const often = [...(await stage.statements())].map(([text, calls]) => [
-    text,
-    (calls - (statements.get(text) ?? 0)) / n,
-  ]);
-  console.log('statements, and how many of them in a sync:');
-  for (const [text, calls] of often.toSorted((a, b) => Number(b[1]) - Number(a[1])).slice(0, 20)) {
-    console.log(`${number(Number(calls), 1).padStart(6)}  ${String(text).slice(0, 150)}`);
-  }
   return { n, each: each(all, n, idle, seconds) };
 }
 
@@ -182,7 +174,9 @@ async function listings(path: string, size: number): Promise<Cost> {
 const found: Found[] = [];
 for (const size of sizes) {
   found.push(await nothingNew(size));
-  console.log(found.at(-1));
+  const line = ({ each }: Syncs) =>
+    `${number(each.cpuMs, 1)} CPU ms, ${number(each.statements, 1)} statements, ${number(each.requests, 1)} requests`;
+  console.log(`${number(size)} assets: of many ${line(found.at(-1)!.many)}; alone ${line(found.at(-1)!.alone)}`);
 }
 const bare = { alone: await bareSync(rates.alone), many: await bareSync(rates.many) };
 const peers: { name: string; measured: { size: number; cost: Cost }[] }[] = [];
@@ -190,7 +184,7 @@ for (const { name, path } of await rclones()) {
   const measured = [];
   for (const size of sizes) {
     measured.push({ size, cost: await listings(path, size) });
-    console.log(name, measured.at(-1));
+    console.log(`${name}, ${number(size)} files: ${number(measured.at(-1)!.cost.cpu * 1000)} CPU ms`);
   }
   peers.push({ name, measured });
 }

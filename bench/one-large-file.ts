@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Chart } from './chart.ts';
-import { ground, number, table, write } from './page.ts';
+import { counted, ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, middle, rclones, s3Flags } from './peers.ts';
 import { cpuSeconds, type Mirror, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
 
@@ -141,7 +141,7 @@ write('one-large-file', {
     chartOf(`One file of ${gib} GiB, HTTPS to S3 over HTTPS`, secure),
   ],
   text: `
-One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${rounds} rounds in turns, memory at its most. The
+One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians of ${counted(rounds, 'round')} in turns, memory at its most. The
 mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. It is a
 service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next
 ones; its start is not in its figures. A plain program in Node.js pipes the one request into the other, and does nothing else. rclone is

@@ -128,7 +128,7 @@ write('operator-api', {
         {
           title: 'p99, ms',
           rows: slowest.map(({ path, p99 }) => ({
-            label: path.length > 30 ? `${path.slice(0, 29)}…` : path,
+            label: path.length > 34 ? `${path.slice(0, 33)}…` : path,
             value: p99,
             text: number(p99),
             ours: true,

@@ -6,12 +6,16 @@ import { promisify } from 'node:util';
 import { type Chart, svgOf } from './chart.ts';
 
 const run = promisify(execFile);
+const loadBefore = loadavg()[0]!;
 
 /** The repository's results, or RESULTS: each benchmark writes a page of its own there, and its charts beside it. */
 const results = process.env.RESULTS ?? join(import.meta.dirname, 'results');
 
 export const number = (value: number, digits = 0) =>
   value.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** A number of what is called so, in English. */
+export const counted = (n: number, what: string) => `${number(n)} ${what}${n === 1 ? '' : 's'}`;
 
 /** A table in Markdown. */
 export const table = (head: string[], rows: string[][]) =>
@@ -61,7 +65,7 @@ export async function ground(parts: (keyof typeof asked)[] = [], more: string[] 
   const disk = await told('stat', '--file-system', '--format', '%T', tmpdir());
   const ours = `asset-mirror ${version}${await revision()}`;
   const all = [machine, ours, `Node ${process.version}`, ...versions, ...more, ...(disk ? [`files on ${disk}`] : [])];
-  return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadavg()[0]!.toFixed(1)} at the end.`;
+  return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadBefore.toFixed(1)} before, ${loadavg()[0]!.toFixed(1)} at the end.`;
 }
 
 /** Writes `bench/results/NAME.md` with its charts (`NAME.svg`, `NAME-2.svg`, …) behind the heading, and prints it. */
@@ -72,7 +76,7 @@ export function write(name: string, page: { title: string; charts?: Chart[]; tex
     writeFileSync(join(results, file), svgOf(chart));
     return `![${chart.title}](${file})\n\n`;
   });
-  const end = `${page.ground} Made by \`npm run bench -- ${name}\`.`;
+  const end = `${page.ground} Made by \`npm run bench -- ${[name, ...process.argv.slice(2)].join(' ')}\`.`;
   const text = `# ${page.title}\n\n${pictures.join('')}${page.text.trim()}\n\n${end}\n`;
   writeFileSync(join(results, `${name}.md`), text);
   console.log(`\n${text}`);

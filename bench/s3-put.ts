@@ -13,7 +13,7 @@ import { Meter, openBody } from '../src/storage/meter.ts';
 import { agentsTo, connect } from '../src/storage/s3-client.ts';
 import { sender } from '../src/storage/s3-send.ts';
 import { startVersity } from '../test/support/services.ts';
-import { ground, number, table, write } from './page.ts';
+import { counted, ground, number, table, write } from './page.ts';
 import { median } from './peers.ts';
 import { newBucket } from './stage.ts';
 
@@ -167,7 +167,7 @@ write('s3-put', {
   ],
   text: `
 Processor time of the client for each request, in milliseconds: by the AWS SDK, and as the mirror sends it. CRC-32 goes with
-each; a stream is counted and summed on its way. The median of ${rounds} rounds of ${number(puts)} PUTs, ${atOnce} at once, and of ${number(parts)}
+each; a stream is counted and summed on its way. The median of ${counted(rounds, 'round')} of ${number(puts)} PUTs, ${atOnce} at once, and of ${number(parts)}
 parts, 4 at once, in turns.
 
 ${table(

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { ground, number, table, write } from './page.ts';
+import { counted, ground, number, table, write } from './page.ts';
 import { bareClient, type Cost, cost, median, middle, rclones, s3Flags } from './peers.ts';
 import { sampledAt, sharesOf } from './profile.ts';
 import { cpuSeconds, type Mirror, mainThreadSeconds, mebibytes, newBucket, newStage, removeObjects } from './stage.ts';
@@ -133,7 +133,7 @@ it, stores it and its record, and keeps its states in PostgreSQL and its jobs in
 have 16 files in hand at once, from the same source. The last row is a program in Node.js that sends the four requests of each
 asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not
 compiled yet costs more: so the mirror is measured three times, each time with as many new files of another connection. Medians of
-${rounds} rounds in turns, memory at its most. The last two columns hold the others against the warm mirror.
+${counted(rounds, 'round')} in turns, memory at its most. The last two columns hold the others against the warm mirror.
 
 ${table(
   ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],

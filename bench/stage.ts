@@ -404,12 +404,6 @@ export async function newStage(options: StageOptions) {
       return { statements: rows[0].n, commands, requests };
     },
 
-    /** How often each statement has been run so far (with `statements`), by its text. */
-    async statements(): Promise<Map<string, number>> {
-      const { rows } = await db.query('SELECT query, sum(calls)::int AS calls FROM pg_stat_statements GROUP BY query');
-      return new Map(rows.map(({ query, calls }) => [query.replaceAll(/\s+/g, ' '), calls]));
-    },
-
     [Symbol.asyncDispose]: end,
   };
 }
