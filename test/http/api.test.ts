@@ -176,14 +176,14 @@ describe('a resync', () => {
       since: 5,
       companyId: 'a',
       projectId: 'b',
-      assetType: 'c',
+      assetType: 'audio',
       assetIds: ['d'],
     });
     expect(answer.status).toBe(202);
     expect(await stage.store.syncs.get(answer.body.syncId)).toMatchObject({
       status: 'waiting',
       mode: 'full',
-      scope: { since: 5, companyId: 'a', projectId: 'b', assetType: 'c', assetIds: ['d'] },
+      scope: { since: 5, companyId: 'a', projectId: 'b', assetType: 'audio', assetIds: ['d'] },
     });
     expect(
       (await resync({ mode: 'full', assetIds: Array.from({ length: 1000 }, (_, i) => `asset ${i}`) })).status,
@@ -200,6 +200,7 @@ describe('a resync', () => {
     [{ mode: 'full', companyId: '' }, 'companyId'],
     [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
     [{ mode: 'full', assetType: '\ud800' }, 'assetType'],
+    [{ mode: 'full', assetType: 'nosuch' }, "of the type nosuch; the library's types are videos"],
     [{ mode: 'full', assetIds: [] }, 'assetIds'],
     [{ mode: 'full', assetIds: ['a', ''] }, 'assetIds.1'],
     [{ mode: 'full', assetIds: Array(1001).fill('a') }, 'assetIds'],
@@ -409,4 +410,15 @@ describe('settings', () => {
       );
     },
   );
+});
+
+describe('a type that only the library knows', () => {
+  test('can be asked for once something of it was seen', async () => {
+    const other = await stage.company();
+    await stage.upload(other.companyId, 1, { assetType: 'holograms' });
+    await stage.run(other.connectionId);
+    const body = JSON.stringify({ mode: 'full', assetType: 'holograms' });
+    expect((await ask('POST', `/api/connections/${other.connectionId}/resync`, { body })).status).toBe(202);
+    expect((await ask('POST', `/api/connections/${connectionId}/resync`, { body })).status).toBe(400);
+  });
 });
