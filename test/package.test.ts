@@ -71,9 +71,8 @@ describe('the package, as npm would install it', { timeout: 120_000 }, () => {
     expect(mirrored).toBe(assets);
     const again = await asset_mirror('demo', '--once', '--assets', '12');
     expect(again.stdout).toMatch(
-      new RegExp(
-        `, nothing new\n.*\n +${assets} assets of earlier runs are counted, too; without \\S*demo it begins anew\\.\n`,
-      ),
+      new RegExp(`\n +${assets} assets of earlier runs are counted, too; without \\S*demo it begins anew\n`),
     );
+    expect(again.stdout).toContain(', nothing new\n');
   });
 });

@@ -84,16 +84,20 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   try {
     say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);
     say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);
+    const before = (await service.operations.status()).assets;
+    if (before.total > 0) {
+      const earlier = counted(before.total, 'asset');
+      say(paint('dim', `         ${earlier} of earlier runs are counted, too; without ${dataDir} it begins anew`));
+    }
     say();
     const started = Date.now();
-    const before = (await service.operations.status()).assets;
     await connectLikeABrowser((await service.operations.createConnectLink({})).url);
     say(
       `${paint('green', '✓')} connected as ${library.users[0]!.email} (OAuth 2.0 with PKCE, consent given by the demo)`,
     );
     const result = await watchUntilQuiet(service.operations, options.json === true, stop);
     const ended = { ms: Date.now() - started, interrupted: stop.aborted };
-    await summarize({ service, result, ...ended, before, dataDir, json: options.json === true });
+    await summarize({ service, result, ...ended, before, json: options.json === true });
     const { byState } = result.assets;
     if (ended.interrupted) process.exitCode = 130;
     else if (options.once && byState.failed + byState.pending + byState.transferring > 0) process.exitCode = 1;
@@ -188,7 +192,6 @@ async function summarize(end: {
   interrupted: boolean;
   /** What was known of earlier runs over the same directory. */
   before: Status['assets'];
-  dataDir: string;
   json: boolean;
 }): Promise<void> {
   const { result, service } = end;
@@ -236,14 +239,6 @@ async function summarize(end: {
   print(`\n${lead}${mirrored}, ${took}`);
   if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
   print(`  ${summary.where}`);
-  if (summary.earlier) {
-    print(
-      paint(
-        'dim',
-        `  ${counted(summary.earlier, 'asset')} of earlier runs are counted, too; without ${end.dataDir} it begins anew.`,
-      ),
-    );
-  }
   if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
   for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${why}`);
 }

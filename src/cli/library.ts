@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
+import { UsageError } from './failures.ts';
 import { paint, print } from './output.ts';
 
 export interface LibraryVerbOptions {
@@ -54,6 +55,11 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   const service = await startLibrary({
     ...settingsOf(options),
     ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
+  }).catch((error) => {
+    if (error.code !== 'EADDRINUSE') throw error;
+    throw new UsageError(
+      `another program listens on ${error.address}:${error.port}; choose another one with --port or --admin-port`,
+    );
   });
   running.defer(() => service.close());
   const { apiUrl, appUrl, adminUrl, clientId, users } = service;

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -15,8 +16,8 @@ beforeAll(async () => {
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
 /** `asset-mirror library --json` on nothing but its defaults. */
-async function start() {
-  const child = spawn(process.execPath, ['src/main.ts', 'library', '--json', '--port', '0'], {
+async function start(...args: string[]) {
+  const child = spawn(process.execPath, ['src/main.ts', 'library', '--json', '--port', '0', ...args], {
     env: { PATH: process.env.PATH, DATA_DIR: directory },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -67,4 +68,14 @@ test('what is printed is all that an app needs, each time, and stays the same', 
   expect(beside.app.clientSecret).not.toBe(kept.clientSecret);
   expect(await beside.stop()).toBe(0);
   expect(await second.stop()).toBe(0);
+});
+
+test('a port that is taken is named', async () => {
+  const other = createServer().listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const { port } = other.address() as AddressInfo;
+  await expect(start('--in-memory', '--port', `${port}`)).rejects.toThrow(
+    `another program listens on 127.0.0.1:${port}; choose another one with --port or --admin-port`,
+  );
+  other.close();
 });
