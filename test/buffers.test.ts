@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { readFile } from 'node:fs/promises';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { setImmediate as turn } from 'node:timers/promises';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterAll, beforeAll, describe, expect, inject, it, vi } from 'vitest';
 import { filled, handBack, lend } from '../src/buffers.ts';
 import { createDownloader } from '../src/source/download.ts';
@@ -11,6 +14,7 @@ import type { Part, Storage } from '../src/storage/storage.ts';
 import { partLength } from '../src/storage/storage.ts';
 import { collected } from './storage/bodies.ts';
 import { newBucket, newDirectory } from './storage/grounds.ts';
+import { type Certificates, newCertificates } from './support/certificates.ts';
 
 /** How many of the next `count` that are lent are made for it. */
 function made(count: number): number {
@@ -81,18 +85,25 @@ describe('a lent buffer', () => {
 
 const MiB = 2 ** 20;
 const content = randomBytes(64 * MiB);
-let source: Server;
-let url: string;
+const protocols = ['http', 'https'] as const;
+const sources: Server[] = [];
+const urls = { http: '', https: '' };
+let certificates: Certificates;
+const known = getCACertificates('default');
 
 beforeAll(async () => {
-  // In pieces of all sizes, with the loop turning between them, so that reads end anywhere.
-  source = createServer(async (request, response) => {
+  certificates = await newCertificates();
+  setDefaultCACertificates([...known, await readFile(certificates.ca, 'utf8')]);
+  // In pieces of all sizes, with the loop turning between them, so that reads end anywhere; every other line ends with its bytes.
+  let answers = 0;
+  const answer: RequestListener = async (request, response) => {
     const [from, to] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range!)!.slice(1).map(Number) as [number, number];
     const end = to ? to + 1 : content.length;
     response.writeHead(206, {
       'content-range': `bytes ${from}-${end - 1}/${content.length}`,
       'content-length': end - from,
       etag: '"one"',
+      ...(++answers % 2 === 0 && { connection: 'close' }),
     });
     for (let at = from; at < end && !response.destroyed; ) {
       const length = Math.ceil(Math.random() ** 3 * 400_000);
@@ -103,13 +114,22 @@ beforeAll(async () => {
       at = next;
     }
     response.end();
-  }).listen(0, '127.0.0.1');
-  await new Promise((resolve) => source.once('listening', resolve));
-  url = `http://127.0.0.1:${(source.address() as AddressInfo).port}/file`;
+  };
+  const secured = { cert: await readFile(certificates.cert), key: await readFile(certificates.key) };
+  for (const protocol of protocols) {
+    const server = protocol === 'https' ? createSecureServer(secured, answer) : createServer(answer);
+    sources.push(server.listen(0, '127.0.0.1'));
+    await once(server, 'listening');
+    urls[protocol] = `${protocol}://127.0.0.1:${(server.address() as AddressInfo).port}/file`;
+  }
 });
 afterAll(async () => {
-  source.closeAllConnections();
-  await new Promise((resolve) => source.close(resolve));
+  for (const server of sources) {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  }
+  setDefaultCACertificates(known);
+  await certificates?.clear();
 });
 
 const [s3, modern] = [inject('s3'), inject('s3modern')];
@@ -124,7 +144,8 @@ if (s3) grounds.push({ name: `a bucket of ${s3.name}`, handsBack: false, open: (
 if (modern) grounds.push({ name: `a bucket of ${modern.name}`, handsBack: true, open: () => newBucket(modern) });
 
 describe.each(grounds)('parts that are read into lent buffers, into $name', ({ handsBack, open }) => {
-  it('are whole, all of them at once', async () => {
+  it.each(protocols)('are whole, all of them at once, by %s', async (protocol) => {
+    const url = urls[protocol];
     const ground = await open();
     const agents = [createAgent({ connections: 8 }), createAgent({ connections: 8, lends: true })] as const;
     const downloader = createDownloader({
@@ -153,8 +174,8 @@ describe.each(grounds)('parts that are read into lent buffers, into $name', ({ h
       await uploads.complete(upload, parts);
       const stored = await collected((await ground.storage.get('file'))!);
       expect(stored.equals(content)).toBe(true);
-      // Of at least that many reads.
-      if (handsBack) expect(buffers).toBeLessThan(content.length / (120 * 1024) / 2);
+      // Of at least that many reads. (Of what TLS gave, some is joined to what waits before it.)
+      if (handsBack && protocol === 'http') expect(buffers).toBeLessThan(content.length / (120 * 1024) / 2);
     } finally {
       await Promise.all(agents.map((agent) => agent.destroy()));
       await ground.clear();

@@ -1,6 +1,7 @@
-import { connect, type Socket } from 'node:net';
+import { connect, isIP, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Agent, buildConnector, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
+import { Agent, type buildConnector, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { filled, lend } from '../buffers.ts';
 import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
@@ -31,7 +32,7 @@ const connectMs = 10_000;
 export function createAgent(options: {
   connections: number;
   proxies?: Proxies | undefined;
-  /** Reads into lent buffers, which only pays for long bodies; not through a proxy, nor through TLS. */
+  /** Reads into lent buffers, which only pays for long bodies; not through a proxy. */
   lends?: boolean;
 }): Dispatcher {
   const settings = {
@@ -47,19 +48,24 @@ export function createAgent(options: {
   return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
 }
 
-/** Through TLS what is read comes in pieces of 16 KiB that are allocated for it: there nothing is lent. */
+/** Connections that read into lent buffers. What was read is pushed by hand, and comes out of the socket as ever. */
 function lendingConnector(): buildConnector.connector {
-  const secure = buildConnector({ timeout: connectMs, allowH2: false });
+  const sessions = new Map<string, Buffer>();
   return (to, callback) => {
-    if (to.protocol === 'https:') return secure(to, callback);
-    const socket: Socket = connect({
-      host: to.hostname,
-      port: Number(to.port || 80),
-      noDelay: true,
-      keepAlive: true,
-      keepAliveInitialDelay: 60_000,
-      // Instead of a buffer for each read; pushed by hand, what was read comes out of the socket as ever.
-      onread: { buffer: lend, callback: (bytes, buffer) => socket.push(filled(buffer, bytes)) },
+    const secure = to.protocol === 'https:';
+    const where = { host: to.hostname, port: Number(to.port || (secure ? 443 : 80)) };
+    const host = `${to.hostname}:${where.port}`;
+    const name = to.servername ?? (isIP(to.hostname) ? '' : to.hostname);
+    const secured = () => {
+      const session = sessions.get(host);
+      return { ...where, ...(name && { servername: name }), ...(session && { session }), ALPNProtocols: ['http/1.1'] };
+    };
+    const plain = { buffer: lend, callback: (bytes: number, buffer: Uint8Array) => socket.push(filled(buffer, bytes)) };
+    const socket: Socket = secure ? connectGathering(secured()) : connect({ ...where, onread: plain });
+    socket.setNoDelay(true).setKeepAlive(true, 60_000);
+    socket.on('session', (session) => {
+      if (sessions.size >= 100) sessions.clear();
+      sessions.set(host, session);
     });
     const late = setTimeout(
       () => socket.destroy(Object.assign(new Error('no connection within 10 s'), { code: 'ETIMEDOUT' })),
@@ -69,12 +75,44 @@ function lendingConnector(): buildConnector.connector {
       clearTimeout(late);
       callback(error, null);
     };
-    socket.once('error', failed).once('connect', () => {
+    socket.once('error', failed).once(secure ? 'secureConnect' : 'connect', () => {
       clearTimeout(late);
       socket.off('error', failed);
       callback(null, socket);
     });
   };
+}
+
+/** TLS gives one record at a time: those that come in one turn of the event loop go on in one lent buffer. */
+function connectGathering(options: ConnectionOptions): Socket {
+  // As much as a record holds (RFC 8446, section 5.1).
+  const record = Buffer.allocUnsafeSlow(2 ** 14);
+  let gathered: Buffer | undefined;
+  let bytes = 0;
+  const flush = () => {
+    if (!gathered) return;
+    const chunk = filled(gathered, bytes);
+    gathered = undefined;
+    bytes = 0;
+    push(chunk);
+  };
+  const callback = (length: number) => {
+    if (gathered && gathered.length - bytes < length) flush();
+    if (!gathered) {
+      gathered = lend();
+      setImmediate(flush);
+    }
+    bytes += record.copy(gathered, bytes, 0, length);
+    return socket.readableLength < socket.readableHighWaterMark;
+  };
+  const socket = connectSecurely(Object.assign(options, { onread: { buffer: record, callback } }));
+  const push = socket.push.bind(socket);
+  socket.push = (chunk, encoding) => {
+    // The end does not come before what is gathered.
+    if (chunk === null) flush();
+    return push(chunk, encoding);
+  };
+  return socket;
 }
 
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
