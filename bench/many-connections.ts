@@ -44,11 +44,16 @@ async function measure(connections: number): Promise<Found> {
     await stage.addMirrored(from, Math.min(connections, from + 19_999));
   }
   const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
-  // Two schedules for each: until all are made, and what was due meanwhile is done.
+  // Two schedules for each: until all are made, the inventory of the day is written, and what was due meanwhile is done.
   const queue = await stage.queueKeys();
   const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
   for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
     if (waited === 1200) throw new Error(`${await scheduled()} of ${2 * connections} schedules are made`);
+    await sleep(500);
+  }
+  const written = async () => (await db.query('SELECT count(written_at)::int AS n FROM inventories')).rows[0].n > 0;
+  for (let waited = 0; !(await written()); waited++) {
+    if (waited === 1200) throw new Error('the inventory of the day is not written');
     await sleep(500);
   }
   await sleep(15_000);
@@ -138,7 +143,7 @@ write('many-connections', {
   ],
   text: `
 So many connections, each with ${files} assets and no news, synced every five minutes (100,000: every thirty) by one worker, on PostgreSQL and Redis; measured
-for ${seconds} s once all schedules are made. Their tokens are put into the records, what the service says comes from a server that does
+for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the service says comes from a server that does
 next to nothing; everything else is as ever. Each connection has its own moment in the interval: a sync is as late as it begins
 behind it. Where many fewer begin than are due, one worker is too few (a few that fall due at the very end begin behind it); lateness
 beyond the interval itself is not seen. What a worker does anyway is in its processor time, and in that of a sync.
