@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { probePort } from '../ground.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
-import { UsageError } from './failures.ts';
 import { paint, print } from './output.ts';
 
 export interface LibraryVerbOptions {
@@ -36,7 +36,10 @@ export type StartDatabase = (directory: string) => Promise<{ url: string; stop()
 
 /** Runs the library alone, until stopped. */
 export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
-  const { json, inMemory, database } = options;
+  const { json, inMemory, database, host, port, adminPort } = options;
+  // Before the library makes a secret, which it shows once.
+  await probePort('--port', host, port);
+  if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
   await using running = new AsyncDisposableStack();
   let databaseUrl = database;
   let credentials: string | undefined;
@@ -55,11 +58,6 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   const service = await startLibrary({
     ...settingsOf(options),
     ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
-  }).catch((error) => {
-    if (error.code !== 'EADDRINUSE') throw error;
-    throw new UsageError(
-      `another program listens on ${error.address}:${error.port}; choose another one with --port or --admin-port`,
-    );
   });
   running.defer(() => service.close());
   const { apiUrl, appUrl, adminUrl, clientId, users } = service;

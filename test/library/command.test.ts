@@ -75,7 +75,7 @@ test('a port that is taken is named', async () => {
   await once(other, 'listening');
   const { port } = other.address() as AddressInfo;
   await expect(start('--in-memory', '--port', `${port}`)).rejects.toThrow(
-    `another program listens on 127.0.0.1:${port}; choose another one with --port or --admin-port`,
+    `--port is ${port}, where another program listens already on 127.0.0.1; expected a free port`,
   );
   other.close();
 });
