@@ -70,13 +70,13 @@ export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolea
 
 export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' | 'queues'>) {
   /** A type that the library's description does not name may come with an asset; one that nobody has seen is a slip. */
-  async function knownType(connectionId: string, type: string | undefined): Promise<void> {
+  async function knownType(type: string | undefined): Promise<void> {
     if (type === undefined || unknownTypes([type]).length === 0) return;
-    if ((await store.assets.search({ connectionId, type, limit: 1 })).length > 0) return;
+    if ((await store.assets.search({ type, limit: 1 })).length > 0) return;
     throw new Refused(
       400,
       'invalid_request',
-      `assetType: nothing of this connection is of the type ${type}; the library's types are ${assetTypes.join(', ')}.`,
+      `assetType: nothing here is of the type ${type}; the library's types are ${assetTypes.join(', ')}.`,
     );
   }
 
@@ -86,7 +86,7 @@ export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' |
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
       const { mode, ...scope } = resyncRequest.parse(request);
-      await knownType(connectionId, scope.assetType);
+      await knownType(scope.assetType);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
       // When the queue is away, the dispatcher finds the run in the records.

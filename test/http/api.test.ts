@@ -419,6 +419,7 @@ describe('a type that only the library knows', () => {
     await stage.run(other.connectionId);
     const body = JSON.stringify({ mode: 'full', assetType: 'holograms' });
     expect((await ask('POST', `/api/connections/${other.connectionId}/resync`, { body })).status).toBe(202);
-    expect((await ask('POST', `/api/connections/${connectionId}/resync`, { body })).status).toBe(400);
+    // Another connection may read the same company.
+    expect((await ask('POST', `/api/connections/${connectionId}/resync`, { body })).status).toBe(202);
   });
 });
