@@ -16,7 +16,7 @@ const leastLent = 16 * 1024;
 const mostFree = 32;
 /** So much becomes garbage between two collections; each takes about a millisecond. */
 const collectEvery = 4 << 20;
-/** So much passes through between two collections of everything, which take 40 ms each, a thirtieth of the time at the most. */
+/** So much passes through between two collections of everything: about 40 ms each, by how much there is. */
 const collectAllEvery = 2 ** 30;
 
 const free: Buffer[] = [];

@@ -75,6 +75,8 @@ function lendingConnector(): buildConnector.connector {
       clearTimeout(late);
       callback(error, null);
     };
+    // A line whose certificate was refused may break once more, with nobody to hear of it.
+    socket.on('error', () => {});
     socket.once('error', failed).once(secure ? 'secureConnect' : 'connect', () => {
       clearTimeout(late);
       socket.off('error', failed);

@@ -1,9 +1,11 @@
 import { createHook } from 'node:async_hooks';
+import { once } from 'node:events';
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { createSecureServer } from 'node:http2';
-import type { AddressInfo } from 'node:net';
-import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { type AddressInfo, connect, createServer as createNetServer } from 'node:net';
+import { createServer as createTlsServer, getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createAgent, getText } from '../../src/source/http.ts';
 import { newCertificates } from '../support/certificates.ts';
@@ -64,6 +66,34 @@ test.each([false, true])('a server that could do otherwise is spoken to in HTTP/
     await agent.destroy();
     await new Promise((resolve) => secure.close(resolve));
     setDefaultCACertificates(known);
+    await clear();
+  }
+});
+
+test.each([false, true])('a line that is refused and then breaks ends its request alone (lends: %s)', async (lends) => {
+  // Nobody here knows who vouches for it; and behind what it begins with comes a record that is none.
+  const { cert, key, clear } = await newCertificates();
+  const secured = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }).listen(0, '127.0.0.1');
+  secured.on('tlsClientError', () => {});
+  const record = Buffer.concat([Buffer.from([0x17, 3, 3, 0, 32]), Buffer.alloc(32, 7)]);
+  const between = createNetServer((client) => {
+    const server = connect((secured.address() as AddressInfo).port, '127.0.0.1');
+    for (const socket of [client, server]) socket.on('error', () => {});
+    client.pipe(server);
+    client.on('close', () => server.destroy());
+    server.once('data', (first) => client.write(Buffer.concat([first, record])));
+  }).listen(0, '127.0.0.1');
+  await Promise.all([once(secured, 'listening'), once(between, 'listening')]);
+  const agent = createAgent({ connections: 1, lends });
+  try {
+    const url = `https://127.0.0.1:${(between.address() as AddressInfo).port}/`;
+    const closed = once(between, 'connection').then(([client]) => once(client, 'close'));
+    // The runner fails for what nobody catches.
+    await expect(request(url, { dispatcher: agent })).rejects.toThrow('unable to verify');
+    await closed;
+  } finally {
+    await agent.destroy();
+    for (const server of [between, secured]) await new Promise((resolve) => server.close(resolve));
     await clear();
   }
 });
