@@ -131,13 +131,15 @@ export function withoutLinks(value: ApiAsset): Record<string, unknown> {
     if (Array.isArray(v)) return v.map((item) => clean(item, depth + 1)).filter((item) => item !== undefined);
     return fields(v, new Set(), depth + 1);
   };
-  const fields = (o: object, asWritten: Set<string>, depth = 0): Record<string, unknown> =>
-    Object.fromEntries(
-      Object.entries(o)
-        .filter(([key]) => !links.has(key) && !address.test(key))
-        .map(([key, v]) => [key, asWritten.has(key) ? v : clean(v, depth)])
-        .filter(([, v]) => v !== undefined),
-    );
+  const fields = (o: object, asWritten: Set<string>, depth = 0): Record<string, unknown> => {
+    const kept: [string, unknown][] = [];
+    for (const [key, v] of Object.entries(o)) {
+      if (links.has(key) || address.test(key)) continue;
+      const left = asWritten.has(key) ? v : clean(v, depth);
+      if (left !== undefined) kept.push([key, left]);
+    }
+    return Object.fromEntries(kept);
+  };
   const { download, ...asset } = value;
   return {
     ...fields(asset, plainText),
