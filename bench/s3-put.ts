@@ -74,11 +74,13 @@ stack.defer(async () => {
 const sumOf = (bytes: Buffer) => crc32(bytes).toString(16).padStart(8, '0');
 type Call = (by: 'sdk' | 'ours', i: number) => Promise<unknown>;
 /** `abortSignal`, as every request of the mirror has one. */
-function sent(by: 'sdk' | 'ours', command: PutObjectCommand | UploadPartCommand, crc32: () => string) {
+function sent(by: 'sdk' | 'ours', input: Parameters<typeof send>[0], crc32: () => string) {
   const { signal: abortSignal } = new AbortController();
-  return by === 'sdk'
-    ? client.send(command as PutObjectCommand, { abortSignal })
-    : send(command, { abortSignal, crc32 });
+  if (by === 'ours') return send(input, { abortSignal, crc32 });
+  const { PartNumber, UploadId } = input;
+  return PartNumber === undefined
+    ? client.send(new PutObjectCommand(input), { abortSignal })
+    : client.send(new UploadPartCommand({ ...input, PartNumber, UploadId }), { abortSignal });
 }
 const of = (i: number) => ({
   Bucket,
@@ -92,34 +94,21 @@ const calls: [string, number, Call][] = [
     puts,
     (by, i) => {
       const Body = metered(small);
-      return sent(
-        by,
-        new PutObjectCommand({ ...of(i), Body, ChecksumAlgorithm: 'CRC32' }),
-        () => Body.checksums().crc32,
-      );
+      return sent(by, { ...of(i), Body, ChecksumAlgorithm: 'CRC32' }, () => Body.checksums().crc32);
     },
   ],
   [
     '100 KB at hand',
     puts,
-    (by, i) => {
-      const command = new PutObjectCommand({ ...of(i), Body: small, ChecksumAlgorithm: 'CRC32' });
-      return sent(by, command, () => sumOf(small));
-    },
+    (by, i) => sent(by, { ...of(i), Body: small, ChecksumAlgorithm: 'CRC32' }, () => sumOf(small)),
   ],
   [
     '16 MiB, a part',
     parts,
     (by, i) => {
       const Body = metered(part);
-      const at = { Bucket, Key: 'parts', UploadId, PartNumber: (i % 4) + 1 };
-      const command = new UploadPartCommand({
-        ...at,
-        Body,
-        ContentLength: part.length,
-        ChecksumAlgorithm: 'CRC32',
-      });
-      return sent(by, command, () => Body.checksums().crc32);
+      const at = { Bucket, Key: 'parts', UploadId, PartNumber: (i % 4) + 1, ContentLength: part.length };
+      return sent(by, { ...at, Body, ChecksumAlgorithm: 'CRC32' }, () => Body.checksums().crc32);
     },
   ],
 ];

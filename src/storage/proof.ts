@@ -5,7 +5,6 @@ import {
   CreateMultipartUploadCommand,
   DeleteObjectCommand,
   HeadObjectCommand,
-  PutObjectCommand,
   type PutObjectCommandInput,
   type S3Client,
 } from '@aws-sdk/client-s3';
@@ -35,8 +34,8 @@ export async function findProofs(client: S3Client, send: Send, target: PutObject
   const at = { Bucket: target.Bucket, Key: target.Key };
   const put = async (more: object) => {
     const Body = Readable.from([content], { objectMode: false });
-    const command = new PutObjectCommand({ ...target, ...more, Body, ContentLength: content.length });
-    const answer = await send(command, { crc32: () => crc.toString('hex') });
+    const input = { ...target, ...more, Body, ContentLength: content.length };
+    const answer = await send(input, { crc32: () => crc.toString('hex') });
     written.push(answer.VersionId);
     const { ContentLength } = await client.send(new HeadObjectCommand(at));
     return ContentLength === content.length ? answer : undefined;

@@ -5,7 +5,7 @@ import {
   type PutObjectCommandInput,
   type PutObjectCommandOutput,
   type S3Client,
-  type UploadPartCommand,
+  UploadPartCommand,
   type UploadPartCommandInput,
 } from '@aws-sdk/client-s3';
 import { span } from '../tracing/tracing.ts';
@@ -17,13 +17,14 @@ import { sign, uriEncode } from './sigv4.ts';
 export type Answer = Partial<
   Pick<PutObjectCommandOutput, 'ETag' | 'ChecksumCRC32' | 'ChecksumCRC64NVME' | 'VersionId'>
 >;
-type Input = PutObjectCommandInput & Partial<UploadPartCommandInput>;
+/** What a PUT of an object is made of, or of a part: that has a number. */
+type Input = PutObjectCommandInput & Partial<Pick<UploadPartCommandInput, 'PartNumber' | 'UploadId'>>;
 interface Options {
   abortSignal?: AbortSignal;
   /** CRC-32 of the body, lower-case hex. Asked when all of it has passed. */
   crc32: () => string;
 }
-export type Send = (command: PutObjectCommand | UploadPartCommand, options: Options) => Promise<Answer>;
+export type Send = (input: Input, options: Options) => Promise<Answer>;
 
 /** Inputs of a command by their headers. */
 const headerOf = {
@@ -42,7 +43,7 @@ const handled = new Set([
 const skewMs = 5 * 60_000;
 
 /**
- * `client.send` for what carries the bytes, at a part of its cost: the SDK says where a bucket is and what the credentials
+ * PutObject and UploadPart of the client, for what carries the bytes, at a part of its cost: the SDK says where a bucket is and what the credentials
  * are, and the request is signed and sent here. What has more to it the SDK sends. Bytes at hand that were not taken, for
  * whatever reason, it sends again, as often as is its habit, and its word counts. A stream goes once.
  */
@@ -58,17 +59,20 @@ export function sender(client: S3Client, agents: Agents): Send {
     return place;
   }
 
-  return async (command, options) => {
-    const input: Input = command.input;
+  return async (input, options) => {
+    const isPart = input.PartNumber !== undefined;
     const signal = options.abortSignal;
-    const bySdk = () => client.send(command as PutObjectCommand, signal ? { abortSignal: signal } : {});
+    const bySdk = () => {
+      const command = isPart ? new UploadPartCommand(input as UploadPartCommandInput) : new PutObjectCommand(input);
+      return client.send(command as PutObjectCommand, signal ? { abortSignal: signal } : {});
+    };
     const simple =
       Object.keys(input).every((name) => handled.has(name)) &&
       (input.ChecksumAlgorithm === undefined || input.ChecksumAlgorithm === 'CRC32');
     const place = simple ? await placeOf(input.Bucket!) : undefined;
     if (!place) return bySdk();
     const atHand = typeof input.Body === 'string' || Buffer.isBuffer(input.Body) ? Buffer.from(input.Body) : undefined;
-    const name = input.PartNumber === undefined ? 'S3.PutObject' : 'S3.UploadPart';
+    const name = isPart ? 'S3.UploadPart' : 'S3.PutObject';
     try {
       return await span(name, { 'aws.s3.bucket': input.Bucket, 'aws.s3.key': input.Key }, () =>
         put(place, input, atHand, options),

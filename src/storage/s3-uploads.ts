@@ -7,7 +7,6 @@ import {
   ListPartsCommand,
   type PutObjectCommandInput,
   type S3Client,
-  UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { crc32Of } from './crc32.ts';
 import { Meter, openBody } from './meter.ts';
@@ -115,13 +114,13 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
         const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag' });
         flow.flowInto(meter);
         const answer = await send(
-          new UploadPartCommand({
+          {
             ...of(upload),
             PartNumber: number,
             Body: meter,
             ContentLength: bytes,
             ...(summed && { ChecksumAlgorithm: 'CRC32' }),
-          }),
+          },
           { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
         );
         if (!meter.whole)

@@ -156,12 +156,12 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const answer = inParts
         ? await upload(key, meter, { ...put, trailer }, partBytes, breaker)
         : await send(
-            new PutObjectCommand({
+            {
               ...target(key, put),
               Body: atHand ?? meter,
               ContentLength: length,
               ...(trailer && { ChecksumAlgorithm: trailer }),
-            }),
+            },
             { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
           );
       if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);

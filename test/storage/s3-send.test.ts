@@ -84,7 +84,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
         ServerSideEncryption: 'aws:kms',
         SSEKMSKeyId: 'arn:aws:kms:eu-west-1:1:key/2',
       });
-      await expect(send(new PutObjectCommand(input()), { crc32: () => '' })).rejects.toMatchObject({
+      await expect(send(input(), { crc32: () => '' })).rejects.toMatchObject({
         name: 'AccessDenied',
         $metadata: { httpStatusCode: 403 },
       });
@@ -131,7 +131,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     const put = () => {
       const Body = streaming(Buffer.from('12345'));
       const input = { Bucket: ground.bucket, Key: 'clock', Body, ContentLength: 5 };
-      return send(new PutObjectCommand(input), { crc32: () => '' });
+      return send(input, { crc32: () => '' });
     };
     await put();
     client.config.systemClockOffset = 60 * 60_000;
@@ -140,7 +140,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await put();
     client.config.systemClockOffset = 60 * 60_000;
     const atHand = { Bucket: ground.bucket, Key: 'clock', Body: 'at hand' };
-    await send(new PutObjectCommand(atHand), { crc32: () => '' });
+    await send(atHand, { crc32: () => '' });
     client.destroy();
   });
 
