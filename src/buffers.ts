@@ -47,12 +47,12 @@ export function filled({ buffer }: Uint8Array, bytes: number): Buffer {
 }
 
 /**
- * To be called when nobody will look at a chunk again: its memory becomes another buffer's, and the chunk is empty. Nothing
- * happens to what was never lent, nor to a part of what was read: who knows where the rest is.
+ * To be called when nobody will look at a chunk again, nor at what came before it: its memory becomes another buffer's, and the
+ * chunk is empty. Nothing happens to what was never lent, nor when more was read behind the chunk: who knows where that is.
  */
 export function handBack(chunk: Buffer): void {
   const buffer = chunk.buffer as ArrayBuffer;
-  if (lent.get(buffer) !== chunk.length || free.length >= mostFree) return;
+  if (lent.get(buffer) !== chunk.byteOffset + chunk.length || free.length >= mostFree) return;
   free.push(Buffer.from(buffer.transfer()));
 }
 

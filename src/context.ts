@@ -62,8 +62,8 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const forSource = { connections: config.transfer.concurrency * 6 + 20, proxies: config.proxies };
   const agent = createAgent(forSource);
   opening.defer(() => agent.destroy());
-  const partsAgent = createAgent({ ...forSource, lends: true });
-  opening.defer(() => partsAgent.destroy());
+  const downloads = createAgent({ ...forSource, lends: true });
+  opening.defer(() => downloads.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const metrics = createMetrics();
   const watched = watchRequests(apiUrl, () => {
@@ -82,8 +82,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(followBandwidth({ store, traffic, lines, own: config.transfer.bandwidth, log }));
   const downloader = createDownloader({
     referer: appUrl,
-    dispatcher,
-    partsDispatcher: partsAgent.compose(watched),
+    dispatcher: downloads.compose(watched),
     stallMs: config.transfer.stallTimeout,
     throttle(bytes, signal) {
       metrics.bytes.inc(bytes);

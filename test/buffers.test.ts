@@ -55,14 +55,17 @@ describe('a lent buffer', () => {
     expect(made(1)).toBe(1);
   });
 
-  it('is not lent again when a part of it is handed back, or what was never lent', () => {
+  it('is not lent again while something is behind what is handed back, nor what was never lent', () => {
     emptied();
     const chunk = read(43);
-    for (const other of [chunk.subarray(1), chunk.subarray(0, 49_999), Buffer.from(chunk), Buffer.alloc(50_000)]) {
+    for (const other of [chunk.subarray(0, 49_999), chunk.subarray(10, 20), Buffer.from(chunk), Buffer.alloc(50_000)]) {
       handBack(other);
     }
     expect([chunk[0], chunk.length]).toEqual([43, 50_000]);
     expect(made(1)).toBe(1);
+    handBack(chunk.subarray(200));
+    expect(chunk.length).toBe(0);
+    expect(lend()[0]).toBe(43);
   });
 
   it('is not held by the few bytes of a slow line', () => {
@@ -83,6 +86,7 @@ describe('a lent buffer', () => {
   });
 });
 
+const { signal } = new AbortController();
 const MiB = 2 ** 20;
 const content = randomBytes(64 * MiB);
 const protocols = ['http', 'https'] as const;
@@ -97,11 +101,18 @@ beforeAll(async () => {
   // In pieces of all sizes, with the loop turning between them, so that reads end anywhere; every other line ends with its bytes.
   let answers = 0;
   const answer: RequestListener = async (request, response) => {
-    const [from, to] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range!)!.slice(1).map(Number) as [number, number];
+    const { range } = request.headers;
+    if (request.url === '/plain') {
+      response.end(content.subarray(0, 100_000));
+      return;
+    }
+    const part = /^bytes=(\d+)-(\d*)$/.exec(range ?? '');
+    const [from, to] = (part ?? /(\d+)-(\d+)$/.exec(request.url!)!).slice(1).map(Number) as [number, number];
     const end = to ? to + 1 : content.length;
-    response.writeHead(206, {
-      'content-range': `bytes ${from}-${end - 1}/${content.length}`,
-      'content-length': end - from,
+    const chunked = !part && ++answers % 3 === 0;
+    response.writeHead(part ? 206 : 200, {
+      ...(part && { 'content-range': `bytes ${from}-${end - 1}/${content.length}` }),
+      ...(!chunked && { 'content-length': end - from }),
       etag: '"one"',
       ...(++answers % 2 === 0 && { connection: 'close' }),
     });
@@ -135,26 +146,18 @@ afterAll(async () => {
 const [s3, modern] = [inject('s3'), inject('s3modern')];
 interface Ground {
   name: string;
-  /** What is stored is held to a sum that was made before it was sent: only then are buffers handed back. */
-  handsBack: boolean;
   open(): Promise<{ storage: Storage; clear(): Promise<void> }>;
 }
-const grounds: Ground[] = [{ name: 'a directory', handsBack: true, open: newDirectory }];
-if (s3) grounds.push({ name: `a bucket of ${s3.name}`, handsBack: false, open: () => newBucket(s3) });
-if (modern) grounds.push({ name: `a bucket of ${modern.name}`, handsBack: true, open: () => newBucket(modern) });
+const grounds: Ground[] = [{ name: 'a directory', open: newDirectory }];
+if (s3) grounds.push({ name: `a bucket of ${s3.name}`, open: () => newBucket(s3) });
+if (modern) grounds.push({ name: `a bucket of ${modern.name}`, open: () => newBucket(modern) });
 
-describe.each(grounds)('parts that are read into lent buffers, into $name', ({ handsBack, open }) => {
-  it.each(protocols)('are whole, all of them at once, by %s', async (protocol) => {
+describe.each(grounds)('what is read into lent buffers, into $name', ({ open }) => {
+  it.each(protocols)('is whole when it comes in parts, all of them at once, by %s', async (protocol) => {
     const url = urls[protocol];
     const ground = await open();
-    const agents = [createAgent({ connections: 8 }), createAgent({ connections: 8, lends: true })] as const;
-    const downloader = createDownloader({
-      referer: 'http://127.0.0.1',
-      dispatcher: agents[0],
-      partsDispatcher: agents[1],
-      stallMs: 5000,
-    });
-    const signal = new AbortController().signal;
+    const dispatcher = createAgent({ connections: 8, lends: true });
+    const downloader = createDownloader({ referer: 'http://127.0.0.1', dispatcher, stallMs: 5000 });
     const link = { url, renew: async () => url };
     const pinned = { bytes: content.length, etag: '"one"', contentType: undefined };
     try {
@@ -175,9 +178,62 @@ describe.each(grounds)('parts that are read into lent buffers, into $name', ({ h
       const stored = await collected((await ground.storage.get('file'))!);
       expect(stored.equals(content)).toBe(true);
       // Of at least that many reads. (Of what TLS gave, some is joined to what waits before it.)
-      if (handsBack && protocol === 'http') expect(buffers).toBeLessThan(content.length / (120 * 1024) / 2);
+      if (protocol === 'http') expect(buffers).toBeLessThan(content.length / (120 * 1024) / 2);
     } finally {
-      await Promise.all(agents.map((agent) => agent.destroy()));
+      await dispatcher.destroy();
+      await ground.clear();
+    }
+  });
+
+  it.each(protocols)('is whole when it comes at once, one file behind the other, by %s', async (protocol) => {
+    const ground = await open();
+    const dispatcher = createAgent({ connections: 8, lends: true });
+    const downloader = createDownloader({ referer: 'http://127.0.0.1', dispatcher, stallMs: 5000 });
+    const files = Array.from({ length: 160 }, (_, i) => {
+      const from = Math.floor(Math.random() * 60 * MiB);
+      return { key: `file-${i}`, from, to: from + Math.ceil(Math.random() ** 2 * 600_000) };
+    });
+    try {
+      let next = 0;
+      await Promise.all(
+        Array.from({ length: 8 }, async () => {
+          for (let file = files[next++]; file; file = files[next++]) {
+            const url = `${urls[protocol]}/${file.from}-${file.to - 1}`;
+            const { body } = await downloader.open({ url, renew: async () => url }, signal);
+            const { bytes } = await ground.storage.put(file.key, body, { bytes: file.to - file.from, signal });
+            expect(bytes).toBe(file.to - file.from);
+          }
+        }),
+      );
+      for (const { key, from, to } of files) {
+        const stored = await collected((await ground.storage.get(key))!);
+        expect(stored.equals(content.subarray(from, to))).toBe(true);
+      }
+    } finally {
+      await dispatcher.destroy();
+      await ground.clear();
+    }
+  });
+
+  it('is handed back when it is in the store, the first with the head of the answer in it, too', async () => {
+    const ground = await open();
+    const dispatcher = createAgent({ connections: 1, lends: true });
+    const downloader = createDownloader({ referer: 'http://127.0.0.1', dispatcher, stallMs: 5000 });
+    const url = new URL('/plain', urls.http).href;
+    try {
+      emptied();
+      const making = vi.spyOn(Buffer, 'allocUnsafeSlow');
+      for (let i = 0; i < 40; i++) {
+        const { body } = await downloader.open({ url, renew: async () => url }, signal);
+        await ground.storage.put('file', body, { bytes: 100_000, signal });
+      }
+      const buffers = making.mock.calls.filter(([bytes]) => bytes === 120 * 1024).length;
+      making.mockRestore();
+      expect(buffers).toBeLessThan(10);
+      const stored = await collected((await ground.storage.get('file'))!);
+      expect(stored.equals(content.subarray(0, 100_000))).toBe(true);
+    } finally {
+      await dispatcher.destroy();
       await ground.clear();
     }
   });

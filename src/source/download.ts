@@ -48,8 +48,6 @@ const fruitless = 4;
 export function createDownloader(options: {
   referer: string;
   dispatcher: Dispatcher;
-  /** For what is asked for by its range: the parts of large files, and the rest of what broke off. */
-  partsDispatcher: Dispatcher;
   stallMs: number;
   throttle?: Throttle;
   /** A download goes on where it was broken off: called with the bytes that are not asked for again. */
@@ -59,7 +57,6 @@ export function createDownloader(options: {
     url: string,
     signal: AbortSignal,
     headers: Record<string, string>,
-    dispatcher = options.dispatcher,
   ): Promise<Dispatcher.ResponseData> {
     let at = url;
     for (let hops = 0; ; hops++) {
@@ -68,7 +65,7 @@ export function createDownloader(options: {
       }
       const response = await request(at, {
         headers: { referer: options.referer, 'accept-encoding': 'identity', ...headers },
-        dispatcher,
+        dispatcher: options.dispatcher,
         headersTimeout: options.stallMs,
         signal,
       });
@@ -92,14 +89,9 @@ export function createDownloader(options: {
   }
 
   /** A link that is refused is asked for anew, once; what a link's expiry looks like is not specified. */
-  async function askWithLink(
-    link: Link,
-    signal: AbortSignal,
-    headers: Record<string, string> = {},
-    dispatcher?: Dispatcher,
-  ) {
+  async function askWithLink(link: Link, signal: AbortSignal, headers: Record<string, string> = {}) {
     const url = link.url;
-    let response = await ask(url, signal, headers, dispatcher);
+    let response = await ask(url, signal, headers);
     // 404 at first is an answer about the file; of a file that was there a moment ago it may well be about the link.
     const about = headers['if-range'] ? [416, 429] : [404, 416, 429];
     if (response.statusCode >= 400 && response.statusCode < 500 && !about.includes(response.statusCode)) {
@@ -111,7 +103,7 @@ export function createDownloader(options: {
         });
         link.url = await link.renewing;
       }
-      response = await ask(link.url, signal, headers, dispatcher);
+      response = await ask(link.url, signal, headers);
     }
     return response;
   }
@@ -239,7 +231,7 @@ export function createDownloader(options: {
   }) {
     const last = at.to === at.total ? '' : at.to - 1;
     const headers = { range: `bytes=${at.offset}-${last}`, 'if-range': at.etag };
-    const response = await askWithLink(at.link, at.signal, headers, options.partsDispatcher);
+    const response = await askWithLink(at.link, at.signal, headers);
     const range = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(String(response.headers['content-range'] ?? ''));
     const same =
       response.statusCode === 206 &&

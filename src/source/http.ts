@@ -32,7 +32,7 @@ const connectMs = 10_000;
 export function createAgent(options: {
   connections: number;
   proxies?: Proxies | undefined;
-  /** Reads into lent buffers, which only pays for long bodies; not through a proxy. */
+  /** Reads into lent buffers, for bodies that are handed back; not through a proxy. */
   lends?: boolean;
 }): Dispatcher {
   const settings = {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, statfs, unlink, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
+import { handBack } from '../buffers.ts';
 import { Rejected, StorageUnavailable } from '../errors.ts';
 import { type Claim, directoryUploads } from './directory-uploads.ts';
 import { Meter, openBody } from './meter.ts';
@@ -93,6 +94,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
             breaker.abort(error);
             throw error;
           });
+          handBack(chunk);
         }
         await onDisk(file.sync());
         const { size } = await onDisk(file.stat());

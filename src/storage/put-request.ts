@@ -22,6 +22,8 @@ export interface Put {
   bytes: number;
   /** Of a stream: its CRC-32 in base64, to be sent behind it. Asked when all of it has passed. */
   trailer?: (() => string) | undefined;
+  /** What the store has will be compared with a sum that was made before: only then is a stream's memory handed back. */
+  proven?: boolean | undefined;
   signal: AbortSignal | undefined;
 }
 
@@ -37,7 +39,7 @@ export interface PutAnswer {
  * ends it, and its line.
  */
 export function putRequest(put: Put): Promise<PutAnswer> {
-  const { agent, secure, hostname, port, path, headers, body, bytes, trailer, signal } = put;
+  const { agent, secure, hostname, port, path, headers, body, bytes, trailer, proven, signal } = put;
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
     const asks = bytes >= askFrom;
@@ -89,7 +91,7 @@ export function putRequest(put: Put): Promise<PutAnswer> {
         resolve({ status: response.statusCode!, headers: response.headers, text });
       });
     });
-    const flow = () => (body instanceof Uint8Array ? call.end(body) : pour(body, call, bytes, trailer));
+    const flow = () => (body instanceof Uint8Array ? call.end(body) : pour(body, call, { bytes, trailer, proven }));
     if (!asks) {
       flow();
       return;
@@ -120,7 +122,11 @@ export function lengthWithTrailer(bytes: number): number {
 const batchBytes = 2 ** 18;
 
 /** All of a body into a request, no faster than that takes it. One that breaks leaves the request as it is. */
-function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() => string) | undefined): void {
+function pour(
+  body: Readable,
+  into: ClientRequest,
+  { bytes, trailer, proven }: Pick<Put, 'bytes' | 'trailer' | 'proven'>,
+): void {
   let left = bytes;
   // Of the chunk that is under way.
   let room = trailer ? 0 : Number.POSITIVE_INFINITY;
@@ -147,8 +153,7 @@ function pour(body: Readable, into: ClientRequest, bytes: number, trailer: (() =
       }
       const some = rest.length > room ? rest.subarray(0, room) : rest;
       rest = rest.subarray(some.length);
-      // With a checksum behind it a body whose bytes had become others on their way would be refused.
-      goOn = into.write(some, rest.length === 0 && trailer ? (error) => error || handBack(piece) : undefined);
+      goOn = into.write(some, rest.length === 0 && proven ? (error) => error || handBack(piece) : undefined);
       room -= some.length;
       left -= some.length;
       if (room === 0) into.write('\r\n');

@@ -23,6 +23,8 @@ interface Options {
   abortSignal?: AbortSignal;
   /** CRC-32 of the body, lower-case hex. Asked when all of it has passed. */
   crc32: () => string;
+  /** See Put. */
+  proven?: boolean;
 }
 export type Send = (input: Input, options: Options) => Promise<Answer>;
 
@@ -106,6 +108,7 @@ export function sender(client: S3Client, agents: Agents): Send {
       body: atHand ?? (input.Body as Readable),
       bytes,
       trailer: atHand ? undefined : sum,
+      proven: options.proven,
       signal: options.abortSignal,
     });
     if (answer.status >= 200 && answer.status < 300) return answerOf(answer);

@@ -121,7 +121,7 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
             ContentLength: bytes,
             ...(summed && { ChecksumAlgorithm: 'CRC32' }),
           },
-          { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
+          { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32, proven: prove !== 'none' },
         );
         if (!meter.whole)
           throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);

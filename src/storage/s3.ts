@@ -162,7 +162,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
               ContentLength: length,
               ...(trailer && { ChecksumAlgorithm: trailer }),
             },
-            { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32 },
+            { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32, proven: prove !== 'none' },
           );
       if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
       const etag = await proveStored(key, meter, answer);

@@ -39,13 +39,11 @@ afterAll(async () => {
 
 /** With one socket only: one that is not given back is missed at the next request. */
 function downloader(options: { stallMs?: number; connections?: number; referer?: string } = {}) {
-  const connections = options.connections ?? 1;
-  const [dispatcher, partsDispatcher] = [createAgent({ connections }), createAgent({ connections, lends: true })];
-  agents.push(dispatcher, partsDispatcher);
+  const dispatcher = createAgent({ connections: options.connections ?? 1, lends: true });
+  agents.push(dispatcher);
   return createDownloader({
     referer: options.referer ?? library.appUrl,
     dispatcher,
-    partsDispatcher,
     stallMs: options.stallMs ?? 5000,
   });
 }
