@@ -1,5 +1,5 @@
 /** So long the first of a group waits for others, in milliseconds; and so many are done without waiting. */
-const gatherMs = 5;
+const gatherMs = 10;
 const enough = 16;
 
 /**
