@@ -39,7 +39,7 @@ export function filled({ buffer }: Uint8Array, bytes: number): Buffer {
   const chunk = Buffer.from(buffer, 0, bytes);
   if (bytes < leastLent) {
     const copy = Buffer.from(chunk);
-    free.push(Buffer.from(buffer));
+    if (free.length < mostFree) free.push(Buffer.from(buffer));
     return copy;
   }
   lent.set(buffer, bytes);

@@ -8,8 +8,7 @@ import { setFlagsFromString } from 'node:v8';
 // moment; left to themselves, V8 and glibc keep some hundred MiB of those that are done with (bench/large-files.ts).
 
 // V8 looks for garbage by what objects take themselves, not by the buffers that they hold: so it looks more often, with
-// few young objects and when the old have grown by a half; and what it finds is freed then and there. There is room for the
-// objects of as many small files as are in hand at once, which are old otherwise before they are done with.
+// few young objects and when the old have grown by a half; and what it finds is freed then and there.
 setFlagsFromString('--semi-space-growth-factor=1');
 setFlagsFromString('--heap-growing-percent=50');
 setFlagsFromString('--no-concurrent-array-buffer-sweeping');
@@ -17,10 +16,13 @@ setFlagsFromString('--no-concurrent-array-buffer-sweeping');
 const { argv, env, execArgv, execPath, platform } = process;
 const runsLong = ['start', 'demo'].includes(argv[2] ?? '');
 
-/** Begins once more, as the same process, with more in its environment. V8 is told how much room, in MiB, as it begins. */
+/** MiB for young objects: those of all small files in hand, which would count as old otherwise before they are done with. */
+const room = '--min-semi-space-size=4';
+const hasRoom = execArgv.includes(room);
+
+/** Begins once more, as the same process, with more in its environment. */
 const beginAgain = (added: NodeJS.ProcessEnv) => {
-  const room = '--min-semi-space-size=4';
-  const told = execArgv.includes(room) ? execArgv : [room, ...execArgv];
+  const told = hasRoom ? execArgv : [room, ...execArgv];
   process.execve?.(execPath, [execPath, ...told, ...argv.slice(1)], { ...env, ...added });
 };
 
@@ -31,10 +33,10 @@ const fromSource = import.meta.filename.endsWith('.ts');
 const cache = fromSource && { NODE_COMPILE_CACHE: env.NODE_COMPILE_CACHE ?? join(tmpdir(), 'node-compile-cache') };
 
 // glibc gives freed memory back when there is one heap and little is kept in reserve. It takes this from the environment
-// when a process begins and never again, so what is to run for long begins once more.
+// when a process begins and never again, as V8 does the room: so what is to run for long begins once more.
 const allocator = { MALLOC_ARENA_MAX: '1', MALLOC_TOP_PAD_: '65536', MALLOC_TRIM_THRESHOLD_: '131072' };
 const isSet = Object.keys(allocator).some((name) => name in env);
-if (runsLong && !isSet && platform === 'linux') beginAgain({ ...allocator, ...cache });
+if (runsLong && !hasRoom && platform === 'linux') beginAgain({ ...(!isSet && allocator), ...cache });
 
 if (fromSource || !runsLong) enableCompileCache();
 

@@ -1,4 +1,5 @@
 import mime from 'mime';
+import { handBack } from '../buffers.ts';
 import type { AssetDetail } from '../source/answers.ts';
 import { headBytes, isErrorPage } from '../source/contents.ts';
 import { beside } from '../storage/keys.ts';
@@ -34,7 +35,8 @@ export async function mirrorThumbnail(
     for await (const chunk of download.body) {
       size += chunk.length;
       if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
-      chunks.push(chunk);
+      chunks.push(Buffer.from(chunk));
+      handBack(chunk);
     }
     const picture = Buffer.concat(chunks);
     if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');

@@ -94,6 +94,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
             breaker.abort(error);
             throw error;
           });
+          // It is in the file, and the next one comes only now.
           handBack(chunk);
         }
         await onDisk(file.sync());

@@ -45,9 +45,9 @@ const handled = new Set([
 const skewMs = 5 * 60_000;
 
 /**
- * PutObject and UploadPart of the client, for what carries the bytes, at a part of its cost: the SDK says where a bucket is and what the credentials
- * are, and the request is signed and sent here. What has more to it the SDK sends. Bytes at hand that were not taken, for
- * whatever reason, it sends again, as often as is its habit, and its word counts. A stream goes once.
+ * PutObject and UploadPart of the client, for what carries the bytes, at a part of its cost: the SDK says where a bucket is
+ * and what the credentials are, and the request is signed and sent here. What has more to it the SDK sends. Bytes at hand that
+ * were not taken, for whatever reason, it sends again, as often as is its habit, and its word counts. A stream goes once.
  */
 export function sender(client: S3Client, agents: Agents): Send {
   const places = new Map<string, Promise<Place | undefined>>();
