@@ -119,7 +119,7 @@ function chartOf(title: string, rows: Rows): Chart {
 function tableOf(rows: Rows): string {
   const ours = rows[1]!;
   return table(
-    ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
+    ['', 'seconds', 'MiB/s', 'CPU seconds', 'peak RSS, MiB', 'speed of the mirror ÷ theirs', 'its CPU ÷ theirs'],
     rows.map((row) => [
       row.name,
       number(row.seconds, 1),
@@ -145,8 +145,8 @@ One file of ${gib} GiB, HTTP to S3, servers and client on one machine: medians o
 mirror asks for the asset, fetches it in parts, proves each and the whole, writes its record, and keeps states and jobs. It is a
 service, and runs on: so it is measured with the first file after its start, while V8 compiles what runs, and with the next
 ones; its start is not in its figures. A plain program in Node.js pipes the one request into the other, and does nothing else. rclone is
-told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The last two columns hold
-the others against the mirror's second file: how many times as fast it is, and the part of their processor time.
+told not to wait before each part (\`--expect-continue-timeout 0\`), which it would against this server. The last two columns
+divide what the mirror does with its second file by what they do: the MiB a second, and the CPU seconds.
 
 ${tableOf(plain)}
 

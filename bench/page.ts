@@ -76,7 +76,8 @@ export function write(name: string, page: { title: string; charts?: Chart[]; tex
     writeFileSync(join(results, file), svgOf(chart));
     return `![${chart.title}](${file})\n\n`;
   });
-  const end = `${page.ground} Made by \`npm run bench -- ${[name, ...process.argv.slice(2)].join(' ')}\`.`;
+  const inMemory = tmpdir() === '/dev/shm' ? 'TMPDIR=/dev/shm ' : '';
+  const end = `${page.ground} Made by \`${inMemory}npm run bench -- ${[name, ...process.argv.slice(2)].join(' ')}\`.`;
   const text = `# ${page.title}\n\n${pictures.join('')}${page.text.trim()}\n\n${end}\n`;
   writeFileSync(join(results, `${name}.md`), text);
   console.log(`\n${text}`);

@@ -133,10 +133,10 @@ it, stores it and its record, and keeps its states in PostgreSQL and its jobs in
 have 16 files in hand at once, from the same source. The last row is a program in Node.js that sends the four requests of each
 asset (the asset, its media, the media and a record into S3) and nothing else: no list, no sum, no records, no states. What V8 has not
 compiled yet costs more: so the mirror is measured three times, each time with as many new files of another connection. Medians of
-${counted(rounds, 'round')} in turns, memory at its most. The last two columns hold the others against the warm mirror.
+${counted(rounds, 'round')} in turns, memory at its most. The last two columns divide the warm mirror's figures by theirs.
 
 ${table(
-  ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB', 'the mirror is faster', 'and takes of their CPU'],
+  ['', 'files/s', 'CPU ms a file', 'peak RSS, MiB', 'speed of the mirror ÷ theirs', 'its CPU ÷ theirs'],
   rows.map(({ name, cost: { seconds, cpu, rss } }) => [
     name,
     number(files / seconds),
