@@ -111,7 +111,8 @@ export function createTurns(options: {
       },
       async mirrored(done) {
         const now = Date.now();
-        const ended = await store.assets.mirrored(turn, done, goesOn() ? { leaseMs, perConnection } : undefined);
+        const onward = goesOn() ? { leaseMs, perConnection, inHand: held.size } : undefined;
+        const ended = await store.assets.mirrored(turn, done, onward);
         if (ended.next) next = hold(ended.next, now, goesOn);
         if (!ended.held) throw new Interrupted('another worker has the asset');
       },

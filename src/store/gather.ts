@@ -1,10 +1,11 @@
-/** So long the first of a group waits for others, in milliseconds; and so many are done without waiting. */
+/** Who waits for others does so no longer than this, in milliseconds; and so many are done without waiting. */
 const gatherMs = 10;
 const enough = 16;
 
 /**
- * Calls that come within a moment are done by one statement. What a group fails at, each of it tries alone: so one cannot
- * take the others with it.
+ * Calls that come within a moment are done by one statement: those of one turn of the event loop, and while one is under way
+ * those that come meanwhile. A `patient` call waits a moment for others as well, which costs nobody anything where many are
+ * in hand. What a group fails at, each of it tries alone: so one cannot take the others with it.
  * @param together one result for each, in their order
  */
 export function gathered<Item, Result>(together: (items: Item[]) => Promise<Result[]>) {
@@ -14,6 +15,9 @@ export function gathered<Item, Result>(together: (items: Item[]) => Promise<Resu
     reject: (error: unknown) => void;
   }
   let group: Waiting[] = [];
+  let hurry = false;
+  let underWay = 0;
+  let soon: NodeJS.Immediate | undefined;
   let timer: NodeJS.Timeout | undefined;
 
   async function run(waiting: Waiting[]): Promise<void> {
@@ -26,18 +30,25 @@ export function gathered<Item, Result>(together: (items: Item[]) => Promise<Resu
     }
   }
 
-  function go(): void {
+  async function go(): Promise<void> {
+    clearImmediate(soon);
     clearTimeout(timer);
-    timer = undefined;
+    soon = timer = undefined;
     const waiting = group;
     group = [];
-    void run(waiting);
+    hurry = false;
+    underWay++;
+    await run(waiting);
+    underWay--;
+    if (underWay === 0 && hurry) void go();
   }
 
-  return (item: Item): Promise<Result> =>
+  return (item: Item, patient = false): Promise<Result> =>
     new Promise((resolve, reject) => {
       group.push({ item, resolve, reject });
-      if (group.length >= enough) go();
+      hurry ||= !patient;
+      if (group.length >= enough) void go();
+      else if (hurry && underWay === 0) soon ??= setImmediate(go);
       else timer ??= setTimeout(go, gatherMs);
     });
 }

@@ -53,6 +53,8 @@ export interface Onward {
   leaseMs: number;
   /** How many places a connection has, unless its settings or its pace say otherwise. */
   perConnection: number;
+  /** How many turns the process has. */
+  inHand: number;
 }
 export interface Ended {
   /** The turn was still its worker's, and has ended. */
@@ -63,6 +65,8 @@ export interface Ended {
 
 /** A job that has been on the queue for so long waits for a worker to be free: then nobody goes on past it. */
 const waitedMs = 100;
+/** With more than this in hand, one that is mirrored may wait a moment: the others go on. */
+const many = 8;
 
 /**
  * How turns begin and end: those of a moment by one statement. `quick`: see openQuick. Behind a pooler (not `direct`) none goes
@@ -204,6 +208,6 @@ export function turnRecords(quick: Database, direct: boolean) {
     take,
     endAll,
     end: ({ onward, ...end }: Parameters<typeof endTogether>[0]) =>
-      endTogether({ ...end, onward: direct ? onward : undefined }),
+      endTogether({ ...end, onward: direct ? onward : undefined }, (onward?.inHand ?? 0) > many),
   };
 }

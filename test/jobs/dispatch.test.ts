@@ -183,7 +183,7 @@ describe('a place that is passed on', () => {
     await stage?.close();
   });
 
-  const onward = { leaseMs: 60_000, perConnection: 4 };
+  const onward = { leaseMs: 60_000, perConnection: 4, inHand: 1 };
   /** So many places of a connection, each with a worker, and what waits behind them. */
   async function busy(count: number) {
     const { companyId, connectionId } = await stage.company();
