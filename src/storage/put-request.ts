@@ -52,6 +52,7 @@ export function putRequest(put: Put): Promise<PutAnswer> {
       headers: asks ? { ...headers, expect: '100-continue' } : headers,
       timeout: silenceMs,
     });
+    let connecting: NodeJS.Timeout | undefined;
     let asking: NodeJS.Timeout | undefined;
     const settle = () => {
       clearTimeout(connecting);
@@ -65,13 +66,13 @@ export function putRequest(put: Put): Promise<PutAnswer> {
     };
     const stop = () => fail(signal!.reason);
     signal?.addEventListener('abort', stop, { once: true });
-    const connecting = setTimeout(
-      () => fail(Object.assign(new Error(`no connection within ${connectMs / 1000} s`), { code: 'ETIMEDOUT' })),
-      connectMs,
-    );
+    // Not before there is a socket: to wait for one that others have is none of this store's doing.
     call.on('socket', (socket) => {
-      if (socket.connecting) socket.once('connect', () => clearTimeout(connecting));
-      else clearTimeout(connecting);
+      if (!socket.connecting) return;
+      const late = () =>
+        fail(Object.assign(new Error(`no connection within ${connectMs / 1000} s`), { code: 'ETIMEDOUT' }));
+      connecting = setTimeout(late, connectMs);
+      socket.once('connect', () => clearTimeout(connecting));
     });
     call.on('timeout', () => {
       fail(Object.assign(new Error(`nothing moved for ${silenceMs / 1000} s`), { name: 'TimeoutError' }));
