@@ -352,7 +352,7 @@ async function listCompany(
       return undefined;
     };
     const counts = await write().catch((error) => breakOff(error, pages));
-    if (counts && counts.new + counts.changed > 0) deps.onWork();
+    if (counts && counts.new + counts.changed + counts.again > 0) deps.onWork();
     if (last) return reconciles ? lookForMissing(deps, run, company.id, done) : position;
     cursor = next;
   }

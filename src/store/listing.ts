@@ -43,6 +43,12 @@ export type KnownAsset = Pick<
   | 'transcriptState'
   | 'thumbnailState'
 >;
+/** What of a page was written. */
+export interface Counts {
+  new: number;
+  changed: number;
+  again: number;
+}
 export type Decide = (before: KnownAsset | undefined, listed: ListedAsset) => Decision | undefined;
 
 interface Row {
@@ -50,19 +56,22 @@ interface Row {
   decision: Decision;
   /** Names of what the listing has otherwise than before. */
   fields?: string[];
+  /** Nothing of it is other than before: it is only asked for again, as what has failed is by a full run. */
+  again?: boolean;
 }
 
 /**
  * Takes a page of a listing into the records: one statement reads the assets that are known, one writes the new ones, one
- * the changed. A page without news costs the one read. What is left out is recorded, and not counted.
+ * the changed. A page without news costs the one read. What is left out is recorded, and not counted; `again` are those that
+ * the library has as before, and that are asked for again.
  */
 export async function recordListed(
   tx: Database,
   page: { syncId: string; connectionId: string; companyId: string; assets: ListedAsset[]; decide: Decide },
-): Promise<{ new: number; changed: number }> {
+): Promise<Counts> {
   // A page may name an asset twice; the last word counts.
   const listed = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
-  if (listed.length === 0) return { new: 0, changed: 0 };
+  if (listed.length === 0) return { new: 0, changed: 0, again: 0 };
   const ids = listed.map((asset) => asset.id);
   const rows = await tx.selectFrom('assets').selectAll().where('id', 'in', ids).orderBy('id').forUpdate().execute();
   const known = new Map(rows.map((asset) => [asset.id, asset]));
@@ -77,13 +86,16 @@ export async function recordListed(
     // What cannot be read replaces nothing that could.
     else {
       const kept = asset.problem === undefined ? asset : { ...asset, ...listedBefore(before) };
-      changed.push({ asset: kept, decision, fields: differing(before.listed, kept.listed) });
+      const fields = differing(before.listed, kept.listed);
+      const isSame = fields.length === 0 && asset.problem === undefined;
+      const again = isSame && before.state !== 'gone' && !before.leftOut;
+      changed.push({ asset: kept, decision, fields, again });
     }
   }
-  return {
-    new: fresh.length && (await insert(tx, page, fresh)),
-    changed: changed.length && (await update(tx, page, changed)),
-  };
+  const inserted = fresh.length && (await insert(tx, page, fresh));
+  const updated = changed.length && (await update(tx, page, changed));
+  const again = changed.filter((row) => row.again && !row.decision.leftOut).length;
+  return { new: inserted, changed: updated - again, again };
 }
 
 /** So many names of fields are told. */

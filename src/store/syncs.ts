@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Grant } from './connections.ts';
-import { type Decide, type KnownAsset, type ListedAsset, recordListed } from './listing.ts';
+import { type Counts, type Decide, type KnownAsset, type ListedAsset, recordListed } from './listing.ts';
 import { passPage, type QuietPage } from './quiet-page.ts';
 import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
 import { type Standing, standingOf } from './standing.ts';
@@ -179,7 +179,7 @@ export function syncRecords(db: Database, quick = db) {
       sighted?: string[];
       /** Records of items without a readable id are told from others by this prefix; all but these are listed no more. */
       repaired?: { prefix: string; except: string[] };
-    }): Promise<{ new: number; changed: number }> {
+    }): Promise<Counts> {
       const { sync, owner, companyId } = page;
       return db.transaction().execute(async (tx) => {
         if ((await holdLease(tx, sync.connectionId, owner, page.leaseMs)) === 0n) throw turnLost(sync.connectionId);

@@ -24,11 +24,12 @@ const ids = (prefix: string, count: number) => Array.from({ length: count }, (_,
 test('a page tells new from changed from known', async () => {
   const run = await running(store, 'a');
   const [one, two, three] = ids('known', 3) as [string, string, string];
-  expect(await record(run, 'a', [listed(one), listed(two)])).toEqual({ new: 2, changed: 0 });
-  const page = [listed(one), listed(two, { name: 'renamed', size: 9 }), listed(three)];
-  expect(await record(run, 'a', page)).toEqual({ new: 1, changed: 1 });
-  expect(await record(run, 'a', page)).toEqual({ new: 0, changed: 0 });
-  expect(await record(run, 'a', [])).toEqual({ new: 0, changed: 0 });
+  expect(await record(run, 'a', [listed(one), listed(two)])).toEqual({ new: 2, changed: 0, again: 0 });
+  const renamed = { name: 'renamed', size: 9, listed: { id: two, title: 'renamed' } };
+  const page = [listed(one), listed(two, renamed), listed(three)];
+  expect(await record(run, 'a', page)).toEqual({ new: 1, changed: 1, again: 0 });
+  expect(await record(run, 'a', page)).toEqual({ new: 0, changed: 0, again: 0 });
+  expect(await record(run, 'a', [])).toEqual({ new: 0, changed: 0, again: 0 });
   expect(await store.assets.get(two)).toMatchObject({ name: 'renamed', size: 9, attempts: 0 });
   expect(await store.syncs.get(run.sync.id)).toMatchObject({
     pages: 4,
@@ -39,12 +40,24 @@ test('a page tells new from changed from known', async () => {
   });
 });
 
+test('what is only asked for again has not changed', async () => {
+  const run = await running(store, 'again');
+  const always: Decide = () => pending;
+  const page = { ...run, leaseMs: 60_000, companyId: 'again', decide: always, position: {} };
+  const [same, other] = ids('again', 2) as [string, string];
+  await store.syncs.recordPage({ ...page, assets: [listed(same), listed(other)] });
+  const assets = [listed(same), listed(other, { listed: { id: other, title: 'another' } })];
+  expect(await store.syncs.recordPage({ ...page, assets })).toEqual({ new: 0, changed: 1, again: 1 });
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({ seen: 4, new: 2, changed: 1 });
+});
+
 test('an asset that is twice on a page is one, as it was last', async () => {
   const run = await running(store, 'b');
   const id = 'twice';
   expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toEqual({
     new: 1,
     changed: 0,
+    again: 0,
   });
   expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
 });
