@@ -49,6 +49,9 @@ export function wanted(byState) {
   return Object.values(rest).reduce((sum, n) => sum + n, 0);
 }
 
+/** How the assets that are wanted are told from all where some have no file. @param {Status['assets']['byState']} byState */
+export const withFile = ({ unavailable }) => (unavailable > 0 ? ' with a file' : '');
+
 /**
  * How a connection is, in a word, and whether that is good.
  * @param {Connection} connection

@@ -12,7 +12,7 @@ import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, sentence, stateNames, states, wanted } from '../words.js';
+import { conditionOf, sentence, stateNames, states, wanted, withFile } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -76,7 +76,7 @@ export const connectionView = {
           )}</ul>
         ${buttons(connection)}
         <dl class="facts">
-          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))} · ${bytes(connection.bytes)}</dd></div>
+          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
           <div><dt>At once</dt><dd>${counted(connection.pace.limit, 'asset')}${connection.pace.limit < connection.pace.ceiling ? html` <small>slowed down from ${connection.pace.ceiling}</small>` : nothing}</dd></div>

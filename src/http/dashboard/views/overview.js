@@ -19,7 +19,7 @@ import {
 import { draw, say, state } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { kindNames, stateNames, states, wanted } from '../words.js';
+import { kindNames, stateNames, states, wanted, withFile } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<Connection>>} */
 const connections = listOf('/connections', 'connections');
@@ -165,7 +165,7 @@ function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, co
     <div class="hero">
       <div><h2 id="summary-title" class="label">Mirrored</h2>
         <p class="huge" data-test="mirrored">${all === 0 ? '–' : percent(part)}</p>
-        <p class="soft">${all === 0 ? 'Nothing is listed yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}`}</p></div>
+        <p class="soft">${all === 0 ? 'Nothing is listed yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}${withFile(byState)}`}</p></div>
       <dl class="figures-row">
         <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small></dd></div>
         <div><dt>To move</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'all there'}</small></dd></div>
