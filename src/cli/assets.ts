@@ -40,6 +40,9 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
     leftOut: options.leftOut,
     q: options.search,
   };
+  const none = Object.values(query).some((it) => it !== undefined)
+    ? 'No asset is like that.'
+    : 'Nothing is listed yet.';
   if (options.all) {
     let found = 0;
     for await (const page of api.assetPages(query)) {
@@ -47,12 +50,12 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
       if (options.json) for (const asset of page) print(JSON.stringify(asset));
       else if (page.length > 0) print(assetTable(page));
     }
-    if (!options.json) print(found === 0 ? 'No asset is like that.' : `\n${counted(found, 'asset')}`);
+    if (!options.json) print(found === 0 ? none : `\n${counted(found, 'asset')}`);
     return;
   }
   const page = await api.assets({ ...query, limit: options.limit });
   if (options.json) return printJson(page);
-  if (page.assets.length === 0) return print('No asset is like that.');
+  if (page.assets.length === 0) return print(none);
   print(assetTable(page.assets));
   if (page.nextCursor !== null)
     print(paint('dim', `\nThere are more: --limit shows up to ${mostRows}, --all everything.`));

@@ -12,7 +12,7 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     show(text: string): void {
       if (silent || text === last) return;
       if (stdout.isTTY) {
-        const room = (stdout.columns ?? 80) - 1;
+        const room = (stdout.columns || 80) - 1;
         stdout.write(`\r\u001b[K${width(text) <= room ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), room)}`);
       } else if (Date.now() - saidAt >= saidMs) {
         print(text);
@@ -39,7 +39,7 @@ export function liveScreen() {
   stdout.write('\u001b[2J');
   return {
     show(text: string): void {
-      const [rows, columns] = [stdout.rows ?? 24, stdout.columns ?? 80];
+      const [rows, columns] = [stdout.rows || 24, stdout.columns || 80];
       const lines = text.split('\n');
       const shown =
         lines.length < rows ? lines : [...lines.slice(0, rows - 2), `… and ${lines.length - rows + 2} lines more`];

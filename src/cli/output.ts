@@ -47,7 +47,7 @@ export function cut(text: string, room: number): string {
 }
 
 /** Whether the terminal shows each line of it in one line; what is no terminal takes everything. */
-export function fits(text: string, columns = process.stdout.columns ?? Number.POSITIVE_INFINITY): boolean {
+export function fits(text: string, columns = process.stdout.columns || Number.POSITIVE_INFINITY): boolean {
   return text.split('\n').every((line) => width(line) <= columns);
 }
 
@@ -71,7 +71,7 @@ export interface Column {
 export function table(
   all: Column[],
   rows: Cell[][],
-  room = process.stdout.columns ?? Number.POSITIVE_INFINITY,
+  room = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
   const textOf = (cell: Cell | undefined) => (typeof cell === 'object' ? cell.text : (cell ?? ''));
   let columns = all.map((column, place) => ({

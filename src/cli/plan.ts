@@ -12,7 +12,7 @@ export async function plan(
   const erase = () => line && process.stderr.write('\r\u001b[K');
   const found = await api.plan(connectionId, (progress) => {
     erase();
-    if (line) process.stderr.write(describeProgress(progress).slice(0, (process.stderr.columns ?? 80) - 1));
+    if (line) process.stderr.write(describeProgress(progress).slice(0, (process.stderr.columns || 80) - 1));
   });
   erase();
   if (options.json) printJson(found);
