@@ -72,7 +72,7 @@ async function waiting(tx: Database): Promise<string[]> {
 /**
  * Takes assets that are due for the queue: for each active connection as many as it has room, in turns (the first of every
  * connection before the second of any). Media newest first; looks at what is mirrored, longest due first, have what media
- * leaves, and a quarter of the places in any case. What its connection can no longer read stays where it is. What is not
+ * leaves, and a quarter of the places in any case; a single one every fourth time, by chance. What its connection can no longer read stays where it is. What is not
  * due costs nothing. `only`: no other connections are looked at. Undefined: another process is at it.
  */
 export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] | undefined> {
@@ -94,7 +94,7 @@ export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] 
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
       ), room AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, places.most - coalesce(queued.jobs, 0) AS free,
-          least(ceil(places.most / 4.0), places.most - 1) - coalesce(queued.looks, 0) AS kept
+          CASE WHEN places.most = 1 THEN (random() < 0.25)::int ELSE ceil(places.most / 4.0) END - coalesce(queued.looks, 0) AS kept
         FROM access JOIN connections c ON c.id = access.connection_id
         CROSS JOIN LATERAL (SELECT ${mostPlaces(sql`${room.perConnection}`)} AS most) places
         LEFT JOIN queued ON queued.connection_id = c.id

@@ -93,6 +93,28 @@ describe('places on the queue', () => {
     expect(await dispatch()).toEqual([]);
   });
 
+  test('are looks every fourth time, by chance, where there is a single one', async () => {
+    const [ids] = (await pending(160)) as [string[]];
+    const looks = ids.splice(80);
+    await stage.query(
+      `UPDATE assets SET state = 'mirrored', mirrored_at = now(), next_at = now() - interval '1 minute' WHERE id = ANY($1)`,
+      [looks],
+    );
+    const given: string[] = [];
+    for (let turn = 0; turn < 80; turn++) {
+      const due = (await stage.store.assets.dispatch({ perConnection: 1 }))!;
+      expect(due).toHaveLength(1);
+      await finish(due[0]!.id);
+      given.push(due[0]!.id);
+    }
+    // That it is none, or more than 60 of 80, has a chance of less than one in a thousand million.
+    const media = given.filter((id) => ids.includes(id));
+    expect(media.length).toBeGreaterThanOrEqual(20);
+    expect(media.length).toBeLessThan(80);
+    expect(media).toEqual(ids.slice(0, media.length));
+    for (const { id } of (await stage.store.assets.dispatch({ perConnection: 160 }))!) await finish(id);
+  });
+
   test('are given once, however many processes give them', async () => {
     const [ids] = await pending(50);
     const given = (await Promise.all(Array.from({ length: 8 }, dispatch))).flat();
