@@ -131,7 +131,9 @@ export async function runSyncs(
           log.warn({ connectionId, syncId: sync.id, err: error }, 'listing broken off; it goes on where it was');
           return 'broken off';
         }
-        await store.syncs.finish(sync, owner, { status: 'failed', error: reasonOf(error) });
+        // Of a run that has ended already, and only the answer was lost, nothing is said.
+        if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reasonOf(error) })))
+          return 'handed back';
         log.warn({ connectionId, syncId: sync.id, err: error }, 'sync failed; the next one starts from the same marks');
         return 'failed';
       }

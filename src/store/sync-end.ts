@@ -20,7 +20,7 @@ export interface SyncOutcome {
 
 /**
  * The run has ended, and with it the lease, unless another one waits. Undefined, and nothing happens, when another process
- * has taken it over. The connection's last error is that of this run, or else of the last full one: a run over less does not
+ * has taken it over, or when it has ended before. The connection's last error is that of this run, or else of the last full one: a run over less does not
  * show that to be over. The first run that is done after the user has connected again tells what has come in since the last
  * one before.
  */
@@ -96,6 +96,7 @@ async function end(
         SELECT FROM syncs
         WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS wait) AS others
       WHERE id = ${connectionId} AND sync_owner = ${owner}
+        AND EXISTS (SELECT FROM syncs WHERE syncs.id = ${sync.id} AND syncs.status = 'running')
         ${plain ? sql`AND status = 'active' AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
       RETURNING id, others.wait AS more
     ), run AS (

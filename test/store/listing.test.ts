@@ -149,6 +149,15 @@ test('a run that is asked for and taken at once is one, and leaves to others wha
   expect(await begin('while it is paused')).toBeUndefined();
 });
 
+test('a run that has ended does not end once more, though another waits and the lease is kept', async () => {
+  const { connectionId, owner, sync } = await running(store, 'twice ended');
+  await store.syncs.request(connectionId, 'full');
+  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
+  expect(await store.syncs.finish(sync, owner, { status: 'failed', error: 'no answer' })).toBeUndefined();
+  expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
+  expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
+});
+
 test('a page without news moves the mark, and never back, and only for the run that has the turn', async () => {
   const run = await running(store, 'k');
   const pass = (owner: string, mark: number | null) =>
