@@ -97,11 +97,11 @@ const installed = (program: string) =>
 
 const [name, ...args] = process.argv.slice(2);
 const chosen = name === undefined ? Object.keys(benchmarks) : [name];
-const list = Object.entries(benchmarks).flatMap(([each, { what, takes, minutes }]) => [
+const list = Object.entries(benchmarks).flatMap(([each, { what, takes, minutes, needs = [] }]) => [
   `  ${each.padEnd(18)} ${what} (about ${minutes} min)`,
-  `  ${''.padEnd(18)} ${takes}`,
+  `  ${''.padEnd(18)} ${takes}${needs.length > 0 ? `; needs ${needs.join(', ')}` : ''}`,
 ]);
-const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them
+const usage = `npm run bench [-- NAME [ARGUMENTS]]; without a name, all of them (most of an hour)
 
 ${list.join('\n')}
 

@@ -116,7 +116,7 @@ function byCompany({ rows }: Plan): string {
       { title: 'TO MOVE', right: true },
       { title: 'BYTES', right: true },
       { title: 'LEFT OUT', right: true, spare: 2 },
-      { title: 'OTHERS', right: true, spare: 1 },
+      { title: 'LEFT ALONE', right: true, spare: 1 },
     ],
     cells,
   );
