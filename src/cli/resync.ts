@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../units.ts';
-import type { ApiClient, ConnectionSummary, ResyncRequest, Status, Sync } from './client.ts';
-import { UsageError } from './failures.ts';
+import type { ApiClient, ConnectionSummary, ResyncRequest, Status, Sync, Verification } from './client.ts';
+import { RefusedByService, UsageError } from './failures.ts';
 import { liveLine } from './live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from './output.ts';
 
@@ -19,7 +19,10 @@ export interface ResyncOptions {
 
 const pollMs = 500;
 
-/** Asks for a run of a connection; with `wait`, until what it found is mirrored. Returns how much of that failed. */
+/**
+ * Asks for a run of a connection; with `wait`, until the bucket is compared, if that comes behind it, and until what was found
+ * is mirrored. Returns how much of that failed.
+ */
 export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<number> {
   const request: ResyncRequest = {
     mode: options.full || options.acceptGone ? 'full' : 'incremental',
@@ -39,16 +42,18 @@ export async function resync(api: ApiClient, connectionId: string, options: Resy
     return 0;
   }
   if (!options.json) print(`Asked for ${kind} sync (${syncId}).`);
-  const { sync, connection } = await untilMirrored(api, connectionId, syncId, options.json === true);
+  const { sync, connection, verification } = await untilMirrored(api, connectionId, syncId, options.json === true);
   const failed = Math.max(0, connection.counts.byState.failed - before);
-  if (options.json) printJson({ sync, counts: connection.counts, failed });
-  else for (const line of summary(sync, connection, failed)) print(line);
-  return failed + (sync.status === 'failed' ? 1 : 0);
+  const bucket = verification && { status: verification.status, ...verification.counts };
+  if (options.json) printJson({ sync, counts: connection.counts, failed, bucket });
+  else for (const line of summary(sync, connection, verification, failed)) print(line);
+  return failed + [sync, verification].filter((run) => run?.status === 'failed').length;
 }
 
-/** Until the run has ended and nothing of the connection moves any more. */
+/** Until the run has ended, with the comparison behind it, and nothing of the connection moves any more. */
 async function untilMirrored(api: ApiClient, connectionId: string, syncId: string, silent: boolean) {
   const live = liveLine({ silent });
+  let wasCompared = false;
   let said: string | undefined;
   try {
     for (;;) {
@@ -59,7 +64,15 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
       ]);
       const { pending, transferring } = connection.counts.byState;
       const ended = sync.finishedAt !== null;
-      if (ended && (sync.status === 'failed' || pending + transferring === 0)) return { sync, connection };
+      if (ended && sync.status === 'failed') return { sync, connection };
+      const verification =
+        sync.verificationId === null
+          ? undefined
+          : await kept(api.verification(sync.verificationId, { after: 0, limit: 0 }));
+      const compared = verification === undefined || verification.finishedAt !== null;
+      // What it has asked for is seen in the counts of the next round at the latest.
+      if (ended && compared && wasCompared && pending + transferring === 0) return { sync, connection, verification };
+      wasCompared = ended && compared;
       if (connection.status !== 'active') {
         const remedy = connection.status === 'paused' ? 'resume' : 'connect-link --connection';
         throw new Error(
@@ -68,8 +81,10 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
         );
       }
       const pause = pauseOf(connection);
-      if (pause === undefined) live.show(ended ? transferLine(connection, status) : listingLine(sync));
-      else if (pause !== said) live.say(`${paint('yellow', '~')} ${pause}`);
+      if (pause === undefined) {
+        const waits = pending + transferring > 0 || verification === undefined;
+        live.show(!ended ? listingLine(sync) : waits ? transferLine(connection, status) : bucketLine(verification));
+      } else if (pause !== said) live.say(`${paint('yellow', '~')} ${pause}`);
       said = pause;
       await sleep(pollMs);
     }
@@ -103,7 +118,24 @@ function transferLine(connection: ConnectionSummary, status: Status): string {
   return `${bar(total - moving, total, 16)} ${parts.join('  ')}`;
 }
 
-function summary(sync: Sync, { counts }: ConnectionSummary, failed: number): string[] {
+const bucketLine = ({ status, progress: { done, total } }: Verification) =>
+  status === 'waiting' || total === 0
+    ? 'comparing the bucket with the records'
+    : `comparing the bucket: ${number(done)} of ${counted(total, 'asset')}`;
+
+/** One that is forgotten by now has ended. */
+const kept = (answer: Promise<Verification>) =>
+  answer.catch((error) => {
+    if (error instanceof RefusedByService && error.status === 404) return undefined;
+    throw error;
+  });
+
+function summary(
+  sync: Sync,
+  { counts }: ConnectionSummary,
+  verification: Verification | undefined,
+  failed: number,
+): string[] {
   const { processing, unavailable } = counts.byState;
   const found = `${number(sync.seen)} seen, ${number(sync.new)} new, ${number(sync.changed)} changed, ${number(sync.gone)} gone`;
   return [
@@ -111,6 +143,7 @@ function summary(sync: Sync, { counts }: ConnectionSummary, failed: number): str
       ? `${paint('red', '✗')} The sync failed: ${harmless(sync.error ?? '')}`
       : `${paint('green', '✓')} ${found}; ${number(counts.byState.mirrored)} mirrored in all.`,
     ...(sync.status === 'done' && sync.error ? [`${paint('yellow', '!')} ${harmless(sync.error)}`] : []),
+    ...(verification ? [bucketSummary(verification)] : []),
     ...(processing > 0
       ? [`${counted(processing, 'video')} still transcoding at the library; they come by themselves.`]
       : []),
@@ -119,6 +152,20 @@ function summary(sync: Sync, { counts }: ConnectionSummary, failed: number): str
       ? [paint('red', `${counted(failed, 'asset')} failed: \`asset-mirror assets --state failed\` says why.`)]
       : []),
   ];
+}
+
+function bucketSummary({ status, error, counts }: Verification): string {
+  if (status === 'failed') return `${paint('red', '✗')} The bucket could not be compared: ${harmless(error ?? '')}`;
+  const { missing, different, errors, repaired } = counts;
+  if (missing + different + errors === 0) return 'The bucket was compared: it has what the records say.';
+  const found = [
+    [missing, 'missing'],
+    [different, 'different'],
+    [errors, 'in error'],
+  ]
+    .filter(([count]) => count !== 0)
+    .map(([count, word]) => `${number(Number(count))} ${word}`);
+  return `${paint('yellow', '!')} The bucket was compared: ${found.join(', ')}; ${counted(repaired, 'asset')} asked for again.`;
 }
 
 /** Epoch milliseconds, from such or from a date. */

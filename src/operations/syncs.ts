@@ -54,6 +54,10 @@ export const syncAnswer = z
     new: count,
     changed: count,
     gone: count,
+    verificationId: z
+      .string()
+      .nullable()
+      .describe('Once a full run has ended: the comparison of the bucket that comes behind it. See /api/verify/{id}.'),
     error: z.string().nullable().describe('Why it failed; or, when it is done, what of it could not be read.'),
     requestedAt: time,
     startedAt: time.nullable(),
@@ -125,6 +129,7 @@ const describeSync = (sync: Sync) => ({
   new: sync.new,
   changed: sync.changed,
   gone: sync.gone,
+  verificationId: sync.verificationId,
   error: sync.error,
   requestedAt: sync.requestedAt.toISOString(),
   startedAt: sync.startedAt?.toISOString() ?? null,

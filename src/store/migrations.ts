@@ -519,6 +519,11 @@ export const migrations: Record<string, Migration> = {
       await sql`CREATE INDEX access_by_company ON access (company_id)`.execute(db);
     },
   },
+  '0018_bucket_behind_run': {
+    async up(db: Kysely<unknown>) {
+      await sql`ALTER TABLE syncs ADD COLUMN verification_id text`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -221,6 +221,8 @@ interface SyncTable {
   gone: Generated<number>;
   /** The bucket is compared behind it, and what is missing there made again. */
   withBucket: Generated<boolean>;
+  /** That comparison, once the run has ended; it may be forgotten before the run is. */
+  verificationId: Generated<string | null>;
   error: string | null;
   /** Its trace (W3C Trace Context), where there is one. */
   traceparent: string | null;

@@ -42,7 +42,10 @@ export async function endSync(
     if (!before || !ended) return undefined;
     if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
     if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
-    if (sync.withBucket) await requestRoutine(tx, connectionId);
+    if (sync.withBucket) {
+      const verificationId = await requestRoutine(tx, connectionId);
+      await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
+    }
     const last = before.lastSyncAt;
     if (!last || last >= before.connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
     const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`

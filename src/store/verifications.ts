@@ -19,16 +19,17 @@ const kept = 20;
 
 /**
  * The mirror's own comparison of the records and the bucket, of one connection or all: what is missing or differs is made
- * again. One that waits already is the one that is meant.
+ * again. One that waits already is the one that is meant. Returns its id.
  */
-export async function requestRoutine(db: Database, connectionId: string | null): Promise<void> {
-  await sql`
+export async function requestRoutine(db: Database, connectionId: string | null): Promise<string> {
+  const { rows } = await sql<{ id: string }>`
     INSERT INTO verifications (id, connection_id, options, status)
     VALUES (${randomUUID()}, ${connectionId}, '{"routine": true, "repair": true}', 'waiting')
-    ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'routine' = 'true' DO NOTHING`.execute(
-    db,
-  );
+    ON CONFLICT (coalesce(connection_id, '')) WHERE status = 'waiting' AND options->'routine' = 'true'
+      DO UPDATE SET options = excluded.options
+    RETURNING id`.execute(db);
   await forget(db);
+  return rows[0]!.id;
 }
 
 async function forget(db: Database): Promise<void> {

@@ -1,5 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -146,6 +148,22 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     expect(json.code).toBe(1);
     expect(JSON.parse(json.stdout)).toMatchObject({ sync: { status: 'done', new: 1 }, failed: 1 });
     await scene.admin.clearFaults();
+  });
+
+  test('a full resync that waits, waits for the bucket too, and says what was brought back', async () => {
+    // What had failed comes with the first.
+    await run(['resync', id, '--full', '--wait']);
+    const compared = await run(['resync', id, '--full', '--wait']);
+    expect(compared.stdout).toMatch(/✓ .* mirrored in all\.\nThe bucket was compared: it has what the records say\.\n/);
+
+    const path = join(new URL(scene.ground.environment.STORAGE_URL!).pathname, (await scene.mirror.asset(whole)).key!);
+    const bytes = await readFile(path);
+    await rm(path);
+    const mended = await run(['resync', id, '--full', '--wait']);
+    expect(mended.stdout).toMatch(/! The bucket was compared: 1 missing; 1 asset asked for again\.\n/);
+    expect(await readFile(path)).toEqual(bytes);
+    const { bucket } = JSON.parse((await run(['resync', id, '--full', '--wait', '--json'])).stdout);
+    expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
   });
 
   test('say below a run why it failed, and leave the others alone', async () => {

@@ -46,6 +46,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0015_looks' },
       { name: '0016_due' },
       { name: '0017_readers' },
+      { name: '0018_bucket_behind_run' },
     ]);
   } finally {
     await database.drop();
