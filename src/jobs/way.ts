@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 
-/** A listing that has given this many pages without anything new in them, as far as this way has seen, does not end. */
-const idlePages = 100;
+/** A listing that gives this many pages in a row without anything new in them, as far as this way has seen, does not end. */
+const idlePages = 1000;
 
 /**
  * The way through a listing, from cursor to cursor. It ends where no cursor is given, or one that was used before. Only
@@ -29,7 +29,7 @@ export function createWay() {
     behind(cursor: string | undefined, page: { ids: string[]; nextCursor: string | undefined }) {
       if (cursor !== undefined) before(`cursor ${cursor}`);
       const again = page.ids.length > 0 && before(`page ${page.ids.join(' ')}`);
-      if (page.ids.length === 0 || again) idle++;
+      idle = page.ids.length === 0 || again ? idle + 1 : 0;
       if (idle > idlePages) throw new Error('the listing goes on without end');
       const { nextCursor } = page;
       const used = nextCursor !== undefined && digests.has(digest(`cursor ${nextCursor}`));

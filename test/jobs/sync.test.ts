@@ -202,7 +202,7 @@ describe('pages', () => {
   ])('of %s that never end are told, not followed for ever', async (_, assets) => {
     const { companyId, connectionId } = await stage.company();
     // A new cursor each time: the rules are used up one after the other.
-    const rules = Array.from({ length: 110 }, (_, i) => ({
+    const rules = Array.from({ length: 1010 }, (_, i) => ({
       endpoint: 'assets' as const,
       companyId,
       skip: i,
