@@ -48,7 +48,10 @@ const tokenAnswer = z.object({
 /** Seconds. A token that is said to live longer is replaced all the same. */
 const longestLife = 24 * 3600;
 
-/** Calls of the token and revoke endpoints (spec, sections 4.2 and 4.3). Each gives up after `timeoutMs`. */
+/**
+ * Calls of the token and revoke endpoints (spec, sections 4.2 and 4.3). Each gives up after `timeoutMs`: late, for the answer
+ * to a refresh may be the only place where the next token is.
+ */
 export function createOAuthClient(options: {
   apiUrl: string;
   clientId: string;
@@ -56,7 +59,7 @@ export function createOAuthClient(options: {
   dispatcher?: Dispatcher;
   timeoutMs?: number;
 }) {
-  const timeoutMs = options.timeoutMs ?? 20_000;
+  const timeoutMs = options.timeoutMs ?? 120_000;
   const { clientId, clientSecret } = options;
   // RFC 6749, section 2.3.1 form-encodes both halves before they are joined, the spec's words do not. Where that makes a
   // difference the credentials go into the body, which can be read in one way only.
@@ -70,12 +73,14 @@ export function createOAuthClient(options: {
         ...(basic && { authorization }),
         'content-type': 'application/x-www-form-urlencoded',
         accept: 'application/json',
+        'accept-encoding': 'identity',
       },
       body: new URLSearchParams({
         ...form,
         ...(!basic && { client_id: clientId, client_secret: clientSecret }),
       }).toString(),
       signal: AbortSignal.timeout(timeoutMs),
+      headersTimeout: timeoutMs,
       ...(options.dispatcher && { dispatcher: options.dispatcher }),
     });
     const text = await response.body.text();

@@ -20,7 +20,7 @@ export interface AccessToken {
 const pair = z.object({ accessToken: z.string(), refreshToken: z.string() });
 const purposeFor = (userId: string) => `tokens of ${userId}`;
 
-/** Longer than the call's own timeout, so that a lease never ends while its refresh may still be answered. */
+/** Of a process that has died; while a refresh may still be answered, its lease is renewed. */
 const defaultLeaseMs = 45_000;
 
 /**
@@ -110,6 +110,10 @@ export function createTokens(options: {
   }): Promise<AccessToken | undefined> {
     const { connectionId, version } = at;
     let grant: Grant;
+    const heartbeat = setInterval(
+      () => void connections.renewRefresh(connectionId, at.owner, leaseMs).catch(() => {}),
+      leaseMs / 3,
+    );
     try {
       grant = await client.refresh(at.refreshToken);
       options.onRefresh?.('refreshed');
@@ -136,6 +140,8 @@ export function createTokens(options: {
         );
       if (error instanceof Unanswered) log.warn({ connectionId, err: error }, 'a token refresh was not answered');
       throw comeBack(connectionId, error);
+    } finally {
+      clearInterval(heartbeat);
     }
     failures.delete(connectionId);
     const tokens = seal(at.userId, {

@@ -264,6 +264,13 @@ export function connectionRecords(db: Database, quick = db) {
       return result.rows[0];
     },
 
+    /** The refresh goes on; nothing happens when another has taken the lease over. */
+    async renewRefresh(id: string, owner: string, ms: number): Promise<void> {
+      await sql`
+        UPDATE connections SET refresh_until = now() + ${ms} * interval '1 ms'
+        WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
+    },
+
     /** Saves the pair that replaces `tokenVersion`. False when another pair has replaced it meanwhile. */
     async saveRefreshed(id: string, tokenVersion: number, tokens: string, accessExpiresAt: Date): Promise<boolean> {
       const { numUpdatedRows } = await db

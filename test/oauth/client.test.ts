@@ -55,6 +55,7 @@ describe('a refresh', () => {
     const [request] = relay.requests;
     expect(request?.headers).toMatchObject({
       'content-type': 'application/x-www-form-urlencoded',
+      'accept-encoding': 'identity',
       authorization: `Basic ${Buffer.from(`${library.clientId}:${library.clientSecret}`).toString('base64')}`,
     });
     expect(Object.fromEntries(new URLSearchParams(request?.body))).toEqual({

@@ -710,7 +710,9 @@ describe('a process that holds the refresh', () => {
     const connection = await newConnection();
     const held = gate();
     relay.after = held.pass;
-    const slow = tokensOf({ leaseMs: 200, instance: 'slow' }).getAccessToken(connection.id);
+    const renewRefresh = async () => {};
+    const still = { ...store, connections: { ...store.connections, renewRefresh } };
+    const slow = tokensOf({ store: still, leaseMs: 200, instance: 'slow' }).getAccessToken(connection.id);
     await held.reached;
     relay.after = undefined;
     const quick = tokensOf({ leaseMs: 10_000, instance: 'quick' }).getAccessToken(connection.id);
@@ -723,6 +725,23 @@ describe('a process that holds the refresh', () => {
     await expectStillConnected(connection.id);
   });
 
+  it('keeps its lease for as long as the service takes to answer', async () => {
+    const connection = await newConnection();
+    const held = gate();
+    relay.after = held.pass;
+    const slow = tokensOf({ leaseMs: 300, instance: 'slow' }).getAccessToken(connection.id);
+    await held.reached;
+    const began = (await saved(connection.id)).refreshUntil!.getTime();
+    const quick = tokensOf({ leaseMs: 300, instance: 'quick' }).getAccessToken(connection.id);
+    const lasts = async () => (await saved(connection.id)).refreshUntil!.getTime() > began + 1000;
+    await until('the lease to go on for more than three times its length', lasts);
+    held.open();
+    expect(await slow).toMatchObject({ version: 2 });
+    expect(await quick).toEqual(await slow);
+    expect(refreshes()).toBe(1);
+    await expectStillConnected(connection.id);
+  });
+
   it('keeps others out for as long as its lease lasts', async () => {
     const connection = await newConnection();
     const held = gate();
@@ -731,7 +750,6 @@ describe('a process that holds the refresh', () => {
     await held.reached;
     const record = await saved(connection.id);
     expect(record.refreshOwner).toMatch(/^this process /);
-    // Longer than a call may take by default.
     expect(record.refreshUntil!.getTime() - Date.now()).toBeGreaterThan(30_000);
     for (let i = 0; i < 5; i++) calls.push(tokensOf({ instance: `other ${i}` }).getAccessToken(connection.id));
     expect(await store.connections.leaseRefresh(connection.id, 1, 'yet another', 1000)).toBeUndefined();
