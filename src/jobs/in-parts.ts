@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
+import { CannotGoOn, type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { type Part, partLength, type Storage, type Stored, UploadLost } from '../storage/storage.ts';
 import { note } from '../store/happenings.ts';
@@ -29,10 +29,15 @@ export interface PartsDeps {
   metrics: Metrics;
 }
 
+/** The server said that it can give the file in pieces of one version, and has given none. */
+export class NotInParts extends Error {
+  override readonly name = 'NotInParts';
+}
+
 /**
  * Moves the parts that the store has not yet, several at once, and completes the upload. Whatever ends this in the middle
  * leaves the upload to be gone on with: its id is in the row, and of its parts the store's own list is the truth.
- * @throws UploadLost or OtherVersion when it cannot be gone on with: the upload is gone then, and another may begin
+ * @throws UploadLost, OtherVersion or NotInParts when it cannot be gone on with: the upload is gone then, and another may begin
  */
 export async function moveInParts(
   deps: PartsDeps,
@@ -47,8 +52,9 @@ export async function moveInParts(
 ): Promise<Stored> {
   const { storage, log } = deps;
   const { turn, upload, signal } = options;
+  let done = new Map<number, Part>();
   try {
-    const done = await storedParts(deps, turn, upload, signal);
+    done = await storedParts(deps, turn, upload, signal);
     if (done.size > 0) {
       const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
       log.info({ assetId: turn.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
@@ -69,6 +75,7 @@ export async function moveInParts(
     // A file that is not there any more may be there in another way.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forget(deps, turn, upload);
+    if (error instanceof CannotGoOn && done.size === 0) throw new NotInParts(error.message, { cause: error });
     throw error;
   }
 }

@@ -10,7 +10,7 @@ import { note } from '../store/happenings.ts';
 import type { Asset, Media, UploadUnderWay } from '../store/schema.ts';
 import type { Turn } from '../store/turns.ts';
 import type { MirrorDeps } from './deps.ts';
-import { forget, inPartsFrom, moveInParts } from './in-parts.ts';
+import { forget, inPartsFrom, moveInParts, NotInParts } from './in-parts.ts';
 import { Interrupted } from './turns.ts';
 
 /** Where the file of an asset comes from, decided by asking: the original, or for a video that has none the mp4. */
@@ -64,16 +64,24 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
   if ('pinned' in from || bytes === undefined || bytes > inPartsFrom) {
     if (!(await store.uploads.intend(turn, key))) throw new Interrupted('another worker has the asset');
   }
+  let whole = 'download' in from ? from.download : undefined;
   if ('pinned' in from) {
-    const begun = await storage.uploads.begin(key, { ...options, bytes: from.pinned.bytes });
-    const upload = { ...begun, variant, version: versionOf(detail), etag: from.pinned.etag };
+    const { bytes, etag } = from.pinned;
+    const begun = await storage.uploads.begin(key, { ...options, bytes });
+    const upload = { ...begun, variant, version: versionOf(detail), etag };
     if (!(await store.assets.saveUpload(turn, upload))) {
       await storage.uploads.abort(begun);
       throw new Interrupted('another worker has the asset');
     }
-    return moveUpload(deps, transfer, upload, link);
+    try {
+      return await moveUpload(deps, transfer, upload, link);
+    } catch (error) {
+      if (!(error instanceof NotInParts)) throw error;
+    }
+    whole = await deps.downloader.open(link, signal);
+    lengthOf(whole, bytes, undefined);
   }
-  const { body } = from.download;
+  const { body } = whole!;
   try {
     await transfer.onStart(key);
     return mediaOf(await storage.put(key, body, { ...options, bytes }), variant, detail);

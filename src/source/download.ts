@@ -184,7 +184,10 @@ export function createDownloader(options: {
     const { link, to, total, etag, signal } = of;
     let offset = of.from;
     let response: Dispatcher.ResponseData | undefined = of.first;
+    /** Where the answer in hand ends, by its own word; a server may give less than it was asked for. */
+    let end = to;
     let starts = 0;
+    let wasBroken = false;
     const handOver: Take = (chunk) => {
       // Who has taken it may hand its memory back.
       const { length } = chunk;
@@ -201,17 +204,23 @@ export function createDownloader(options: {
         let broken: unknown;
         try {
           if (!response) {
-            response = await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal });
-            if (offset > of.from) options.onResumed?.(offset - of.from);
+            ({ response, end } = await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal }));
+            if (wasBroken && offset > of.from) options.onResumed?.(offset - of.from);
           }
           await handOn(response.body, options.stallMs, handOver);
-          if (to === undefined || offset === to) return;
-          broken = new Error(`the download ended at byte ${offset} of ${to}`);
+          if (to === undefined || (offset === to && end === to)) return;
+          if (offset === end) {
+            response = undefined;
+            wasBroken = false;
+            continue;
+          }
+          broken = new Error(`the download ended at byte ${offset} of ${end}`);
         } catch (error) {
           broken = error;
         }
         response = undefined;
-        const canGoOn = to !== undefined && etag !== undefined && offset < to && !isFinal(broken);
+        wasBroken = true;
+        const canGoOn = to !== undefined && etag !== undefined && offset < to && offset <= end! && !isFinal(broken);
         if (signal.aborted || !canGoOn || ++starts >= fruitless) throw broken;
         await sleep(starts * 250, undefined, { signal });
       }
@@ -220,7 +229,7 @@ export function createDownloader(options: {
     }
   }
 
-  /** The same version from `offset` on, to before `to`. */
+  /** The same version from `offset` on, to before `to` or to before where the server ends it (RFC 9110, section 15.3.7). */
   async function goOn(at: {
     link: Link;
     to: number;
@@ -238,14 +247,15 @@ export function createDownloader(options: {
       !encoded(response) &&
       range !== null &&
       Number(range[1]) === at.offset &&
-      Number(range[2]) === at.to - 1 &&
+      Number(range[2]) >= at.offset &&
+      Number(range[2]) < at.to &&
       Number(range[3]) === at.total &&
       response.headers.etag === at.etag;
-    if (same) return response;
+    if (same) return { response, end: Number(range[2]) + 1 };
     response.body.on('error', () => {}).destroy();
     if (response.statusCode >= 400) throwFor('download', response.statusCode, response.headers);
     // 200 is the whole body, and so never a continuation.
-    throw new OtherVersion(`the download broke off at byte ${at.offset}, and the server cannot go on there`);
+    throw new CannotGoOn(`the download broke off at byte ${at.offset}, and the server cannot go on there`);
   }
 }
 
@@ -253,7 +263,12 @@ export type Downloader = ReturnType<typeof createDownloader>;
 
 /** What the server has now cannot be joined to what it gave before. */
 export class OtherVersion extends Error {
-  override readonly name = 'OtherVersion';
+  override readonly name: string = 'OtherVersion';
+}
+
+/** Asked for the rest of a version, the server gives something else: another one, or never just the rest. */
+export class CannotGoOn extends OtherVersion {
+  override readonly name = 'CannotGoOn';
 }
 
 /** What another try would only meet again, or must not be tried now. */

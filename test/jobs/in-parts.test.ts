@@ -73,6 +73,15 @@ describe.each(grounds())('a large file ($name)', { timeout: 120_000 }, (kind) =>
     expect(await shaAt(id)).toBe(shaOf('no ranges', size));
   });
 
+  test('that is said to come in parts, and only comes whole, is one stream', async () => {
+    const id = await upload('ranges in words only');
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true, skip: 1 });
+    await scene.resync();
+    const asset = await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    expect(asset).toMatchObject({ bytes: size, attempts: 0 });
+    expect(await shaAt(id)).toBe(shaOf('ranges in words only', size));
+  });
+
   test('that is replaced on the way begins again, and is never mixed', async () => {
     const id = await upload('before');
     // The last parts come slowly enough for the change to fall between.

@@ -412,7 +412,8 @@ describe('two versions are never mixed:', () => {
     ['the same ETag, but weak', rest(1000, { etag: `W/${etag}` })],
     ['an earlier start', rest(1000, { 'content-range': `bytes 999-${length - 1}/${length}` })],
     ['a later start', rest(1000, { 'content-range': `bytes 1001-${length - 1}/${length}` })],
-    ['an earlier end', rest(1000, { 'content-range': `bytes 1000-${length - 2}/${length}` })],
+    ['an end beyond the last byte', rest(1000, { 'content-range': `bytes 1000-${length}/${length}` })],
+    ['an end before its start', rest(1000, { 'content-range': `bytes 1000-999/${length}` })],
     ['another size', rest(1000, { 'content-range': `bytes 1000-${length - 1}/${length + 1}` })],
     ['no size', rest(1000, { 'content-range': `bytes 1000-${length - 1}/*` })],
     ['a Content-Range in words', rest(1000, { 'content-range': 'all the rest' })],
@@ -437,6 +438,26 @@ describe('two versions are never mixed:', () => {
     bare.answer(cutAt(1000), rest(1000, {}, more));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error.message).toBe(`the download ended at byte ${length + 4} of ${length}`);
+  });
+
+  it('a continuation that goes on behind the end that it says is an error', async () => {
+    bare.answer(cutAt(1000), rest(1000, { 'content-range': `bytes 1000-${length - 2}/${length}` }));
+    const { error } = await broken(await downloader().open(bareLink(), never));
+    expect(error.message).toBe(`the download ended at byte ${length} of ${length - 1}`);
+  });
+
+  it('a server that gives less at once than it is asked for is asked for the rest', async () => {
+    const some = (from: number, to: number) =>
+      answer(206, bytes.subarray(from, to), { etag, 'content-range': `bytes ${from}-${to - 1}/${length}` });
+    bare.answer(some(100, 5000), some(5000, 5001), hangUp, some(5001, 9000));
+    const part = downloader().part(bareLink(), { bytes: length, etag, contentType: undefined }, 100, 9000, never);
+    expect(Buffer.concat(await part.toArray()).equals(bytes.subarray(100, 9000))).toBe(true);
+    expect(bare.requests.map(({ headers }) => headers.range)).toEqual([
+      'bytes=100-8999',
+      'bytes=5000-8999',
+      'bytes=5001-8999',
+      'bytes=5001-8999',
+    ]);
   });
 
   it('a continuation that is cut short goes on from there', async () => {
