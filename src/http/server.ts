@@ -36,6 +36,8 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     // Whether the proxy in front takes the path of PUBLIC_URL off or not, the addresses are the same here.
     rewriteUrl: ({ url = '/' }) => (prefix && url.startsWith(`${prefix}/`) ? url.slice(prefix.length) : url),
     bodyLimit: 1 << 20,
+    // An id has up to 2000 bytes, each of which may be three characters of an address.
+    routerOptions: { maxParamLength: 6000 },
     forceCloseConnections: 'idle',
     // Load balancers keep connections open: what comes on one before it learns of the end is answered, and told to close.
     return503OnClosing: false,

@@ -152,6 +152,8 @@ describe('retry', () => {
   test('of what is not there, or no longer in the library, says so', async () => {
     expect(await ask('POST', '/assets/nothing/retry')).toMatchObject(refused(404, 'asset_not_found'));
     expect(await ask('GET', '/assets/nothing')).toMatchObject(refused(404, 'asset_not_found'));
+    const longest = encodeURIComponent('漢'.repeat(666));
+    expect(await ask('GET', `/assets/${longest}`)).toMatchObject(refused(404, 'asset_not_found'));
     const gone = await scene.upload();
     const kept = await scene.upload();
     await scene.resync({ mode: 'incremental' });
