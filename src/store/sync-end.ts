@@ -20,9 +20,9 @@ export interface SyncOutcome {
 
 /**
  * The run has ended, and with it the lease, unless another one waits. Undefined, and nothing happens, when another process
- * has taken it over, or when it has ended before. The connection's last error is that of this run, or else of the last full one: a run over less does not
- * show that to be over. The first run that is done after the user has connected again tells what has come in since the last
- * one before.
+ * has taken it over, or when it has ended before. The connection's last error is that of this run, or else of the last full
+ * one since the user has connected: a run over less does not show that to be over. The first run that is done after the user
+ * has connected again tells what has come in since the last one before.
  */
 export async function endSync(
   db: Database,
@@ -88,6 +88,7 @@ async function end(
   const known = sql`(
     SELECT error FROM syncs
     WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
+      AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
   const prepared = passing ? sql`/* prepared: end_passing */` : sql`/* prepared: end_sync */`;
   const lastError = error === null && !(isWhole(sync) && sync.mode === 'full') ? known : sql`${error}::text`;

@@ -6,7 +6,7 @@ import type { TakenSync } from '../../src/store/syncs.ts';
 import { turnOf } from '../../src/store/turns.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';
 import { until } from '../support/until.ts';
-import { listed, newStore, running } from './records.ts';
+import { grantOf, listed, newStore, running } from './records.ts';
 
 const opened = await newStore();
 const { store } = opened;
@@ -156,6 +156,22 @@ test('a run that has ended does not end once more, though another waits and the 
   expect(await store.syncs.finish(sync, owner, { status: 'failed', error: 'no answer' })).toBeUndefined();
   expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
   expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
+});
+
+test('a failure from before the user has connected again is over with the next run that is done', async () => {
+  const grant = grantOf('who reconnects');
+  const { id } = await store.connections.saveGrant(grant);
+  const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
+    await store.syncs.request(id, mode);
+    const sync = (await store.syncs.takeNext(id, 'owner', 60_000)) as TakenSync;
+    await store.syncs.finish(sync, 'owner', outcome);
+    return (await store.connections.get(id))!.lastError;
+  };
+  const done = { status: 'done', error: null } as const;
+  expect(await run('full', { status: 'failed', error: 'the grant has ended' })).toBe('the grant has ended');
+  expect(await run('incremental', done)).toBe('the grant has ended');
+  await store.connections.saveGrant(grant);
+  expect(await run('incremental', done)).toBeNull();
 });
 
 test('a page without news moves the mark, and never back, and only for the run that has the turn', async () => {
