@@ -135,6 +135,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     client,
     access: createAccess(tokens, createPacer({ store, log, perConnection: config.transfer.perConnection })),
     transcripts: config.transcripts.mirror,
+    thumbnails: config.thumbnails.mirror,
   });
 
   function webhookDeps() {
@@ -187,6 +188,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
           instance: config.instance,
           ...config.sync,
           transcripts: config.transcripts.mirror,
+          thumbnails: config.thumbnails.mirror,
         },
         queues,
         schedule,

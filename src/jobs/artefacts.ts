@@ -40,8 +40,8 @@ export function nextLook(deps: MirrorDeps, artefacts: Artefacts, detail: AssetDe
   return looks.length ? new Date(Math.min(...looks)) : null;
 }
 
-/** A thumbnail gets this many looks. */
-const thumbnailTries = 6;
+/** A thumbnail gets this many looks, within about 40 minutes; and as many again from each full run. */
+const thumbnailTries = 12;
 
 /**
  * Comes back for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is
@@ -77,6 +77,9 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       artefacts.transcriptDeadline ??= transcriptDeadline(deps, detail) ?? new Date();
       await lookForTranscript(deps, held, detail, artefacts, reasons);
       note(turn, 'transcript', { status: artefacts.transcriptState });
+    }
+    if (artefacts.thumbnailState === 'none' && deps.thumbnails.mirror && detail.thumbnailUrl) {
+      artefacts.thumbnailState = 'pending';
     }
     if (artefacts.thumbnailState === 'pending') {
       const last = asset.attempts + 1 >= thumbnailTries;

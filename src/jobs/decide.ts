@@ -18,6 +18,7 @@ export function decide(
     full: boolean;
     asked?: boolean;
     transcripts?: boolean;
+    thumbnails?: boolean;
     leftOut?: string | null;
     connectionId?: string;
   },
@@ -41,13 +42,15 @@ export function decide(
   switch (before.state) {
     case 'mirrored': {
       if (replaced) return pending;
-      const gavup = before.transcriptState === 'gave_up' || before.thumbnailState === 'gave_up';
+      // What was not there before, or was given up: the latter is tried again when anything changes, and by a full run.
+      const lacks = (state: string) => state === 'none' || (state === 'gave_up' && (changed || options.full));
       const transcript =
         options.transcripts !== false &&
         listed.listed.hasTranscript === true &&
         mayHaveTranscript(listed.listed) &&
-        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && (changed || options.full)));
-      const news = changed || transcript || (options.full && gavup);
+        lacks(before.transcriptState);
+      const thumbnail = options.thumbnails !== false && listed.hasThumbnail === true && lacks(before.thumbnailState);
+      const news = changed || transcript || thumbnail;
       const readable = before.reason?.startsWith(cannotBeRead);
       if (!news && !readable) return undefined;
       return {
@@ -56,6 +59,7 @@ export function decide(
         afresh: false,
         due: news,
         ...(transcript && { transcriptState: 'pending' as const }),
+        ...(thumbnail && { thumbnailState: 'pending' as const }),
       };
     }
     case 'unavailable':

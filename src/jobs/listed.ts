@@ -13,6 +13,7 @@ export function listedOf(item: ApiAsset): ListedAsset {
     name: storable(item.name ?? null),
     size: item.size ?? null,
     uploadDate: item.uploadDate ?? null,
+    hasThumbnail: Boolean(item.thumbnailUrl),
     listed,
   };
 }

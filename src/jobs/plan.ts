@@ -19,6 +19,8 @@ export interface PlanDeps {
   selection: SelectionDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
+  /** Whether thumbnails are. */
+  thumbnails: boolean;
 }
 
 /**
@@ -139,7 +141,7 @@ export async function plan(
             for (const asset of listed) {
               const rules = selections.map((selection) => leftOutBy(selection, { companyId: company.id, ...asset }));
               const leftOut = rules.every((rule) => rule !== null);
-              const kind = kindOf(known.get(asset.id), asset, { mark, leftOut, transcripts: deps.transcripts });
+              const kind = kindOf(known.get(asset.id), asset, { mark, leftOut, ...deps });
               sums.add(company, asset, kind);
             }
             planned.pages++;
@@ -165,14 +167,18 @@ export async function plan(
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,
-  options: { mark: number | null; leftOut: boolean; transcripts: boolean },
+  options: { mark: number | null; leftOut: boolean; transcripts: boolean; thumbnails: boolean },
 ): PlanKind {
   if (listed.problem !== undefined) return 'unreadable';
   if (options.leftOut) {
     if (!before || before.media === null) return 'leftOut';
     if (before.state === 'mirrored') return 'same';
   }
-  const decision = decide(before, listed, { full: true, transcripts: options.transcripts });
+  const decision = decide(before, listed, {
+    full: true,
+    transcripts: options.transcripts,
+    thumbnails: options.thumbnails,
+  });
   const state = decision?.state ?? before!.state;
   if (state === 'mirrored') return decision ? 'record' : 'same';
   const { status } = listed.listed;

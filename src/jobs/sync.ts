@@ -37,6 +37,8 @@ export interface SyncDeps {
   excludeTypes: string[];
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
+  /** Whether thumbnails are. */
+  thumbnails: boolean;
   /** New work is in the records. */
   onWork: () => void;
 }
@@ -300,7 +302,13 @@ async function listCompany(
     const selection = selectionOf(known.settings, deps);
     const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
     const decideOn: Decide = (before, asset) =>
-      decide(before, asset, { full, transcripts: deps.transcripts, leftOut: leftOut(asset), connectionId });
+      decide(before, asset, {
+        full,
+        transcripts: deps.transcripts,
+        thumbnails: deps.thumbnails,
+        leftOut: leftOut(asset),
+        connectionId,
+      });
     const assets = listed.filter(
       (asset) => inScope(asset, scope.assetType) && (asset.problem === undefined || leftOut(asset) === null),
     );

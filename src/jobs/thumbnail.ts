@@ -23,7 +23,7 @@ export async function mirrorThumbnail(
   const download = await deps.downloader.open(link, signal);
   try {
     const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';
-    if (type !== '' && !type.startsWith('image/') && type !== 'application/octet-stream') {
+    if (!/^(|image\/.*|(application|binary)\/octet-stream)$/.test(type)) {
       throw new Error(`the thumbnail is ${type}, not a picture`);
     }
     if (download.unbounded)

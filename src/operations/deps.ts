@@ -34,4 +34,6 @@ export interface OperationsDeps {
   access: Access;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
+  /** Whether thumbnails are. */
+  thumbnails: boolean;
 }

@@ -56,7 +56,7 @@ export const planLine = z.object({
 
 type Deps = Pick<
   OperationsDeps,
-  'store' | 'client' | 'access' | 'selection' | 'transcripts' | 'traffic' | 'ownBandwidth'
+  'store' | 'client' | 'access' | 'selection' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
 >;
 
 /** What moved in so long tells how fast the rest will. */

@@ -88,11 +88,20 @@ export const transcriptAnswer = z.union([
   }),
 ]);
 
-/** Transcripts exist for video and audio only (spec, section 4.8). */
-export function mayHaveTranscript(asset: { mimeType?: unknown; assetType?: unknown }): boolean {
-  return (
-    /^(video|audio)\//i.test(String(asset.mimeType ?? '')) || ['videos', 'audio'].includes(String(asset.assetType))
-  );
+/**
+ * Transcripts exist for video and audio only (spec, section 4.8). What else comes as such, an MXF or what has no type, the
+ * service knows, when it says that there is one.
+ */
+export function mayHaveTranscript(asset: {
+  mimeType?: unknown;
+  assetType?: unknown;
+  hasTranscript?: unknown;
+}): boolean {
+  const type = String(asset.mimeType ?? '');
+  const kind = String(asset.assetType);
+  if (/^(video|audio)\//i.test(type) || ['videos', 'audio'].includes(kind)) return true;
+  const isElse = /^(image|text|font)\//i.test(type) || ['photography', 'graphics', 'documents'].includes(kind);
+  return asset.hasTranscript === true && !isElse;
 }
 
 /** @throws Rejected that names the field */

@@ -176,7 +176,8 @@ export async function getText(
   }, options.signal);
 
   async function read(signal: AbortSignal) {
-    const response = await request(url, { headers: options.headers, dispatcher: options.dispatcher, signal });
+    const headers = { 'accept-encoding': 'identity', ...options.headers };
+    const response = await request(url, { headers, dispatcher: options.dispatcher, signal });
     await refuseFailure(options.what, response);
     const chunks: Buffer[] = [];
     let size = 0;

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
-import type { Asset, AssetState, Database, TranscriptState } from './schema.ts';
+import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from './schema.ts';
 
 /** An asset as a page of the listing had it, or the reason why it cannot be read. */
 export interface ListedAsset {
@@ -10,6 +10,8 @@ export interface ListedAsset {
   name: string | null;
   size: number | null;
   uploadDate: number | null;
+  /** Its link is no part of `listed`, for it is signed. */
+  hasThumbnail?: boolean;
   listed: Record<string, unknown>;
   /** What of it breaks the API's schema. */
   problem?: string;
@@ -26,6 +28,7 @@ export interface Decision {
   /** The setting that leaves it out: then nothing is due. */
   leftOut?: string;
   transcriptState?: TranscriptState;
+  thumbnailState?: ThumbnailState;
 }
 /** What of a known asset a decision goes by. */
 export type KnownAsset = Pick<
@@ -155,6 +158,7 @@ async function update(
       waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
       processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
+      thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
     FROM r WHERE a.id = r.id RETURNING a.id, a.left_out) ${tell(page)}`.execute(tx);
   return wanted(updated.rows);
@@ -184,6 +188,7 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       afresh: decision.afresh,
       left_out: decision.leftOut ?? null,
       transcript_state: decision.transcriptState ?? null,
+      thumbnail_state: decision.thumbnailState ?? null,
       told: {
         news,
         state: decision.state,
@@ -194,4 +199,4 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
     state text, reason text, due boolean, afresh boolean, left_out text, transcript_state text,
-    told jsonb)`;
+    thumbnail_state text, told jsonb)`;

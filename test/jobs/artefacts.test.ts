@@ -148,6 +148,28 @@ describe('what lies beside the media', { timeout: 60_000 }, () => {
     });
     expect(await asked(id, 'media')).toHaveLength(1);
   });
+
+  test('a thumbnail that comes after the media is found by the next full sync, and the media is left alone', async () => {
+    const id = await scene.upload({ name: 'late.jpg', mimeType: 'image/jpeg', assetType: 'photography' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    expect((await scene.mirror.asset(id)).thumbnail).toBe('none');
+    await scene.admin.changeAsset(id, { thumbnail: true });
+    await scene.resync({ mode: 'full' });
+    await until('the thumbnail', async () => (await scene.mirror.asset(id)).thumbnail === 'mirrored');
+    const { key } = await scene.mirror.asset(id);
+    expect(await contentOf(scene.storage, `${key}.thumbnail.png`)).toBeDefined();
+    expect((await scene.record(id)).thumbnail).toMatchObject({ key: `${key}.thumbnail.png` });
+    expect(await asked(id, 'media')).toHaveLength(1);
+  });
+
+  test('a transcript is taken of what only the service knows to be a film', async () => {
+    const mxf = { name: 'rushes.mxf', mimeType: 'application/mxf', assetType: 'selects' };
+    const id = await scene.upload({ ...mxf, hasTranscript: true });
+    await scene.admin.addFault({ endpoint: 'transcript', assetId: id, status: 200, body: { assetId: id, ...spoken } });
+    await scene.resync();
+    await transcriptIs(id, 'mirrored');
+  });
 });
 
 test('a transcript that never comes is given up at its deadline', async () => {

@@ -68,6 +68,8 @@ const aside = {
   due: false,
 };
 
+const pictured = { ...listing(), hasThumbnail: true };
+
 type Row = [string, Asset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
 describe('what a listing makes of an asset', () => {
@@ -131,10 +133,26 @@ describe('what a listing makes of an asset', () => {
     [
       'as it does for a thumbnail',
       record('mirrored', { thumbnailState: 'gave_up' }),
-      listing(),
+      pictured,
       full,
-      looked('mirrored', true),
+      { ...looked('mirrored', true), thumbnailState: 'pending' },
     ],
+    [
+      'one that was given up waits for that',
+      record('mirrored', { thumbnailState: 'gave_up' }),
+      pictured,
+      incremental,
+      undefined,
+    ],
+    [
+      'a thumbnail that is there now is fetched',
+      record('mirrored'),
+      pictured,
+      incremental,
+      { ...looked('mirrored', true), thumbnailState: 'pending' },
+    ],
+    ['one that is mirrored is not', record('mirrored', { thumbnailState: 'mirrored' }), pictured, full, undefined],
+    ['none is where none are kept', record('mirrored'), pictured, { full: true, thumbnails: false }, undefined],
     ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
 
     ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],

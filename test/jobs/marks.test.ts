@@ -208,6 +208,7 @@ async function scene(paging: Paging, people: number) {
           includeTypes: [],
           excludeTypes: [],
           transcripts: true,
+          thumbnails: true,
           onWork: () => {},
         },
         connectionId,

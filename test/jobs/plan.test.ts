@@ -22,7 +22,7 @@ describe('what a full sync would make of an asset', () => {
       ...more,
     }) as Asset;
   const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-  const wanted = { mark: 1500, leftOut: false, transcripts: true };
+  const wanted = { mark: 1500, leftOut: false, transcripts: true, thumbnails: true };
   const out = { ...wanted, leftOut: true };
 
   test.each<[PlanKind, Asset | undefined, ListedAsset, typeof wanted]>([

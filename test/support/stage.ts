@@ -35,6 +35,7 @@ export async function newStage(options: { redis?: string | undefined; environmen
     includeTypes: [],
     excludeTypes: [],
     transcripts: true,
+    thumbnails: true,
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>
