@@ -133,7 +133,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     selection: config.sync,
     log,
     client,
-    access: createAccess(tokens, createPacer({ store, log, perConnection: config.transfer.perConnection })),
+    access: createAccess(tokens, createPacer({ store, log, perConnection: config.transfer.perConnection }), client),
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,
   });

@@ -92,7 +92,7 @@ export async function startWorkers(options: {
   });
   const reach = createReach();
   const pacer = createPacer({ store, log, perConnection: options.perConnection });
-  const withTokenPaced = createAccess(options.tokens, pacer);
+  const withTokenPaced = createAccess(options.tokens, pacer, options.mirror.client);
   const withToken: Access = (connectionId, call, grant) =>
     reach.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);
   const { downloader } = options.mirror;

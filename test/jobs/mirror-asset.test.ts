@@ -129,10 +129,27 @@ describe('mirroring an asset', { timeout: 60_000 }, () => {
     await scene.mirror.assetIn(id, 'mirrored');
     const other = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: other, times: 2, status: 401 });
+    // The first is the run's own.
+    await scene.admin.addFault({ endpoint: 'me', skip: 1, times: 1, status: 401 });
     await scene.admin.clearRequests();
     await scene.resync();
     expect(await scene.mirror.assetIn(other, 'mirrored', 55_000)).toMatchObject({ attempts: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
+  });
+
+  test('one asset that is refused to tokens that work holds up no other', async () => {
+    const refused = await scene.upload();
+    await scene.admin.addFault({ endpoint: 'asset', assetId: refused, status: 401 });
+    const others = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
+    await scene.resync();
+    for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ attempts: 0 });
+    const { pace } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    expect(pace.parkedUntil).toBeNull();
+    await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
+    expect((await scene.mirror.asset(refused)).reason).toMatch(/^read asset .*: the service answered 401$/);
+    await scene.admin.removeAsset(refused);
+    await scene.admin.clearFaults();
+    await scene.resync({ mode: 'full' });
   });
 
   test('an access token that stops working is refreshed once, in the middle of everything', async () => {
