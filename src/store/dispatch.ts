@@ -92,14 +92,15 @@ export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] 
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS looks FROM assets
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
+      ), places AS MATERIALIZED (
+        SELECT id, ${mostPlaces(sql`${room.perConnection}`)} AS most, random() < 0.25 AS fourth FROM connections c
+        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
       ), room AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, places.most - coalesce(queued.jobs, 0) AS free,
-          CASE WHEN places.most = 1 THEN (random() < 0.25)::int ELSE ceil(places.most / 4.0) END - coalesce(queued.looks, 0) AS kept
-        FROM access JOIN connections c ON c.id = access.connection_id
-        CROSS JOIN LATERAL (SELECT ${mostPlaces(sql`${room.perConnection}`)} AS most) places
-        LEFT JOIN queued ON queued.connection_id = c.id
+          CASE WHEN places.most = 1 THEN places.fourth::int ELSE ceil(places.most / 4.0) END - coalesce(queued.looks, 0) AS kept
+        FROM access JOIN places ON places.id = access.connection_id
+        LEFT JOIN queued ON queued.connection_id = places.id
         WHERE access.${amongThem} AND access.lost_at IS NULL
-          AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
           AND places.most > coalesce(queued.jobs, 0)
       ), media AS MATERIALIZED (
         SELECT room.connection_id, room.free, a.id, a.upload_date
