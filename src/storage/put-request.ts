@@ -66,12 +66,14 @@ export function putRequest(put: Put): Promise<PutAnswer> {
     };
     const stop = () => fail(signal!.reason);
     signal?.addEventListener('abort', stop, { once: true });
-    // Not before there is a socket: to wait for one that others have is none of this store's doing.
+    const late = () =>
+      fail(Object.assign(new Error(`no connection within ${connectMs / 1000} s`), { code: 'ETIMEDOUT' }));
+    // To wait for a socket that others have is none of the store's doing. Through a proxy there is none before its tunnel stands.
+    const waits = Object.values(agent.requests).some((calls) => calls?.includes(call as never));
+    if (!waits) connecting = setTimeout(late, connectMs);
     call.on('socket', (socket) => {
-      if (!socket.connecting) return;
-      const late = () =>
-        fail(Object.assign(new Error(`no connection within ${connectMs / 1000} s`), { code: 'ETIMEDOUT' }));
-      connecting = setTimeout(late, connectMs);
+      if (!socket.connecting) return clearTimeout(connecting);
+      connecting ??= setTimeout(late, connectMs);
       socket.once('connect', () => clearTimeout(connecting));
     });
     call.on('timeout', () => {
