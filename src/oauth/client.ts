@@ -48,10 +48,10 @@ const tokenAnswer = z.object({
 /** Seconds. A token that is said to live longer is replaced all the same. */
 const longestLife = 24 * 3600;
 
-/**
- * Calls of the token and revoke endpoints (spec, sections 4.2 and 4.3). Each gives up after `timeoutMs`: late, for the answer
- * to a refresh may be the only place where the next token is.
- */
+/** The answer to a refresh is the only place where the next token is, and is waited for as long as any proxy would. */
+const refreshMs = 60_000;
+
+/** Calls of the token and revoke endpoints (spec, sections 4.2 and 4.3). Each gives up after `timeoutMs`. */
 export function createOAuthClient(options: {
   apiUrl: string;
   clientId: string;
@@ -59,14 +59,18 @@ export function createOAuthClient(options: {
   dispatcher?: Dispatcher;
   timeoutMs?: number;
 }) {
-  const timeoutMs = options.timeoutMs ?? 120_000;
   const { clientId, clientSecret } = options;
   // RFC 6749, section 2.3.1 form-encodes both halves before they are joined, the spec's words do not. Where that makes a
   // difference the credentials go into the body, which can be read in one way only.
   const basic = [clientId, clientSecret].every((part) => encodeURIComponent(part) === part);
   const authorization = `Basic ${Buffer.from(`${clientId}:${clientSecret}`).toString('base64')}`;
 
-  async function post(path: string, what: string, form: Record<string, string>): Promise<unknown> {
+  async function post(
+    path: string,
+    what: string,
+    form: Record<string, string>,
+    timeoutMs = options.timeoutMs ?? 20_000,
+  ): Promise<unknown> {
     const response = await request(`${options.apiUrl}${path}`, {
       method: 'POST',
       headers: {
@@ -132,7 +136,8 @@ export function createOAuthClient(options: {
     async refresh(refreshToken: string): Promise<Grant> {
       const what = 'refresh the access token';
       try {
-        const body = await post('/api/oauth/token', what, { grant_type: 'refresh_token', refresh_token: refreshToken });
+        const form = { grant_type: 'refresh_token', refresh_token: refreshToken };
+        const body = await post('/api/oauth/token', what, form, options.timeoutMs ?? refreshMs);
         return grantOf(body, what);
       } catch (error) {
         // A refusal by 4xx was carried out no further; after all else the token may be spent.

@@ -105,7 +105,7 @@ spec:
       # The variables of other Services are not settings.
       enableServiceLinks: false
       # Above what a stop takes: SHUTDOWN_GRACE, the sleep before it, and a token that is just being renewed.
-      terminationGracePeriodSeconds: {{ add $grace .values.preStopSeconds 15 }}
+      terminationGracePeriodSeconds: {{ add $grace .values.preStopSeconds 65 }}
       {{- with $root.Values.imagePullSecrets }}
       imagePullSecrets:
         {{- toYaml . | nindent 8 }}
