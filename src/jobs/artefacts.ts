@@ -40,8 +40,8 @@ export function nextLook(deps: MirrorDeps, artefacts: Artefacts, detail: AssetDe
   return looks.length ? new Date(Math.min(...looks)) : null;
 }
 
-/** A thumbnail gets this many looks, within about 40 minutes; and as many again from each full run. */
-const thumbnailTries = 12;
+/** A thumbnail gets this many looks, within about two minutes; and as many again from each full run. */
+const thumbnailTries = 6;
 
 /**
  * Comes back for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is
@@ -97,7 +97,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
     const api = versionOf(detail) === media.version || !asset.detail ? withoutLinks(detail) : asset.detail;
     const changed =
       artefacts.transcriptState !== asset.transcriptState ||
-      artefacts.thumbnailState !== asset.thumbnailState ||
+      !isDeepStrictEqual(artefacts.thumbnail, asset.thumbnail) ||
       !isDeepStrictEqual(asset.detail, storable(api));
     let { recordKey } = asset;
     if (changed || !recordKey) {

@@ -42,14 +42,18 @@ export function decide(
   switch (before.state) {
     case 'mirrored': {
       if (replaced) return pending;
-      // What was not there before, or was given up: the latter is tried again when anything changes, and by a full run.
-      const lacks = (state: string) => state === 'none' || (state === 'gave_up' && (changed || options.full));
+      // What was given up is tried again when anything has changed, and by a full run.
+      const again = changed || options.full;
       const transcript =
         options.transcripts !== false &&
         listed.listed.hasTranscript === true &&
         mayHaveTranscript(listed.listed) &&
-        lacks(before.transcriptState);
-      const thumbnail = options.thumbnails !== false && listed.hasThumbnail === true && lacks(before.thumbnailState);
+        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && again));
+      const thumbnail =
+        options.thumbnails !== false &&
+        listed.listed.hasThumbnail === true &&
+        before.thumbnailState === 'gave_up' &&
+        again;
       const news = changed || transcript || thumbnail;
       const readable = before.reason?.startsWith(cannotBeRead);
       if (!news && !readable) return undefined;

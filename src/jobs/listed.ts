@@ -6,6 +6,8 @@ import type { ListedAsset } from '../store/listing.ts';
 export function listedOf(item: ApiAsset): ListedAsset {
   // Exactly as it will be read from the records: else what JSON does not keep (-0, 1e999) would be news for ever.
   const listed = JSON.parse(JSON.stringify(storable(withoutLinks(item))));
+  // The link is signed, and another each time; that there is one is news.
+  if (item.thumbnailUrl) listed.hasThumbnail = true;
   return {
     id: item.id,
     projectId: storable(item.projectId ?? null),
@@ -13,7 +15,6 @@ export function listedOf(item: ApiAsset): ListedAsset {
     name: storable(item.name ?? null),
     size: item.size ?? null,
     uploadDate: item.uploadDate ?? null,
-    hasThumbnail: Boolean(item.thumbnailUrl),
     listed,
   };
 }

@@ -206,7 +206,7 @@ async function textOf(body: Readable): Promise<string | undefined> {
 async function restoredOf(deps: RebuildDeps, record: StoredRecord, at: Look): Promise<RestoredAsset> {
   const { window, tell } = at;
   const { download: _, ...item } = record.asset;
-  const listed = listedOf(item as ApiAsset);
+  const listed = listedOf({ ...item, thumbnailUrl: record.thumbnail?.key } as ApiAsset);
   const { found, problem } = await compare(deps.storage, record, at);
   const { transcript, thumbnail } = record;
 

@@ -10,8 +10,7 @@ export interface ListedAsset {
   name: string | null;
   size: number | null;
   uploadDate: number | null;
-  /** Its link is no part of `listed`, for it is signed. */
-  hasThumbnail?: boolean;
+  /** Without signed links; `hasThumbnail` in place of its link. */
   listed: Record<string, unknown>;
   /** What of it breaks the API's schema. */
   problem?: string;

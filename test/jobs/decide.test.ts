@@ -68,7 +68,8 @@ const aside = {
   due: false,
 };
 
-const pictured = { ...listing(), hasThumbnail: true };
+const pictured = listing({ hasThumbnail: true });
+const { listed } = pictured;
 
 type Row = [string, Asset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
@@ -132,27 +133,33 @@ describe('what a listing makes of an asset', () => {
     ],
     [
       'as it does for a thumbnail',
-      record('mirrored', { thumbnailState: 'gave_up' }),
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
       full,
       { ...looked('mirrored', true), thumbnailState: 'pending' },
     ],
     [
       'one that was given up waits for that',
-      record('mirrored', { thumbnailState: 'gave_up' }),
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
       incremental,
       undefined,
     ],
+    ['one that is there now is news', record('mirrored'), pictured, incremental, looked('mirrored', true)],
     [
-      'a thumbnail that is there now is fetched',
-      record('mirrored'),
+      'one that is mirrored is not',
+      record('mirrored', { listed, thumbnailState: 'mirrored' }),
       pictured,
-      incremental,
-      { ...looked('mirrored', true), thumbnailState: 'pending' },
+      full,
+      undefined,
     ],
-    ['one that is mirrored is not', record('mirrored', { thumbnailState: 'mirrored' }), pictured, full, undefined],
-    ['none is where none are kept', record('mirrored'), pictured, { full: true, thumbnails: false }, undefined],
+    [
+      'nor where none are kept',
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
+      pictured,
+      { full: true, thumbnails: false },
+      undefined,
+    ],
     ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
 
     ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
