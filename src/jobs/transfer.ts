@@ -76,7 +76,8 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
     try {
       return await moveUpload(deps, transfer, upload, link);
     } catch (error) {
-      if (!(error instanceof NotInParts)) throw error;
+      // Once it may have been a chance: a server among several, or another version.
+      if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
     }
     whole = await deps.downloader.open(link, signal);
     lengthOf(whole, bytes, undefined);
