@@ -71,9 +71,10 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
           : await kept(api.verification(sync.verificationId, { after: 0, limit: 0 }));
       const compared = verification === undefined || verification.finishedAt !== null;
       // What it has asked for is seen in the counts of the next round at the latest.
-      if (ended && compared && wasCompared && pending + transferring === 0) return { sync, connection, verification };
+      const isOver = ended && compared && pending + transferring === 0;
+      if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
-      if (connection.status !== 'active') {
+      if (!isOver && connection.status !== 'active') {
         const remedy = connection.status === 'paused' ? 'resume' : 'connect-link --connection';
         throw new Error(
           `the connection is ${connection.status}, so this waits no longer; after \`asset-mirror ${remedy} ${connectionId}\` ` +
@@ -119,9 +120,11 @@ function transferLine(connection: ConnectionSummary, status: Status): string {
 }
 
 const bucketLine = ({ status, progress: { done, total } }: Verification) =>
-  status === 'waiting' || total === 0
-    ? 'comparing the bucket with the records'
-    : `comparing the bucket: ${number(done)} of ${counted(total, 'asset')}`;
+  status === 'waiting'
+    ? 'the comparison of the bucket waits for a worker, or for another one to end'
+    : total === 0
+      ? 'comparing the bucket with the records'
+      : `comparing the bucket: ${number(done)} of ${counted(total, 'asset')}`;
 
 /** One that is forgotten by now has ended. */
 const kept = (answer: Promise<Verification>) =>
