@@ -72,8 +72,9 @@ async function waiting(tx: Database): Promise<string[]> {
 /**
  * Takes assets that are due for the queue: for each active connection as many as it has room, in turns (the first of every
  * connection before the second of any). Media newest first; looks at what is mirrored, longest due first, have what media
- * leaves, and a quarter of the places in any case; a single one every fourth time, by chance. What its connection can no longer read stays where it is. What is not
- * due costs nothing. `only`: no other connections are looked at. Undefined: another process is at it.
+ * leaves, and a quarter of the places in any case: a single one every fourth time, by chance. What its connection can no
+ * longer read stays where it is. What is not due costs nothing. `only`: no other connections are looked at. Undefined:
+ * another process is at it.
  */
 export async function dispatch(db: Database, room: Room): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {
