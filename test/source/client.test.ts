@@ -400,6 +400,8 @@ describe('every call', () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
+    // Nothing here takes an answer out of its encoding.
+    expect(bare.requests[0]!.headers['accept-encoding']).toBe('identity');
   });
 
   it('stops reading an answer without end', async () => {
