@@ -161,13 +161,9 @@ function bucketSummary({ status, error, counts }: Verification): string {
   if (status === 'failed') return `${paint('red', '✗')} The bucket could not be compared: ${harmless(error ?? '')}`;
   const { missing, different, errors, repaired } = counts;
   if (missing + different + errors === 0) return 'The bucket was compared: it has what the records say.';
-  const found = [
-    [missing, 'missing'],
-    [different, 'different'],
-    [errors, 'in error'],
-  ]
-    .filter(([count]) => count !== 0)
-    .map(([count, word]) => `${number(Number(count))} ${word}`);
+  const found = Object.entries({ missing, different, 'in error': errors })
+    .filter(([, count]) => count > 0)
+    .map(([word, count]) => `${number(count)} ${word}`);
   return `${paint('yellow', '!')} The bucket was compared: ${found.join(', ')}; ${counted(repaired, 'asset')} asked for again.`;
 }
 

@@ -10,6 +10,7 @@ export type Access = ReturnType<typeof createAccess>;
 /** How long a connection waits whose fresh tokens are refused. */
 const refusedMs = 30_000;
 
+/** How long `/me` has to tell whose fault a refusal is; without an answer it is the connection's. */
 const meMs = 20_000;
 
 /**

@@ -94,7 +94,7 @@ export async function plan(
   connections: Connection[],
   options: { signal: AbortSignal; report: (progress: PlanProgress) => void },
 ): Promise<Planned> {
-  const { store, client } = deps;
+  const { store, client, transcripts, thumbnails } = deps;
   const { signal } = options;
   const planned: Planned = { pages: 0, listed: 0, rows: [], sizeUnknown: 0, problems: [], leftOutCompanies: [] };
   const sums = createSums(planned);
@@ -141,7 +141,7 @@ export async function plan(
             for (const asset of listed) {
               const rules = selections.map((selection) => leftOutBy(selection, { companyId: company.id, ...asset }));
               const leftOut = rules.every((rule) => rule !== null);
-              const kind = kindOf(known.get(asset.id), asset, { mark, leftOut, ...deps });
+              const kind = kindOf(known.get(asset.id), asset, { mark, leftOut, transcripts, thumbnails });
               sums.add(company, asset, kind);
             }
             planned.pages++;
@@ -174,11 +174,8 @@ export function kindOf(
     if (!before || before.media === null) return 'leftOut';
     if (before.state === 'mirrored') return 'same';
   }
-  const decision = decide(before, listed, {
-    full: true,
-    transcripts: options.transcripts,
-    thumbnails: options.thumbnails,
-  });
+  const { transcripts, thumbnails } = options;
+  const decision = decide(before, listed, { full: true, transcripts, thumbnails });
   const state = decision?.state ?? before!.state;
   if (state === 'mirrored') return decision ? 'record' : 'same';
   const { status } = listed.listed;
