@@ -83,7 +83,7 @@ function renditionOnly(filename: string) {
   };
 }
 
-describe.each(grounds())('a library lands complete in storage ($name)', { timeout: 120_000 }, (kind) => {
+describe.each(grounds())('a library lands complete in storage ($name)', (kind) => {
   let library: Library;
   let admin: Admin;
   let ground: Ground;

@@ -137,9 +137,7 @@ describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
     }
   });
 
-  test('starts, with the arguments and settings of a worker, what answers its probes', {
-    timeout: 60_000,
-  }, async () => {
+  test('starts, with the arguments and settings of a worker, what answers its probes', async () => {
     const manifests = await render(ci('minimal'));
     const [container] = find(manifests, 'Deployment', 'worker').spec.template.spec.containers;
     const { data } = find(manifests, 'ConfigMap');
@@ -165,7 +163,7 @@ describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
         expect(String(containerPort)).toBe(data.METRICS_PORT);
         const asked = async () =>
           (await fetch(`http://127.0.0.1:${port}${path}`).catch(() => undefined))?.status === 200;
-        await until(`${path} to answer`, asked, 40_000);
+        await until(`${path} to answer`, asked);
       }
       child.kill('SIGTERM');
       expect(await ended).toBe(0);

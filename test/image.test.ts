@@ -19,7 +19,7 @@ async function theImage(): Promise<string> {
   return name;
 }
 
-describe.runIf(engine)('the image', { timeout: 120_000 }, () => {
+describe.runIf(engine)('the image', () => {
   let image: string;
   let docker: Awaited<ReturnType<typeof getContainerRuntimeClient>>['container']['dockerode'];
   const containers: { remove(options: { force: boolean }): Promise<unknown> }[] = [];
@@ -95,7 +95,12 @@ describe.runIf(engine)('the image', { timeout: 120_000 }, () => {
     };
 
     beforeAll(async () => {
-      ground = await newGround({ port: await freePort(), redis, s3 });
+      ground = await newGround({
+        port: await freePort(),
+        redis,
+        s3,
+        environment: { TRANSFER_STALL_TIMEOUT: '2m' },
+      });
       ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
       await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
     });
@@ -130,7 +135,7 @@ describe.runIf(engine)('the image', { timeout: 120_000 }, () => {
       const ids = await Promise.all([add('small.bin', 10_000), add('large.bin', 40_000_000)]);
       const operator = operatorOf(ground);
       await operator.connect();
-      for (const id of ids) await operator.assetIn(id, 'mirrored', 60_000);
+      for (const id of ids) await operator.assetIn(id, 'mirrored');
       expect((await contentOf(ground.storage, `acme/_/${ids[1]}/large.bin`))?.length).toBe(40_000_000);
 
       expect(await worker!.run('id', '-u')).toContain('1000');

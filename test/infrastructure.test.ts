@@ -64,7 +64,7 @@ async function newSite(
         content: { seed, size },
       });
       await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
-      expect(await mirror.assetIn(id, 'mirrored', 60_000)).toMatchObject({ attempts: 0, bytes: size });
+      expect(await mirror.assetIn(id, 'mirrored', 120_000)).toMatchObject({ spent: 0, bytes: size });
     },
     async close(): Promise<void> {
       await mirror.kill('SIGKILL');
@@ -87,7 +87,7 @@ if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sent
 test.runIf(redis)(
   'Redis behind sentinels, with TLS and passwords: a primary that dies costs nothing but time',
   {
-    timeout: 150_000,
+    timeout: 300_000,
   },
   async () => {
     const sentinels = await newSentinels(certificates);
@@ -107,7 +107,7 @@ test.runIf(redis)(
 
 test.runIf(redis)(
   'a Redis Cluster, with TLS and passwords: all queues are in one slot',
-  { timeout: 150_000 },
+  { timeout: 300_000 },
   async () => {
     const cluster = await newCluster(certificates);
     const site = await newSite({ REDIS_URL: cluster.url });
@@ -130,7 +130,7 @@ if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a da
 test.runIf(pgbouncer)(
   'PostgreSQL with TLS, behind a pooler that gives out connections for a transaction',
   {
-    timeout: 150_000,
+    timeout: 300_000,
   },
   async () => {
     const pooled = await newPooledPostgres(certificates);
@@ -160,7 +160,7 @@ const versitygw = inject('s3modern') !== undefined;
 test.runIf(versitygw)(
   'library and S3 through a proxy, with TLS of a private authority and the credentials of a workload',
   {
-    timeout: 150_000,
+    timeout: 300_000,
   },
   async () => {
     await using open = new AsyncDisposableStack();

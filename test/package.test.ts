@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
 
-describe('the package, as npm would install it', { timeout: 120_000 }, () => {
+describe('the package, as npm would install it', () => {
   let home: string;
   const installed = () => join(home, 'node_modules');
   const asset_mirror = (...words: string[]) =>

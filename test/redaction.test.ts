@@ -116,7 +116,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     const [{ id: connectionId }] = (await web.api('GET', '/connections')).connections;
     const resync = () => web.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
     await resync();
-    await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError, 60_000);
+    await until('a run to fail', async () => (await web.api('GET', `/connections/${connectionId}`)).lastError);
     await resync();
     await until(
       'everything to come to rest',

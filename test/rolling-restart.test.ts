@@ -46,11 +46,11 @@ afterAll(async () => {
 });
 
 test(`a rolling restart of two web and three worker processes in the middle of a sync loses no attempt, no answer and no stored part (${kind.name})`, {
-  timeout: 240_000,
+  timeout: 400_000,
 }, async () => {
   const { ids, expected } = await fillLibrary();
   // The first page comes at once, the others take their time; of each large file some parts come, and then hardly a byte.
-  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 10_000 });
+  await admin.addFault({ endpoint: 'assets', skip: 1, latency: 20_000 });
   for (const assetId of ids) await admin.addFault({ endpoint: 'media', assetId, skip: 3, stallAfter: 100_000 });
   const web = await Promise.all([start('web'), start('web')]);
   const workers = await Promise.all([start('worker'), start('worker'), start('worker')]);
@@ -64,7 +64,7 @@ test(`a rolling restart of two web and three worker processes in the middle of a
       const { rows } = await database.query('SELECT asset_id FROM parts_seen GROUP BY asset_id HAVING count(*) >= 2');
       return rows.length === ids.length;
     },
-    60_000,
+    120_000,
   );
   const [run] = (await operator.api('GET', `/syncs?connectionId=${connectionId}`)).syncs;
   expect(run).toMatchObject({ status: 'running' });

@@ -51,7 +51,7 @@ async function startCollector() {
 const attributesOf = ({ attributes }: { attributes: { key: string; value: Record<string, unknown> }[] }) =>
   Object.fromEntries(attributes.map(({ key, value }) => [key, String(Object.values(value)[0])]));
 
-describe.each(grounds())('with a collector ($name)', { timeout: 120_000 }, (kind) => {
+describe.each(grounds())('with a collector ($name)', (kind) => {
   test('a run is one trace, from its listing to each object, without a link or token in it', async () => {
     const collector = await startCollector();
     const ground = await newGround({
@@ -135,7 +135,7 @@ describe.each(grounds())('with a collector ($name)', { timeout: 120_000 }, (kind
   });
 });
 
-test('without one, nothing of it is loaded', { timeout: 30_000 }, async () => {
+test('without one, nothing of it is loaded', async () => {
   const program = `
     const { registerHooks } = await import('node:module');
     const loaded = new Set();

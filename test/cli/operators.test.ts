@@ -7,7 +7,7 @@ import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('the verbs of operators', { timeout: 120_000 }, () => {
+describe('the verbs of operators', () => {
   let scene: Scene;
   let id: string;
   let whole: string;
@@ -196,13 +196,13 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
         .map((line) => JSON.parse(line));
     const deed = (kind: string) => () => lines().find((event) => event.kind === kind);
     try {
-      await until('the past', () => lines().length === 2, 30_000);
+      await until('the past', () => lines().length === 2);
       expect(lines()).toEqual(page.events.reverse());
       await scene.mirror.api('POST', `/connections/${id}/pause`);
       await until('the pause', deed('operator.pauseConnection'));
       await scene.restart();
       await scene.mirror.api('POST', `/connections/${id}/resume`);
-      await until('what came after the restart', deed('operator.resumeConnection'), 30_000);
+      await until('what came after the restart', deed('operator.resumeConnection'));
       expect(said).toBe('The line is lost; trying again …\nThe service is back.\n');
       const ids = lines().map((event) => event.id);
       expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
@@ -220,9 +220,9 @@ describe('the verbs of operators', { timeout: 120_000 }, () => {
     child.stdout.on('data', (chunk) => (told += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const ended = once(child, 'exit');
-    await until('the first reason', () => told.includes('asked to wait'), 30_000);
+    await until('the first reason', () => told.includes('asked to wait'));
     await park(41_000, 'read /me: connect ECONNREFUSED');
-    await until('the second reason', () => told.includes('ECONNREFUSED'), 30_000);
+    await until('the second reason', () => told.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
     expect(told).toMatch(

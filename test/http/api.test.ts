@@ -275,7 +275,7 @@ describe('readiness', () => {
     return { status: response.status, body: (await response.json()) as { checks: Record<string, string> } };
   };
 
-  test('goes with the bucket', { timeout: 60_000 }, async () => {
+  test('goes with the bucket', async () => {
     expect(await ready()).toEqual({
       status: 200,
       body: { status: 'ready', checks: { database: 'ok', queue: 'ok', bucket: 'ok' } },
@@ -295,7 +295,7 @@ describe('readiness', () => {
     await until('it to be back', async () => (await ready()).status === 200);
   });
 
-  test('goes with the database, while the process lives', { timeout: 60_000 }, async () => {
+  test('goes with the database, while the process lives', async () => {
     const { pathname } = new URL(stage.ground.environment.DATABASE_URL!);
     const name = pathname.slice(1);
     const server = new pg.Client({ connectionString: inject('postgres') });

@@ -30,7 +30,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.admin.addProject({ id: 'campaign', companyId: 'acme', name: 'Campaign' });
     context = await chrome.createBrowserContext();
     page = await open({ width: 1280 });
-  }, 90_000);
+  });
   afterEach(() => {
     expect(complaints.splice(0)).toEqual([]);
   });
@@ -76,7 +76,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/'`);
     // What somebody is at stays as it is, whatever changes around it.
     await page.locator('input[type=search]').fill('ada');
-    await shows(/23 of 24 assets/i, 30_000);
+    await shows(/23 of 24 assets/i);
     expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([
       'search',
       'ada',
@@ -129,7 +129,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(focused).toEqual({ role: 'heading', name: 'What is not there' });
   });
 
-  test('library, records and bucket are compared, by every byte', { timeout: 90_000 }, async () => {
+  test('library, records and bucket are compared, by every byte', async () => {
     await page.evaluate(`location.hash = '#/'`);
     await tabTo('button', 'Verify …');
     await page.keyboard.press('Enter');
@@ -140,7 +140,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await shows('by every byte');
     verification = (await page.evaluate('location.hash')) as string;
-    await shows(/No differences/, 30_000);
+    await shows(/No differences/);
     await shows('Everything is as it should be.');
     await rm(await pathOf('Poster 3.pdf'));
     await tabTo('link', 'Overview');
@@ -149,7 +149,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await tabTo('button', 'Verify');
     await page.keyboard.press('Enter');
-    await shows(/1 difference\b/, 30_000);
+    await shows(/1 difference\b/);
     await shows('Poster 3.pdf');
     await tabTo('button', 'Have it made again');
     await page.keyboard.press('Enter');
@@ -194,7 +194,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect((await newBrowser().visit(link)).status).toBe(200);
     await tabTo('button', 'Close');
     await page.keyboard.press('Enter');
-    await shows('Up to date', 30_000);
+    await shows('Up to date');
   });
 
   test('the queues can be looked at', async () => {
@@ -234,9 +234,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
-  test('every dialog can be read, has a name for everything and fits, in light and dark', {
-    timeout: 90_000,
-  }, async () => {
+  test('every dialog can be read, has a name for everything and fits, in light and dark', async () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     const flaws: string[] = [];
     for (const [label, words] of [
@@ -296,7 +294,7 @@ async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
 }
 
 /** A browser moves the focus of a new page when it next draws, which may be after it has loaded. */
-const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 15_000 });
+const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000 });
 
 const dialogs = async () => (await spoken()).filter(({ role }) => role === 'dialog').map(({ name }) => name);
 
@@ -306,7 +304,7 @@ async function tabTo(role: string, name: string): Promise<void> {
   await until(
     `${role} ${name} to be there`,
     async () => (await spoken()).some((node) => node.role === role && node.name === name),
-    15_000,
+    60_000,
   );
   for (let i = 0; i < 120; i++) {
     await page.keyboard.press('Tab');
@@ -346,7 +344,7 @@ const press = (label: string) => page.locator(`xpath/.//button[normalize-space()
 
 const text = (): Promise<string> => page.evaluate('document.body.innerText') as Promise<string>;
 
-async function shows(words: string | RegExp, timeoutMs = 15_000): Promise<void> {
+async function shows(words: string | RegExp, timeoutMs = 60_000): Promise<void> {
   let last = '';
   await until(
     `the page to show ${words}`,

@@ -11,7 +11,7 @@ const spoken = {
   words: null,
 };
 
-describe('what lies beside the media', { timeout: 60_000 }, () => {
+describe('what lies beside the media', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene();

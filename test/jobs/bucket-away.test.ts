@@ -11,9 +11,7 @@ const run = promisify(execFile);
 const gate = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'the bucket takes nothing; everything waits');
 
-test('a directory that takes nothing makes everything wait, says why, and nothing fails', {
-  timeout: 60_000,
-}, async () => {
+test('a directory that takes nothing makes everything wait, says why, and nothing fails', async () => {
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -28,7 +26,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
     expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
     await rm(directory);
     await rename(`${directory}.aside`, directory);
-    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+    for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
     expect(gate(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
     // A few were on their way; the rest was not even asked for.
@@ -39,9 +37,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
   }
 });
 
-test('a disk that is not there at the start is waited for; nothing is written in its place, or fetched again', {
-  timeout: 60_000,
-}, async () => {
+test('a disk that is not there at the start is waited for; nothing is written in its place, or fetched again', async () => {
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -60,7 +56,7 @@ test('a disk that is not there at the start is waited for; nothing is written in
     expect(await readdir(directory)).toEqual(['.asset-mirror-tmp']);
     await rm(directory, { recursive: true });
     await rename(`${directory}.aside`, directory);
-    expect(await scene.mirror.assetIn(after, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+    expect(await scene.mirror.assetIn(after, 'mirrored')).toMatchObject({ spent: 0 });
     expect(await scene.admin.requests({ assetId: before, endpoint: 'media' as never })).toHaveLength(1);
   } finally {
     await scene.close();
@@ -70,7 +66,7 @@ test('a disk that is not there at the start is waited for; nothing is written in
 test.runIf(canMount)(
   'a file that does not fit waits and says so, while smaller ones are mirrored',
   {
-    timeout: 60_000,
+    timeout: 120_000,
   },
   async () => {
     const scene = await newScene();
@@ -93,7 +89,7 @@ test.runIf(canMount)(
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
       expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
       await run('mount', ['-o', 'remount,size=64m', directory]);
-      expect(await scene.mirror.assetIn(large, 'mirrored', 40_000)).toMatchObject({ attempts: 0 });
+      expect(await scene.mirror.assetIn(large, 'mirrored')).toMatchObject({ spent: 0 });
     } finally {
       await scene.mirror.stop();
       await run('umount', [directory]);
@@ -102,33 +98,29 @@ test.runIf(canMount)(
   },
 );
 
-test.runIf(inject('s3'))(
-  'a bucket that does not exist, or keys that are wrong, make everything wait',
-  { timeout: 60_000 },
-  async () => {
-    const scene = await newScene({ s3: inject('s3') });
-    try {
-      const { STORAGE_URL, AWS_SECRET_ACCESS_KEY } = scene.ground.environment;
-      await scene.restart({ STORAGE_URL: 's3://no-such-bucket/copy' });
-      const id = await scene.upload();
-      await scene.resync();
-      await until('the gate to close', () =>
-        gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
-      );
-      expect(await scene.mirror.assetIn(id, 'pending')).toMatchObject({ attempts: 0 });
+test.runIf(inject('s3'))('a bucket that does not exist, or keys that are wrong, make everything wait', async () => {
+  const scene = await newScene({ s3: inject('s3') });
+  try {
+    const { STORAGE_URL, AWS_SECRET_ACCESS_KEY } = scene.ground.environment;
+    await scene.restart({ STORAGE_URL: 's3://no-such-bucket/copy' });
+    const id = await scene.upload();
+    await scene.resync();
+    await until('the gate to close', () =>
+      gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
+    );
+    expect(await scene.mirror.assetIn(id, 'pending')).toMatchObject({ attempts: 0 });
 
-      process.env.AWS_SECRET_ACCESS_KEY = 'wrong';
-      await scene.restart({ STORAGE_URL: STORAGE_URL! });
-      await until('the gate to close again', () =>
-        gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
-      );
-      expect(await scene.mirror.asset(id)).toMatchObject({ state: 'pending', attempts: 0 });
+    process.env.AWS_SECRET_ACCESS_KEY = 'wrong';
+    await scene.restart({ STORAGE_URL: STORAGE_URL! });
+    await until('the gate to close again', () =>
+      gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
+    );
+    expect(await scene.mirror.asset(id)).toMatchObject({ state: 'pending', attempts: 0 });
 
-      process.env.AWS_SECRET_ACCESS_KEY = AWS_SECRET_ACCESS_KEY!;
-      await scene.restart();
-      await scene.mirror.assetIn(id, 'mirrored');
-    } finally {
-      await scene.close();
-    }
-  },
-);
+    process.env.AWS_SECRET_ACCESS_KEY = AWS_SECRET_ACCESS_KEY!;
+    await scene.restart();
+    await scene.mirror.assetIn(id, 'mirrored');
+  } finally {
+    await scene.close();
+  }
+});

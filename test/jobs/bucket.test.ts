@@ -196,7 +196,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
   });
 });
 
-describe('the bucket is compared', { timeout: 120_000 }, () => {
+describe('the bucket is compared', () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await newStage();

@@ -357,7 +357,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
 
       const other = await startMirror(stage.ground, stage.library, 'worker');
       try {
-        await until('all to be mirrored', async () => (await mirrored()).length === 200);
+        await until('all to be mirrored', async () => (await mirrored()).length === 200, 90_000);
       } finally {
         await other.stop();
       }
@@ -432,7 +432,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
       expect(left.every((asset) => asset.state === 'pending' && asset.attempts === 0)).toBe(true);
 
       await connectAs(stage.mirror, userId);
-      await until('the rest', async () => (await stage.assets(companyId)).every((a) => a.state === 'mirrored'), 60_000);
+      await until('the rest', async () => (await stage.assets(companyId)).every((a) => a.state === 'mirrored'));
     } finally {
       await worker.stop();
       await stage.close();

@@ -58,7 +58,7 @@ describe('two sequences side by side', () => {
   });
 });
 
-describe('what should be in the bucket', { timeout: 120_000 }, () => {
+describe('what should be in the bucket', () => {
   let opened: Awaited<ReturnType<typeof newStore>>;
   let store: Store;
   let connectionId: string;

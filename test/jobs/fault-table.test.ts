@@ -84,7 +84,7 @@ const serverFaults: Record<string, Row> = {
   'the database goes away': {
     source: (size) => [slow(size)],
     async around({ scene, database }) {
-      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0, 60_000);
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
       takeAway(database);
       await until(
         'it to be missed',
@@ -101,9 +101,9 @@ const redisFaults: Record<string, Row> = {
   'Redis goes away': {
     source: (size) => [slow(size)],
     async around({ scene, redis }) {
-      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0, 60_000);
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
       const refused = takeAway(redis!);
-      await until('it to be missed', () => refused() >= 5, 60_000);
+      await until('it to be missed', () => refused() >= 5);
       return async () => redis!.set({});
     },
   },
@@ -249,7 +249,7 @@ describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
     for (const { id } of files) {
       // A transaction whose line went dead holds its locks until the server ends it.
       const asked = async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
-      await until('the transfer', asked, 60_000);
+      await until('the transfer', asked);
     }
     for (const { id, seed, size } of files) await scene.admin.changeAsset(id, { content: { seed, size } });
     await scene.admin.clearFaults();

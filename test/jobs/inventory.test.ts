@@ -123,7 +123,8 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   test('a verification writes it when it is asked to, in place of what was there', async () => {
     now = new Date();
-    await runInventory(audits, never);
+    // The mirror's own may have come first.
+    await runInventory(audits, never, { asked: true });
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(4);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });

@@ -8,7 +8,7 @@ import { newScene, type Scene } from '../support/scene.ts';
 const week = 7 * 24 * 3_600_000;
 const bytes = 40 * 2 ** 20;
 
-describe.each(grounds())('uploads that were given up ($name)', { timeout: 90_000 }, (kind) => {
+describe.each(grounds())('uploads that were given up ($name)', (kind) => {
   let scene: Scene;
   let database: pg.Client;
   beforeAll(async () => {

@@ -61,6 +61,6 @@ describe('the keys of the tokens', { timeout: 240_000 }, () => {
     await scene.restart({ ENCRYPTION_KEYS: next });
     const id = await scene.upload();
     await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    await scene.mirror.assetIn(id, 'mirrored');
   });
 });

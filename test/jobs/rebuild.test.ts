@@ -114,7 +114,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
 
     const fresh = await scene.upload({ name: 'fresh.bin', uploadDate: Date.now() });
     await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'incremental' });
-    await mirror.assetIn(fresh, 'mirrored', 60_000);
+    await mirror.assetIn(fresh, 'mirrored');
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
@@ -142,7 +142,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
     expect(await downloads()).toEqual([]);
     expect(await keysOf(scene.storage)).toEqual(keys);
-    await until('the service to notice', async () => (await mirror.api('GET', '/status')).bucket.ok, 60_000);
+    await until('the service to notice', async () => (await mirror.api('GET', '/status')).bucket.ok);
   });
 });
 

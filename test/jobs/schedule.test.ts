@@ -9,7 +9,7 @@ const backends = [
 ];
 const hour = 3_600_000;
 
-describe.each(backends)('schedules on $name', { timeout: 60_000 }, ({ redis }) => {
+describe.each(backends)('schedules on $name', ({ redis }) => {
   async function staged(
     work: (stage: Stage) => Promise<void>,
     environment: Record<string, string> = {},

@@ -292,9 +292,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('a process that is killed in the middle leaves a run that another goes on with', {
-    timeout: 60_000,
-  }, async () => {
+  test('a process that is killed in the middle leaves a run that another goes on with', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150, { status: 'unavailable' });
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
@@ -641,9 +639,7 @@ const backends = [
 ];
 
 describe.each(backends)('with queues in $name', ({ redis }) => {
-  test('a connection has one running and at most one waiting run, in however many processes', {
-    timeout: 120_000,
-  }, async () => {
+  test('a connection has one running and at most one waiting run, in however many processes', async () => {
     const own = await newStage({ redis });
     const workers = [
       await startMirror(own.ground, own.library, 'worker'),

@@ -21,7 +21,7 @@ const explained = (id: string): Promise<{ timeline: Entry[]; explanation: string
   scene.mirror.api('GET', `/assets/${id}`);
 const whats = (timeline: Entry[]) => timeline.map(({ what }) => what);
 
-describe('the timeline of an asset', { timeout: 120_000 }, () => {
+describe('the timeline of an asset', () => {
   test('tells in order what was seen, decided, tried, renewed, stored and recorded, of which run, and no link', async () => {
     const id = await scene.film({ content: { seed: 'film', size: 40 * MiB } });
     await scene.admin.setFaults(
@@ -29,7 +29,7 @@ describe('the timeline of an asset', { timeout: 120_000 }, () => {
       { endpoint: 'media', assetId: id, expireLinks: true, skip: 2, times: 1 },
     );
     const syncId = await scene.resync();
-    await scene.mirror.assetIn(id, 'mirrored', 60_000);
+    await scene.mirror.assetIn(id, 'mirrored');
     await scene.mirror.quiet();
     await scene.admin.clearFaults();
 
@@ -78,7 +78,7 @@ describe('the timeline of an asset', { timeout: 120_000 }, () => {
     const id = await scene.upload();
     await scene.admin.setFaults({ endpoint: 'asset', assetId: id, body: { asset: { id, size: 'large' } } });
     await scene.resync();
-    await mirror.assetIn(id, 'failed', 60_000);
+    await mirror.assetIn(id, 'failed');
     let { timeline, explanation } = await explained(id);
     expect(timeline.at(-1)).toMatchObject({ what: 'turn.failed', text: expect.stringMatching(/^failed: .*size/) });
     expect(explanation).toEqual([
@@ -91,10 +91,10 @@ describe('the timeline of an asset', { timeout: 120_000 }, () => {
     expect(whats(timeline).at(-1)).toBe('settings.leftOut');
     expect(explanation[0]).toBe(`It is left out by the settings of connection ${connectionId}: type documents.`);
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
-    await mirror.assetIn(id, 'failed', 60_000);
+    await mirror.assetIn(id, 'failed');
     await scene.admin.clearFaults();
     await mirror.api('POST', `/assets/${id}/retry`);
-    await mirror.assetIn(id, 'mirrored', 60_000);
+    await mirror.assetIn(id, 'mirrored');
     const told = whats((await explained(id)).timeline);
     expect(told).toEqual(expect.arrayContaining(['settings.letIn', 'operator.retryAsset', 'turn.mirrored']));
     expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('turn.mirrored'));

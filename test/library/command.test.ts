@@ -52,7 +52,7 @@ const accepted = async ({ apiUrl, clientId, clientSecret }: Awaited<ReturnType<t
   return ((await answer.json()) as { error: string }).error === 'invalid_grant';
 };
 
-test('what is printed is all that an app needs, each time, and stays the same', { timeout: 60_000 }, async () => {
+test('what is printed is all that an app needs, each time, and stays the same', async () => {
   const first = await start();
   expect(await accepted(first.app)).toBe(true);
   expect(await first.stop()).toBe(0);

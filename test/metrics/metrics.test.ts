@@ -15,7 +15,7 @@ const backends = [
   ...(inject('redis') ? [{ name: 'queues in Redis', redis: inject('redis') }] : []),
 ];
 
-describe.each(backends)('a scrape ($name)', { timeout: 120_000 }, ({ redis }) => {
+describe.each(backends)('a scrape ($name)', ({ redis }) => {
   let scene: Scene;
   let worker: Awaited<ReturnType<typeof startMirror>>;
   let metricsPort: number;
@@ -151,7 +151,7 @@ describe.each(backends)('a scrape ($name)', { timeout: 120_000 }, ({ redis }) =>
   });
 });
 
-test('a database that is away takes its own figures out of a scrape, and no other', { timeout: 60_000 }, async () => {
+test('a database that is away takes its own figures out of a scrape, and no other', async () => {
   const scene = await newScene({ role: 'web' });
   try {
     const { store } = scene.mirror.service.context;

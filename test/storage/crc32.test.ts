@@ -22,7 +22,7 @@ test('two checksums and a length give the checksum of both texts together', () =
   );
 });
 
-test('so do many parts, of lengths beyond 32 bits too', { timeout: 120_000 }, () => {
+test('so do many parts, of lengths beyond 32 bits too', () => {
   const parts = ['one', 'and another', '', 'the last'].map((text) => Buffer.from(text));
   const described = parts.map((part) => ({ bytes: part.length, crc32: crc32(part).toString(16).padStart(8, '0') }));
   expect(crc32Of(described)).toBe(crc32(Buffer.concat(parts)).toString(16).padStart(8, '0'));

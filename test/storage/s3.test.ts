@@ -164,7 +164,7 @@ describe.runIf(s3)('an S3 store', () => {
       await storage.check();
       await ground.raw.send(new DeleteBucketCommand({ Bucket: bucket }));
       await storage.close();
-    }, 60_000);
+    });
 
     test.each([
       ['a wrong secret key', { secretKey: 'not it' }, /refuses the signature; check the secret key/],
@@ -187,14 +187,14 @@ describe.runIf(s3)('an S3 store', () => {
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expectUnavailable(storage, /cannot be reached/);
       await storage.close();
-    }, 60_000);
+    });
 
     test('an endpoint whose name nobody knows', async () => {
       const endpoint = 'http://no-such-host.invalid';
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expect(storage.check()).rejects.toThrow(/the name of the store cannot be resolved/);
       await storage.close();
-    }, 60_000);
+    });
   });
 
   describe('on a bad line', () => {
@@ -426,7 +426,7 @@ describe.runIf(s3)('an S3 store', () => {
       await expect(storage.put('refused', endless)).rejects.toThrow(/denies access/);
       expect(taken).toBeLessThan(300 * MiB);
       expect(await ground.leftovers()).toEqual([]);
-    }, 60_000);
+    });
 
     describe.each<[string, Trouble]>([
       [

@@ -114,9 +114,7 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
   );
 }
 
-test('counts are what counting all assets gives, after whatever statements, folded or not', {
-  timeout: 60_000,
-}, async () => {
+test('counts are what counting all assets gives, after whatever statements, folded or not', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(statement, { maxLength: 12 }), async (statements) => {
       for (const one of statements) await apply(pool, one);
@@ -126,9 +124,7 @@ test('counts are what counting all assets gives, after whatever statements, fold
   );
 });
 
-test('and after transactions of several at once, some of which are undone, while it is folded', {
-  timeout: 60_000,
-}, async () => {
+test('and after transactions of several at once, some of which are undone, while it is folded', async () => {
   const scripts = fc.sample(fc.array(statement, { minLength: 3, maxLength: 6 }), 60);
   let next = 0;
   const work = async () => {

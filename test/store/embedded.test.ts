@@ -38,7 +38,7 @@ test('a directory belongs to one process at a time', async () => {
   expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
 });
 
-test('a server that is killed is started again where it was, with what it held', { timeout: 60_000 }, async () => {
+test('a server that is killed is started again where it was, with what it held', async () => {
   await ask('CREATE TABLE kept (n int)');
   await ask('INSERT INTO kept VALUES (7)');
   const [pid] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');

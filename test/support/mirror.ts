@@ -27,10 +27,15 @@ export interface Ground {
   leftovers(): Promise<string[]>;
   port: number;
   publicUrl: string;
+  /** The lines of log of each mirror that was started here. */
+  logs: (() => string[])[];
   clear(): Promise<void>;
 }
 
-/** A new database, a new bucket or directory, and the environment that says so. Intervals are short. */
+/**
+ * A new database, a new bucket or directory, and the environment that says so. What is waited for is short, what nobody asked
+ * for does not come: no sync by itself, no download that is begun again because the machine had other things to do.
+ */
 export async function newGround(options: {
   /** A function of the port, for the library wants to know the redirect URI. */
   port: number;
@@ -53,6 +58,7 @@ export async function newGround(options: {
     leftovers,
     port: options.port,
     publicUrl,
+    logs: [],
     environment: {
       ...environment,
       ...(options.redis && { REDIS_URL: await newRedis(options.redis) }),
@@ -62,10 +68,10 @@ export async function newGround(options: {
       PORT: String(options.port),
       ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
       ADMIN_TOKEN: 'the-operators-token',
-      SYNC_INTERVAL: '1h',
+      SYNC_INTERVAL: '365d',
       PROCESSING_POLL: '200ms',
       TRANSCRIPT_DELAY: '0s',
-      TRANSFER_STALL_TIMEOUT: '1s',
+      TRANSFER_STALL_TIMEOUT: '30s',
       SHUTDOWN_GRACE: '5s',
       LOG_LEVEL: 'debug',
       LOG_PRETTY: 'false',
@@ -137,6 +143,7 @@ export async function startMirror(ground: Ground, library: Library, role: 'all' 
     destination: { write: (line: string) => lines.push(JSON.parse(line)) } as never,
   });
   const service: Service = await startService(config, log, role);
+  ground.logs.push(() => lines.map((line) => JSON.stringify(line)));
   return { ...operatorOf(ground), service, store: service.context.store, lines, stop: () => service.stop() };
 }
 
@@ -153,7 +160,9 @@ export async function spawnMirror(ground: Ground, library: Library, role: 'all' 
   child.stderr.on('data', (chunk) => {
     output += chunk;
   });
-  const ended = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)));
+  ground.logs.push(() => output.split('\n'));
+  // Once all that it said has been read.
+  const ended = new Promise<number | null>((resolve) => child.once('close', (code) => resolve(code)));
   const started = () => {
     if (child.exitCode !== null) throw new Error(`the mirror ended with ${child.exitCode}:\n${output}`);
     return output.includes('"started"');
@@ -203,7 +212,7 @@ export function operatorOf(ground: Ground) {
       const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
       return assets.find((asset: { id: string }) => asset.id === id);
     },
-    /** Waits until an asset is in a state. */
+    /** Waits until an asset is in a state. `spent`: how many attempts did not work, which the record of what is mirrored forgets. */
     async assetIn(id: string, state: string, timeoutMs?: number) {
       let last: unknown;
       return until(
@@ -211,7 +220,10 @@ export function operatorOf(ground: Ground) {
         async () => {
           const { assets } = await api('GET', `/assets?q=${encodeURIComponent(id)}`);
           last = assets[0];
-          return assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
+          const found = assets.find((asset: { id: string; state: string }) => asset.id === id && asset.state === state);
+          if (!found) return;
+          const failed = (line: string) => line.includes('"attempt failed') && line.includes(`"assetId":"${id}"`);
+          return { ...found, spent: ground.logs.flatMap((lines) => lines().filter(failed)).length };
         },
         timeoutMs,
       ).catch((error) => {

@@ -2,7 +2,7 @@
 export async function until<T>(
   what: string,
   condition: () => T | null | undefined | false | Promise<T | null | undefined | false>,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
   for (;;) {
