@@ -106,7 +106,7 @@ function terminalView(): View {
 
 const phases = {
   library: 'listing the library',
-  assets: 'looking at what is not mirrored',
+  assets: 'looking at what is not mirrored, or has just come',
   repair: 'asking for what is to be mended',
   inventory: 'writing the inventory',
   end: '',

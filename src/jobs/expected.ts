@@ -63,11 +63,18 @@ export function expectedOf(asset: AssetContents): Expected[] {
  */
 export async function* expectedObjects(
   store: Store,
-  options: { after: string; connectionId?: string | undefined; pageSize: number },
+  options: {
+    after: string;
+    connectionId?: string | undefined;
+    pageSize: number;
+    /** Assets that have settled since are left out. */
+    settledBefore?: Date | undefined;
+  },
 ): AsyncGenerator<Expected> {
-  const { after, connectionId, pageSize } = options;
+  const { after, connectionId, pageSize, settledBefore } = options;
   const ahead: Expected[] = [];
   const add = (asset: AssetContents) => {
+    if (settledBefore && asset.settledAt && asset.settledAt >= settledBefore) return;
     for (const object of expectedOf(asset)) {
       if (compareKeys(object.key, after) <= 0) continue;
       const place = ahead.findIndex((other) => compareKeys(object.key, other.key) < 0);

@@ -50,6 +50,8 @@ interface Pair {
   key: string;
   left?: Expected;
   right?: StoredObject;
+  /** No listing was asked for it. */
+  unlisted?: true;
 }
 
 /** What is to be said of an object; undefined: nothing, for it is on its way. */
@@ -76,6 +78,8 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
   const pageSize = deps.pageSize ?? pageSizeByDefault;
   const counts: VerificationCounts = { ...nothingFound, ...run.counts };
   let position: VerificationPosition = { ...run.position };
+  // What is read takes long: then saved more often.
+  const most = options.deep ? Math.min(pageSize, 50) : pageSize;
 
   async function save(found: Finding[], next: VerificationPosition): Promise<void> {
     signal.throwIfAborted();
@@ -89,10 +93,23 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
       if (line.mark === '=' ? options.all : line.mark !== '+' || !options.routine) lines.push(line);
     }
     counts.lines += lines.length;
-    position = next;
+    position = { ...(position.since !== undefined && { since: position.since }), ...next };
     if (!(await store.verifications.save(run.id, owner, { lines, counts, position }))) {
       throw new VerificationLost(`another process goes on with the verification ${run.id}`);
     }
+  }
+
+  async function compareAll(batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
+    const seen: Inspection['seen'] = [];
+    const copied: Inspection['copied'] = [];
+    const one = connectionId !== null;
+    const findings = await inspect(deps, batch, { ...options, one, counts, seen, copied, signal });
+    // Where a disk is not mounted any more, everything seems to be missing; where another is, to differ.
+    if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await deps.storage.check();
+    for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
+    await store.contents.verified(seen);
+    await store.contents.copied(copied);
+    await save([...findings, ...others], next);
   }
 
   const phases: Record<VerificationPhase, () => Promise<void>> = {
@@ -110,25 +127,19 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
       const after = position.key ?? '';
       if (after === '') {
         counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
-        await save([], { phase: 'objects' });
+        await save([], { phase: 'objects', ...(!options.routine && { since: await store.contents.now() }) });
       }
-      const expected = expectedObjects(store, { after, connectionId: connectionId ?? undefined, pageSize });
+      const expected = expectedObjects(store, {
+        after,
+        connectionId: connectionId ?? undefined,
+        pageSize,
+        settledBefore: position.since === undefined ? undefined : new Date(position.since),
+      });
       const pairs = sideBySide(expected, objectsBehind(deps.storage, after, signal));
-      // What is read takes long: then saved more often.
-      const most = options.deep ? Math.min(pageSize, 50) : pageSize;
       let batch: Pair[] = [];
       const look = async () => {
         if (batch.length === 0) return;
-        const seen: Inspection['seen'] = [];
-        const copied: Inspection['copied'] = [];
-        const one = connectionId !== null;
-        const findings = await inspect(deps, batch, { ...options, one, counts, seen, copied, signal });
-        // Where a disk is not mounted any more, everything seems to be missing; where another is, to differ.
-        if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await deps.storage.check();
-        for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
-        await store.contents.verified(seen);
-        await store.contents.copied(copied);
-        await save(findings, { phase: 'objects', key: batch.at(-1)!.key });
+        await compareAll(batch, [], { phase: 'objects', key: batch.at(-1)!.key });
         batch = [];
       };
       for await (const pair of pairs) {
@@ -139,16 +150,20 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
     },
 
     assets: async () => {
+      // One whose comparison was begun by an older version has all of them behind it.
+      const since = new Date(position.since ?? Date.now());
       for (let after = position.assetId ?? ''; ; ) {
-        const page = await store.contents.byId({
+        const page = await store.contents.openSince({
           after,
-          limit: pageSize,
+          limit: most,
           connectionId: connectionId ?? undefined,
-          unmirrored: true,
+          since,
         });
-        if (page.length > 0) after = page.at(-1)!.id;
-        await save(page.map(missingAsset), { phase: 'assets', assetId: after });
-        if (page.length < pageSize) return;
+        if (!page) return;
+        after = page.last;
+        const arrived = page.rows.flatMap(expectedOf).map((left): Pair => ({ key: left.key, left, unlisted: true }));
+        const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
+        await compareAll(arrived, others, { phase: 'assets', assetId: after });
       }
     },
 
@@ -299,9 +314,11 @@ async function inspect(deps: VerifyDeps, batch: Pair[], options: Inspection): Pr
   const work = async () => {
     while (next < batch.length) {
       const index = next++;
-      const { key, left, right } = batch[index]!;
-      if (left) findings[index] = await judge(deps, left, right, options);
-      else if (!options.one && !owned.has(key)) {
+      const { key, left, right, unlisted } = batch[index]!;
+      if (left) {
+        const there = unlisted ? await deps.storage.head(key, { signal: options.signal }) : right;
+        findings[index] = await judge(deps, left, there, options);
+      } else if (!options.one && !owned.has(key)) {
         findings[index] = { ...told('+', 'not ours: no record names it'), key: storable(key) };
       }
     }

@@ -19,6 +19,7 @@ const columns = [
   'media',
   'recordKey',
   'mirroredAt',
+  'settledAt',
   'transcriptState',
   'transcriptKeys',
   'thumbnailState',
@@ -71,29 +72,48 @@ export function contentsRecords(db: Database) {
         .execute();
     },
 
-    /** A page of all assets, or of those that are not mirrored, by id. */
-    async byId(page: {
+    /** A page of all assets, by id. */
+    async byId(page: { after: string; limit: number }): Promise<AssetContents[]> {
+      return assets().where('id', '>', page.after).orderBy('id').limit(page.limit).execute();
+    },
+
+    /**
+     * Of the next `limit` assets by id those that are not mirrored, and those that have settled since then, each as it is at
+     * one moment; and the last that was looked at. Undefined: there are none.
+     */
+    async openSince(page: {
       after: string;
       limit: number;
       connectionId?: string | undefined;
-      unmirrored?: boolean;
-    }): Promise<AssetContents[]> {
-      const { connectionId } = page;
-      const of = connectionId === undefined ? sql`` : sql`AND connection_id = ${connectionId}`;
-      // The index has them by state first: a page of each, and of these the first.
-      const first = notMirrored.map(
-        (state) => sql`
-          (SELECT id FROM assets WHERE state = ${sql.lit(state)} AND id > ${page.after} ${of} ORDER BY id LIMIT ${page.limit})`,
-      );
-      return assets()
-        .where('id', '>', page.after)
-        .$if(page.unmirrored === true, (query) =>
-          query.where(sql<boolean>`id = ANY(ARRAY(${sql.join(first, sql` UNION ALL `)}))`),
-        )
+      since: Date;
+    }): Promise<{ rows: AssetContents[]; last: string } | undefined> {
+      const { after, connectionId } = page;
+      const next = db
+        .selectFrom('assets')
+        .select('id')
+        .where('id', '>', after)
         .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
         .orderBy('id')
-        .limit(page.limit)
+        .limit(page.limit);
+      const { last } = await db
+        .selectFrom(next.as('next'))
+        .select(({ fn }) => fn.max<string | null>('id').as('last'))
+        .executeTakeFirstOrThrow();
+      if (last === null) return undefined;
+      const rows = await assets()
+        .where('id', '>', after)
+        .where('id', '<=', last)
+        .where((e) => e.or([e('state', 'in', notMirrored), e('settledAt', '>=', page.since)]))
+        .$if(connectionId !== undefined, (query) => query.where('connectionId', '=', connectionId!))
+        .orderBy('id')
         .execute();
+      return { rows, last };
+    },
+
+    /** The moment from which on whatever settles is seen in `settledAt`: no statement takes so long that it is told later. */
+    async now(): Promise<number> {
+      const { rows } = await sql<{ at: Date }>`SELECT now() - interval '2 minutes' AS at`.execute(db);
+      return rows[0]!.at.getTime();
     },
 
     /** How many assets have, or had, a media file in the bucket. */

@@ -524,6 +524,11 @@ export const migrations: Record<string, Migration> = {
       await sql`ALTER TABLE syncs ADD COLUMN verification_id text`.execute(db);
     },
   },
+  '0019_settled': {
+    async up(db: Kysely<unknown>) {
+      await sql`ALTER TABLE assets ADD COLUMN settled_at timestamptz`.execute(db);
+    },
+  },
 };
 
 /** Migrations that the schema does not have yet. */

@@ -156,6 +156,8 @@ interface AssetTable {
   bytes: number | null;
   recordKey: string | null;
   mirroredAt: Date | null;
+  /** When a worker last left it with all of its objects in the bucket; null: by a version that did not note it. */
+  settledAt: Date | null;
   transcriptState: TranscriptState;
   transcriptKeys: string[] | null;
   transcriptDeadline: Date | null;
@@ -253,6 +255,8 @@ export interface VerificationPosition {
   phase?: VerificationPhase;
   /** Full syncs that it waits for, by connection. */
   syncs?: Record<string, string>;
+  /** What has settled since (epoch milliseconds) is compared behind the rest: what is listed may not have it yet. */
+  since?: number;
   /** The last key that was compared. */
   key?: string;
   /** The last asset that was looked at. */

@@ -1,4 +1,8 @@
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { verify } from '../../src/jobs/verify.ts';
+import { createLog } from '../../src/log.ts';
+import type { Storage } from '../../src/storage/storage.ts';
 import { contentOf, grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -311,4 +315,65 @@ describe('a verification that is interrupted', { timeout: 240_000 }, () => {
     expect(brief(run.lines)).toEqual(keys.map((key) => `- ${key}`).sort());
   });
   const brief = (lines: Line[]) => lines.map(({ mark, key }) => `${mark} ${key}`).sort();
+});
+
+test('what arrives while the bucket is read is compared behind it: nothing is passed over', {
+  timeout: 240_000,
+}, async () => {
+  const scene = await newScene();
+  const database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
+  await database.connect();
+  try {
+    const { store } = scene.mirror;
+    const first = await scene.upload({ name: 'there before.bin' });
+    const old = await scene.upload({ name: 'before that.bin' });
+    await scene.resync();
+    await scene.mirror.quiet();
+    // Compared where it is listed; the other has only just come.
+    await database.query(`UPDATE assets SET settled_at = now() - interval '1 hour' WHERE id = $1`, [old]);
+
+    const late: string[] = [];
+    for (const name of ['whole.bin', 'lost.bin']) {
+      const id = await scene.upload({ name });
+      await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 503 });
+      late.push(id);
+    }
+    const [whole, lost] = late as [string, string];
+    await database.query(
+      `INSERT INTO verifications (id, options, status, started_at, owner, until)
+       VALUES ('late', '{"all": true, "deep": true}', 'running', now(), 'this test', now() + interval '1 hour')`,
+    );
+    const storage: Storage = {
+      ...scene.storage,
+      // The objects of both come when all that was there has been listed.
+      async *list(prefix, options) {
+        yield* scene.storage.list(prefix, options);
+        await scene.admin.clearFaults();
+        for (const id of late) await scene.mirror.assetIn(id, 'mirrored');
+        await scene.mirror.quiet();
+        await scene.storage.remove((await scene.mirror.asset(lost)).key);
+      },
+    };
+    await verify(
+      {
+        store,
+        storage,
+        queues: scene.mirror.service.context.queues,
+        log: createLog({ level: 'silent', pretty: false }),
+        writeInventory: async () => {},
+      },
+      (await store.verifications.get('late'))!,
+      'this test',
+      new AbortController().signal,
+    );
+    const { lines, counts } = await scene.mirror.api('GET', '/verify/late?limit=1000');
+    const of = (id: string) =>
+      lines.filter(({ assetId }: Line) => assetId === id).map(({ mark, kind }: Line) => `${mark} ${kind}`);
+    for (const id of [first, old, whole]) expect(of(id).sort(), id).toEqual(['= media', '= record']);
+    expect(of(lost).sort()).toEqual(['- media', '= record']);
+    expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
+  } finally {
+    await database.end();
+    await scene.close();
+  }
 });

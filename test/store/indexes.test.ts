@@ -102,7 +102,7 @@ test('a sync of one among many connections does not read what the others can', a
   expect(await readBy(syncs, work, 'access')).toBeLessThan(many);
 });
 
-test('what is not mirrored comes in pages by id, whatever its state, and what is gone not at all', async () => {
+test('what is not mirrored or has settled since comes in pages by id, whatever its state, and what is gone not at all', async () => {
   const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at)
@@ -110,13 +110,22 @@ test('what is not mirrored comes in pages by id, whatever its state, and what is
     [connectionId, states],
   );
   const { contents } = opened.store;
-  const pages: string[][] = [];
-  for (let after = ''; ; after = pages.at(-1)!.at(-1)!) {
-    const rows = await contents.byId({ after, limit: 3, unmirrored: true, connectionId });
-    if (rows.length === 0) break;
-    pages.push(rows.map(({ id }) => id));
+  const since = new Date(await contents.now());
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, settled_at)
+     SELECT 'whole ' || i, $1, 'acme', 'film', '{}', 'mirrored', $2::timestamptz + (i - 2) * interval '1 ms'
+     FROM generate_series(1, 3) AS i`,
+    [connectionId, since],
+  );
+  const found: string[] = [];
+  for (let after = ''; ; ) {
+    const page = await contents.openSince({ after, limit: 3, connectionId, since });
+    if (!page) break;
+    expect(page.rows.length).toBeLessThanOrEqual(3);
+    after = page.last;
+    found.push(...page.rows.map(({ id }) => id));
   }
   const ids = [1, 3, 4, 5, 6, 7, 8].map((i) => `unfinished ${i}`);
-  expect(pages).toEqual([ids.slice(0, 3), ids.slice(3, 6), ids.slice(6)]);
-  expect(await contents.byId({ after: '', limit: 100, unmirrored: true, connectionId: 'another' })).toEqual([]);
+  expect(found).toEqual([...ids, 'whole 2', 'whole 3']);
+  expect(await contents.openSince({ after: '', limit: 100, connectionId: 'another', since })).toBeUndefined();
 });

@@ -47,6 +47,7 @@ test('three processes that start at once bring an empty database up to date, onc
       { name: '0016_due' },
       { name: '0017_readers' },
       { name: '0018_bucket_behind_run' },
+      { name: '0019_settled' },
     ]);
   } finally {
     await database.drop();
