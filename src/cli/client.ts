@@ -9,7 +9,10 @@ const problem = z.object({ detail: z.string(), code: z.string().optional() });
 
 /** The operator API of a running service. */
 export function createApiClient(options: { url: string; adminToken: string | undefined }) {
-  const notOurs = (status: number) => `${options.url} answered ${status}, and not as an asset-mirror does`;
+  const notOurs = (status: number) =>
+    new NotReachable(
+      `${options.url} answered ${status}, and not as an asset-mirror does. Set ASSET_MIRROR_URL to where it runs, or see what is in front of it.`,
+    );
 
   /** Without a signal, as long as it takes. */
   async function ask(
@@ -43,7 +46,8 @@ export function createApiClient(options: { url: string; adminToken: string | und
       );
     }
     const { detail, code } = problem.safeParse(await response.json().catch(() => undefined)).data ?? {};
-    throw new RefusedByService(detail ?? notOurs(response.status), response.status, code);
+    if (detail === undefined) throw notOurs(response.status);
+    throw new RefusedByService(detail, response.status, code);
   }
 
   async function call<T>(method: string, path: string, body?: unknown): Promise<T> {
@@ -51,7 +55,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
     try {
       return (await response.json()) as T;
     } catch {
-      throw new RefusedByService(notOurs(response.status), response.status, undefined);
+      throw notOurs(response.status);
     }
   }
 
@@ -87,7 +91,7 @@ export function createApiClient(options: { url: string; adminToken: string | und
       heard.onLine(true);
     });
     source.addEventListener('error', ({ code }) => {
-      if (source.readyState === source.CLOSED) fail(new RefusedByService(notOurs(code ?? 0), code ?? 0, undefined));
+      if (source.readyState === source.CLOSED) fail(notOurs(code ?? 0));
       else heard.onLine(false);
     });
     source.addEventListener('message', ({ data }) => heard.onEvent(JSON.parse(data)));

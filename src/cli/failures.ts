@@ -1,4 +1,4 @@
-/** The service did not answer at all: exit code 3. */
+/** The service did not answer at all, or another did: exit code 3. */
 export class NotReachable extends Error {
   override readonly name = 'NotReachable';
 }
@@ -8,7 +8,8 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** What the service refused, in its words: exit code 1. `code` is stable. */
+/** What the service refused, in its words: exit code 2 where what it was asked for is
+ * wrong, 3 where it cannot answer at present, else 1. `code` is stable. */
 export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
   readonly status: number;
@@ -21,8 +22,15 @@ export class RefusedByService extends Error {
   }
 }
 
+/** Of a value, or of an id that is not there. */
+const wrongOfTheCaller = new Set([400, 404, 413, 414]);
+
 /** With which code the process ends. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
+  if (error instanceof RefusedByService) {
+    if (error.status >= 502) return 3;
+    return wrongOfTheCaller.has(error.status) ? 2 : 1;
+  }
   return error instanceof UsageError ? 2 : 1;
 }

@@ -91,7 +91,10 @@ describe('the verbs of operators', () => {
     );
     expect(story.stdout).not.toContain('\u001b');
     expect(why.stdout).toMatch(/ {2}failed\n[\s\S]*\nIt failed after 1 attempts?: [\s\S]*retry/);
-    expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining('Looked at: 1 companies of 1 active') });
+    expect(unknown).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('Looked at: 1 company of 1 active connection'),
+    });
   });
 
   test('retry what failed, and say what cannot be', async () => {
@@ -255,13 +258,24 @@ describe('the verbs of operators', () => {
     ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['nobody can be followed', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another' }, 2],
+    ['the service there is another', ['status'], { ASSET_MIRROR_URL: 'the library' }, 3],
     ['an option is unknown', ['assets', '--colour'], {}, 2],
     ['a value is not one of those that are possible', ['assets', '--state', 'lost'], {}, 2],
     ['a shell is unknown', ['completion', 'tcsh'], {}, 2],
-    ['the connection is unknown', ['pause', 'nobody'], {}, 1],
+    ['the connection is unknown', ['pause', 'nobody'], {}, 2],
+    ['a setting is out of its range', ['set', 'ID', '--interval', '1ms'], {}, 2],
+    ['the address has a password', ['status'], { ASSET_MIRROR_URL: 'http://u:geheim@127.0.0.1:1' }, 2],
   ])('exit codes: %s', async (_, args, environment, code) => {
-    const ended = await run(args, environment);
+    const places = Object.entries(environment).map(([name, value]) => [
+      name,
+      value === 'the library' ? scene.library.apiUrl : value,
+    ]);
+    const ended = await run(
+      args.map((arg) => (arg === 'ID' ? scene.connectionId : arg)),
+      Object.fromEntries(places),
+    );
     expect(ended.code).toBe(code);
+    expect(ended.stderr).not.toContain('geheim');
     expect(ended.stderr).toMatch(/\S/);
     expect(ended.stdout).toBe('');
   });

@@ -76,9 +76,9 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(stdout).not.toContain('the library itself has no file');
   });
 
-  test('exits with 1 for a connection that is not there, 2 for a wrong option, 3 when nothing answers', async () => {
+  test('exits with 2 for a connection that is not there or a wrong option, 3 when nothing answers', async () => {
     expect(await verify(['--connection', 'none'])).toMatchObject({
-      code: 1,
+      code: 2,
       stderr: expect.stringContaining('no connection none'),
     });
     expect(await verify(['--depe'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--deep') });
