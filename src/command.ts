@@ -92,7 +92,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 const app = program(
   {
-    async start(role) {
+    async start(role, { json }) {
       const config = await configured();
       // Before anything is loaded that is looked into.
       if (config.tracing) {
@@ -100,7 +100,7 @@ const app = program(
         setTracing(startOpenTelemetry({ ...config.tracing, version }));
       }
       const { createLog, startService } = await loaded();
-      const log = createLog(config.log);
+      const log = createLog(json ? { ...config.log, pretty: false } : config.log);
       // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
       for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
         process.on(event, (err) => {

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from './errors.ts';
 import { parseRedisUrl } from './redis-address.ts';
-import { parseDuration, parseRate } from './units.ts';
+import { parseDuration, parseRate, syncIntervals } from './units.ts';
 import { type WebhookKind, webhookKinds } from './webhooks/kinds.ts';
 import { webhookKey } from './webhooks/signature.ts';
 
@@ -30,17 +30,17 @@ const httpUrl = (expected: string, example: string, options: { query?: boolean }
   variable(
     parsed((text) => {
       const url = URL.canParse(text) ? new URL(text) : undefined;
-      const bare = options.query || (!url?.search && !url?.hash);
+      const bare = options.query || (!url?.search && !url?.hash && !url?.username && !url?.password);
       return url && /^https?:$/.test(url.protocol) && bare ? text : undefined;
     }),
-    `${expected}, such as ${example}`,
+    `${expected}, such as ${example}${options.query ? '' : ', without user and password'}`,
   );
 const days = 86_400_000;
 const duration = (fallback: string, options: { least?: number; most?: number } = {}) => {
   const { least = 1, most = 3650 * days } = options;
   return variable(
     parsed(parseDuration, (ms) => ms >= least && ms <= most).prefault(fallback),
-    `a duration with units, such as 30s, 5m or 24h, of at most ${most / days} days`,
+    `a duration with units, such as 30s, 5m or 24h, from ${least < 1000 ? `${least}ms` : `${least / 1000}s`} to ${most / days} days`,
   );
 };
 /** Timers know no longer ones: they would end at once. */
@@ -206,8 +206,8 @@ const variables = {
     parsed((t) => (validTemplate(t) ? t : undefined)).prefault('{companyId}/{projectId}/{assetId}/{filename}'),
     'a path of {companyId}, {projectId}, {assetId} and {filename} in which {assetId} is a segment of its own and {filename} the last one',
   ),
-  SYNC_INTERVAL: duration('5m'),
-  RECONCILE_INTERVAL: duration('24h'),
+  SYNC_INTERVAL: duration('5m', syncIntervals),
+  RECONCILE_INTERVAL: duration('24h', { least: 1000 }),
   CURSOR_OVERLAP: duration('10m', { least: 0 }),
   PROCESSING_POLL: duration('30s'),
   PROCESSING_GIVE_UP: duration('24h'),

@@ -2,6 +2,9 @@
 
 const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
 
+/** How often a connection may be synced, by the environment or by its own settings: milliseconds. */
+export const syncIntervals = { least: 1000, most: 365 * 86400e3 };
+
 /** Milliseconds, or undefined when the text is not a duration with units. */
 export function parseDuration(text: string): number | undefined {
   const compact = text.replaceAll(' ', '');

@@ -238,18 +238,18 @@ describe('what is wrong', () => {
     expect(
       problemsOf({ LIBRARY_API_URL: 'api.example.com', PORT: '80800', SYNC_INTERVAL: '5', S3_CHECKSUMS: 'md5' }),
     ).toEqual([
-      'LIBRARY_API_URL is "api.example.com"; expected the API address of the Asset Library Service, such as https://library.example.com.',
-      'LIBRARY_APP_URL is not set; expected the sign-in address of the Asset Library Service, such as https://library.example.com.',
+      'LIBRARY_API_URL is "api.example.com"; expected the API address of the Asset Library Service, such as https://library.example.com, without user and password.',
+      'LIBRARY_APP_URL is not set; expected the sign-in address of the Asset Library Service, such as https://library.example.com, without user and password.',
       'LIBRARY_CLIENT_ID is not set; expected the client_id of the app registration.',
       'LIBRARY_CLIENT_SECRET is not set; expected the client_secret of the app registration.',
       'PORT is "80800"; expected a port number from 0 to 65535 (0 takes any free one).',
       'S3_CHECKSUMS is "md5"; expected auto, crc32, crc64nvme, md5-etag or none.',
-      'SYNC_INTERVAL is "5"; expected a duration with units, such as 30s, 5m or 24h, of at most 3650 days.',
+      'SYNC_INTERVAL is "5"; expected a duration with units, such as 30s, 5m or 24h, from 1s to 365 days.',
     ]);
   });
 
   const wrong: Record<string, string[]> = {
-    LIBRARY_API_URL: ['ftp://h', 'https://h?x=1', 'https://h#x', 'https://', 'h'],
+    LIBRARY_API_URL: ['ftp://h', 'https://u:p@h', 'https://u@h', 'https://h?x=1', 'https://h#x', 'https://', 'h'],
     LIBRARY_APP_URL: ['h'],
     PUBLIC_URL: ['localhost:8080'],
     PORT: ['-1', '65536', '80a', '8080.5'],

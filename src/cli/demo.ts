@@ -2,6 +2,7 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../config.ts';
+import { ConfigurationError } from '../errors.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { createLog, type Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -40,7 +41,11 @@ export interface DemoDeps {
 export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
   const { environment, stop } = deps;
   const say = options.json ? () => {} : print;
-  const port = await deps.freePort(Number(environment.PORT || 8080));
+  const wanted = Number(environment.PORT || 8080);
+  if (!Number.isInteger(wanted) || wanted < 0 || wanted > 65_535) {
+    throw new ConfigurationError([`PORT is "${environment.PORT}"; expected a port number from 0 to 65535.`]);
+  }
+  const port = await deps.freePort(wanted);
   const publicUrl = `http://localhost:${port}`;
   const content: LibraryOptions['content'] =
     options.media === undefined ? { samples: options.assets } : { media: options.media };

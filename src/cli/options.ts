@@ -17,6 +17,19 @@ export function wholeNumber(least: number, most: number) {
   };
 }
 
+const address = (expected: string, protocols: RegExp) => (text: string) => {
+  if (protocols.test(URL.parse(text)?.protocol ?? '')) return text;
+  throw new InvalidArgumentError(`Expected ${expected}.`);
+};
+export const httpAddress = address('an address, such as https://library.example.com', /^https?:$/);
+export const httpsAddress = address('an https address', /^https:$/);
+export const databaseAddress = address('postgres://user:password@host/database', /^postgres(ql)?:$/);
+
+export function words(text: string): string {
+  if (text.trim() !== '') return text;
+  throw new InvalidArgumentError('Expected some words.');
+}
+
 /** A directory that can be listed: said before anything is started that would find out. */
 export function directory(text: string): string {
   const path = resolve(text);

@@ -5,14 +5,23 @@ import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { operatorVerbs } from './operator-verbs.ts';
-import { collect, directory, examples, wholeNumber } from './options.ts';
+import {
+  collect,
+  databaseAddress,
+  directory,
+  examples,
+  httpAddress,
+  httpsAddress,
+  wholeNumber,
+  words,
+} from './options.ts';
 
 /** Another verb: its name, its words in the list of all, and what else its own help says. */
 export type NewVerb = (name: string, text: string, more?: string) => Command;
 
 /** What the verbs that start something need, from main. */
 export interface Verbs {
-  start(role: 'all' | 'web' | 'worker'): Promise<void>;
+  start(role: 'all' | 'web' | 'worker', options: { json?: boolean }): Promise<void>;
   demo(options: DemoOptions): Promise<void>;
   library(options: LibraryVerbOptions): Promise<void>;
   doctor(options: { json?: boolean }): Promise<void>;
@@ -58,7 +67,7 @@ not reachable.`,
   app.commandsGroup('Start something:');
   verb('start', 'run the service: web (connect flow, API) and workers (syncs, transfers)')
     .addOption(new Option('--role <role>', 'what this process does').choices(['all', 'web', 'worker']).default('all'))
-    .action(({ role }) => verbs.start(role));
+    .action(({ role, ...options }) => verbs.start(role, options));
 
   verb('demo', 'library and mirror together, nothing to install: connect, mirror, look')
     .option('--once', 'exit when everything is mirrored')
@@ -69,24 +78,24 @@ not reachable.`,
   verb('library', 'run the library alone: the whole service of the specification')
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port to listen on', wholeNumber(0, 65_535), 8090)
-    .option('--public-url <url>', 'where people and apps reach it, if it is elsewhere')
+    .option('--public-url <url>', 'where people and apps reach it, if it is elsewhere', httpAddress)
     .option('--admin-port <port>', 'port of the admin API for tests and demos', wholeNumber(0, 65_535))
     .option('--media <dir>', 'serve a folder', directory)
     .option('--synthetic <n>', 'serve so many made-up assets', wholeNumber(0, 10_000_000))
     .option('--seed <n>', 'other made-up content', wholeNumber(0, 2 ** 31))
     .addOption(
-      new Option('--database <url>', 'PostgreSQL for its schema "library"; else one under DATA_DIR').env(
-        'LIBRARY_DATABASE_URL',
-      ),
+      new Option('--database <url>', 'PostgreSQL for its schema "library"; else one under DATA_DIR')
+        .env('LIBRARY_DATABASE_URL')
+        .argParser(databaseAddress),
     )
     .option('--in-memory', 'forget apps, grants and tokens at the end')
     .option('--client-id <id>', 'of the registered app')
     .option('--client-secret <secret>', 'of the registered app')
     .option('--rotate-secret', 'make a new secret for the registered app')
     .option('--redirect-uri <url>', 'of the registered app; may be repeated', collect)
-    .option('--app-name <name>', 'of the registered app, as users see it')
-    .option('--logo-url <url>', 'of the registered app: https, PNG or SVG')
-    .option('--website-url <url>', 'of the registered app')
+    .option('--app-name <name>', 'of the registered app, as users see it', words)
+    .option('--logo-url <url>', 'of the registered app: https, PNG or SVG', httpsAddress)
+    .option('--website-url <url>', 'of the registered app', httpAddress)
     .option('--auto-consent', 'approve without pages')
     .action((options) => verbs.library(options));
 

@@ -37,6 +37,18 @@ test.each(['library', 'demo'])('%s --media is a directory that is there, or noth
   expect(await served([verb, '--media', file])).toContain(`${file} is no directory. Name`);
 });
 
+test.each([
+  ['--public-url', 'nope', 'such as https://library.example.com'],
+  ['--website-url', 'ftp://x', 'such as https://library.example.com'],
+  ['--logo-url', 'http://x/y.png', 'an https address'],
+  ['--database', 'nonsense', 'postgres://user:password@host/database'],
+  ['--app-name', ' ', 'some words'],
+])('the library does not start with %s %j, and says what it wants', async (option, value, wanted) => {
+  const said = await served(['library', option, value]);
+  expect(said).toContain(option);
+  expect(said).toContain(wanted);
+});
+
 test('a directory that may not be read is refused, too', () => {
   const closed = mkdtempSync(join(place, 'closed-'));
   chmodSync(closed, 0);
