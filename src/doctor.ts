@@ -40,7 +40,8 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   signal.throwIfAborted();
 
   const { target, s3 } = config.storage;
-  const id = await store?.bucket.known();
+  // Of records that cannot be asked nothing is said here, rather than that they are new.
+  const id = store ? await store.bucket.known() : url === undefined ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
   else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id));
 
@@ -52,12 +53,12 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) })))) return;
   const connection = (await store?.connections.list())?.find(({ status }) => status === 'active');
   if (!store || !connection) {
-    const found = 'nothing is connected, so tokens and downloads were not tried';
+    const known = store !== undefined || url === undefined;
     yield {
       area: 'library',
       what: 'token',
-      found,
-      remedy: 'asset-mirror connect-link, then this again',
+      found: `${known ? 'nothing is connected' : 'who is connected is not known'}, so tokens and downloads were not tried`,
+      remedy: known ? 'asset-mirror connect-link, then this again' : 'mend the database, then this again',
       level: 'note',
     };
     return;
@@ -140,6 +141,10 @@ function* configuration(config: Config): Generator<Finding> {
     const nothing = what === 'INCLUDE_ASSET_TYPES' && unknown.length === types.length;
     const found = `${unknown.join(', ')}: the service names no such type${nothing ? ', so nothing is mirrored' : ''}`;
     yield { ...note(what, found, remedy), level: nothing ? 'wrong' : 'note' };
+  }
+  if (config.adminToken !== undefined && config.adminToken.length < 16) {
+    const found = `is ${config.adminToken.length} characters long, which can be guessed`;
+    yield note('ADMIN_TOKEN', found, 'a long random text: openssl rand -base64 32 makes one');
   }
   if (config.transfer.perConnection > config.transfer.concurrency) {
     const { perConnection, concurrency } = config.transfer;

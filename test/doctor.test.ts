@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -114,6 +114,29 @@ describe.each([
       level: 'note',
     });
     expect(of(all, 'settings')).toBeUndefined();
+  });
+
+  test('what cannot be known without the database is not said', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
+    await mkdir(join(directory, 'mirror', '_mirror'), { recursive: true });
+    await writeFile(join(directory, 'mirror', '_mirror', 'id'), 'another-mirror\n');
+    const all = await findings({
+      ...environment,
+      ADMIN_TOKEN: 'short',
+      STORAGE_URL: `file://${directory}/mirror`,
+      DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d',
+    });
+    expect(wrong(all)).toEqual(['database: PostgreSQL']);
+    expect(of(all, 'identity')).toMatchObject({
+      level: 'note',
+      found: expect.stringContaining('could not be looked up'),
+    });
+    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('who is connected is not known') });
+    expect(of(all, 'ADMIN_TOKEN')).toMatchObject({
+      level: 'note',
+      found: 'is 5 characters long, which can be guessed',
+    });
+    await rm(directory, { recursive: true });
   });
 
   test('a token that has expired is refreshed, and the service goes on with the new one', async () => {

@@ -33,7 +33,7 @@ const area = 'bucket' as const;
 const { ok, not } = findingsOn(area);
 
 /** What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, whatever happens. */
-export async function* probeS3(options: S3Options, knownId?: string): AsyncGenerator<Finding> {
+export async function* probeS3(options: S3Options, knownId?: string | null): AsyncGenerator<Finding> {
   const agents = agentsTo(options);
   const client = connect(options, agents);
   const { bucket, prefix } = options;
@@ -321,7 +321,11 @@ export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Findi
 }
 
 /** Whether it is the bucket of the records. */
-function identityFinding(found: string | undefined, known: string | undefined): Finding {
+function identityFinding(found: string | undefined, known: string | null | undefined): Finding {
+  if (known === null) {
+    const which = found ? 'is a mirror already' : 'has none yet';
+    return not('note', 'identity', `${which}; whether it is that of the records could not be looked up`);
+  }
   if (known === undefined) {
     if (!found) return ok('identity', 'new to the records');
     const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
@@ -337,7 +341,7 @@ function identityFinding(found: string | undefined, known: string | undefined): 
 }
 
 /** What a directory and its file system can do. A directory that is not there is not made. */
-export async function* probeDirectory(options: { path: string }, knownId?: string): AsyncGenerator<Finding> {
+export async function* probeDirectory(options: { path: string }, knownId?: string | null): AsyncGenerator<Finding> {
   const { path } = options;
   const there = await stat(path).catch(() => undefined);
   if (!there) {
@@ -346,7 +350,7 @@ export async function* probeDirectory(options: { path: string }, knownId?: strin
       () => true,
       () => false,
     );
-    if (knownId !== undefined) yield identityFinding(undefined, knownId);
+    if (knownId) yield identityFinding(undefined, knownId);
     else if (may) yield not('note', 'directory', `${path} is not there yet`, 'the first start makes it');
     else
       yield not('wrong', 'directory', `${path} is not there, nor can it be made`, `let this account write to ${near}`);
