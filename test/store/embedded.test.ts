@@ -52,6 +52,19 @@ test('a server that is killed is started again where it was, with what it held',
   expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false), 40_000)).toEqual([{ n: 7 }]);
 });
 
+test('of two that start at the same time one has it, and the other is told', async () => {
+  await server.stop();
+  const started = await Promise.allSettled([0, 1].map(() => startEmbeddedPostgres({ directory, log })));
+  for (const one of started) if (one.status === 'fulfilled') server = one.value;
+  expect(started.filter(({ status }) => status === 'rejected')).toEqual([
+    {
+      status: 'rejected',
+      reason: expect.objectContaining({ message: expect.stringContaining('need a DATABASE_URL') }),
+    },
+  ]);
+  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+});
+
 test('one that is lost is made anew, and is empty', async () => {
   await ask('CREATE TABLE lost (id int)');
   await server.stop();
