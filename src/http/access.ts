@@ -26,15 +26,22 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
   return site === undefined ? request.headers.origin === new URL(publicUrl).origin : site === 'same-origin';
 }
 
+/** What a request shows besides a cookie: undefined where it shows nothing. */
+function tokenIn({ headers }: FastifyRequest, adminToken: string): boolean | undefined {
+  if (headers.authorization === undefined) return undefined;
+  const given = /^Bearer +(.+)$/i.exec(headers.authorization)?.[1]?.trim();
+  return given !== undefined && sameToken(given, adminToken);
+}
+
 /** Lets in who holds the operators' token (RFC 6750), or has signed in with it. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
-    const given = /^Bearer +(.+)$/i.exec(request.headers.authorization ?? '')?.[1]?.trim();
-    if (given !== undefined && sameToken(given, deps.adminToken)) {
+    const token = tokenIn(request, deps.adminToken);
+    if (token) {
       request.operator = 'token';
       return;
     }
-    if (request.headers.authorization === undefined && (await deps.sessions.holds(request))) {
+    if (token === undefined && (await deps.sessions.holds(request))) {
       if (!safe.has(request.method) && !fromOurPages(request, deps.publicUrl)) {
         throw new Problem(
           403,
@@ -54,10 +61,14 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   });
 }
 
-/** Pages for who has signed in; others are asked to do so first, and come back then. */
+/** Pages for who has signed in, or sends the token; others are asked to sign in first, and come back then. */
 export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   app.addHook('onRequest', async (request, reply) => {
+    if (tokenIn(request, deps.adminToken)) {
+      request.operator = 'token';
+      return;
+    }
     if (await deps.sessions.holds(request)) {
       if (safe.has(request.method) || fromOurPages(request, deps.publicUrl)) {
         request.operator = 'session';

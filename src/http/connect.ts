@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
+import { z } from 'zod';
 import { reasonOf } from '../errors.ts';
 import type { Queues } from '../jobs/queues.ts';
 import type { Schedule } from '../jobs/schedule.ts';
@@ -26,6 +27,32 @@ export interface ConnectDeps {
   appUrl: string;
   clientId: string;
 }
+
+/** Whoever comes with something else gets a page that says what to do, not an error for programs. */
+const word = z.string().optional().catch(undefined);
+const connectQuery = z.looseObject({ link: word });
+const callbackQuery = z.looseObject({ state: word, code: word, error: word });
+
+const aPage = (status: string, description: string) => ({
+  [status]: { description, content: { 'text/html': { schema: z.string() } } },
+});
+const inABrowser = (operationId: string, summary: string, querystring: z.ZodType) => ({
+  tags: ['connections'],
+  operationId,
+  summary,
+  querystring,
+  security: [],
+  response: {
+    ...aPage('302', 'On to the service, with PKCE (S256) and a state.'),
+    ...aPage('2xx', 'What came of it.'),
+    ...aPage('4xx', 'Why not, and what to do.'),
+    ...aPage('5xx', 'It cannot be done at present.'),
+  },
+});
+const schemas = {
+  connect: inABrowser('connect', 'Where a connect link leads: on to the consent page of the service', connectQuery),
+  callback: inABrowser('finishConnect', 'Where the service sends the browser back: a page for people', callbackQuery),
+};
 
 const cookieName = 'asset_mirror_connect';
 /** Holds the page of a connect that worked, for who loads it again. */
@@ -55,9 +82,9 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
     return { href: connectUrl(sealer, { publicUrl, connectionId, lifetimeMs: retryLifetimeMs }).url, label };
   };
 
-  app.get('/connect', { schema: { hide: true } }, async (request, reply) => {
-    const { link } = request.query as { link?: unknown };
-    const read = typeof link === 'string' ? readConnectLink(deps.sealer, link) : 'invalid';
+  app.get('/connect', { schema: schemas.connect }, async (request, reply) => {
+    const { link } = request.query as z.infer<typeof connectQuery>;
+    const read = link !== undefined ? readConnectLink(deps.sealer, link) : 'invalid';
     if (read === 'invalid' || read === 'expired') {
       return show(reply, read === 'expired' ? 410 : 400, {
         tone: 'bad',
@@ -82,8 +109,8 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
       .redirect(url, 302);
   });
 
-  app.get('/oauth/callback', { schema: { hide: true } }, async (request, reply) => {
-    const query = request.query as Record<string, unknown>;
+  app.get('/oauth/callback', { schema: schemas.callback }, async (request, reply) => {
+    const query = request.query as z.infer<typeof callbackQuery>;
     const sealed = request.cookies[cookieName];
     const attempt =
       sealed !== undefined && typeof query.state === 'string'

@@ -1,3 +1,6 @@
+import { randomUUID } from 'node:crypto';
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { z } from 'zod';
@@ -27,7 +30,9 @@ const titles: Record<number, string> = {
   405: 'Not allowed',
   409: 'Conflict',
   413: 'Too large',
+  414: 'Address too long',
   415: 'Unsupported media type',
+  431: 'Headers too large',
   500: 'Internal error',
   503: 'Not available',
 };
@@ -37,8 +42,18 @@ const codes: Record<number, string> = {
   400: 'invalid_request',
   404: 'not_found',
   413: 'payload_too_large',
+  414: 'address_too_long',
   415: 'unsupported_media_type',
+  431: 'headers_too_large',
   503: 'stopping',
+};
+
+/** What to do about those whose own words do not say it. */
+const remedies: Record<number, string> = {
+  413: 'The body is longer than 1 MiB. Ask for less at a time.',
+  414: 'The address is longer than any that there is here. /openapi.json has them all.',
+  415: 'The body has to be JSON: send it with `Content-Type: application/json`.',
+  431: 'The headers are longer than 16 KiB. Send fewer cookies, or shorter ones.',
 };
 
 function send(reply: FastifyReply, body: z.infer<typeof problem>): FastifyReply {
@@ -82,7 +97,7 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
     return tell(400, 'invalid_request', `${details.join('; ')}.`);
   }
   const status = (error as FastifyError).statusCode ?? 500;
-  if (status < 500) return tell(status, codes[status] ?? 'bad_request', error.message);
+  if (status < 500) return tell(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
   log.error({ err: error, ...about }, 'request failed');
   if (isAway(error)) {
     return tell(503, 'not_available', 'The database does not answer at present. /readyz says when it is back.');
@@ -104,5 +119,29 @@ function isAway(error: unknown): boolean {
 }
 
 export function notFound(request: FastifyRequest, reply: FastifyReply) {
-  return send(reply, problemWith(404, 'not_found', 'There is nothing at this address.', { requestId: request.id }));
+  const detail = 'There is nothing at this address. /openapi.json has all there are.';
+  return send(reply, problemWith(404, 'not_found', detail, { requestId: request.id }));
+}
+
+/** Of an address that no route is looked for by. */
+export function unreadable({ code }: FastifyError, { id: requestId }: FastifyRequest, reply: FastifyReply): void {
+  const tooLong = code === 'FST_ERR_MAX_PARAM_LENGTH';
+  const detail = tooLong
+    ? remedies[414]!
+    : 'The address cannot be read: behind a % there have to be two hexadecimal digits.';
+  const status = tooLong ? 414 : 400;
+  reply.header('x-request-id', requestId);
+  send(reply, problemWith(status, codes[status]!, detail, { requestId }));
+}
+
+/** Of what is no request at all, or has more headers than are read. */
+export function unheard(error: Error & { code?: string }, socket: Socket): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
+  const detail = remedies[status] ?? 'This is no HTTP request that can be read, or it took too long to come.';
+  const body = JSON.stringify(problemWith(status, codes[status] ?? 'bad_request', detail, { requestId: randomUUID() }));
+  socket.end(
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/problem+json\r\n` +
+      `Content-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
+  );
 }

@@ -12,7 +12,7 @@ import { dashboard } from './dashboard.ts';
 import { createEventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
-import { notFound, Problem, problemHandler } from './problems.ts';
+import { notFound, Problem, problemHandler, unheard, unreadable } from './problems.ts';
 import { queuePages } from './queues.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';
@@ -29,12 +29,16 @@ export interface ServerDeps extends ConnectDeps {
   version: string;
 }
 
+const under = (url: string, prefix: string) =>
+  url.startsWith(prefix) && ['/', '?', undefined].includes(url[prefix.length]);
+
 /** The web role: connect flow, operator API, health. Listens on `host:port`; returns where. */
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
   const prefix = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   const app = fastify({
     // Whether the proxy in front takes the path of PUBLIC_URL off or not, the addresses are the same here.
-    rewriteUrl: ({ url = '/' }) => (prefix && url.startsWith(`${prefix}/`) ? url.slice(prefix.length) : url),
+    rewriteUrl: ({ url = '/' }) =>
+      prefix && under(url, prefix) ? `/${url.slice(prefix.length).replace(/^\//, '')}` : url,
     bodyLimit: 1 << 20,
     // An id has up to 2000 bytes, each of which may be three characters of an address.
     routerOptions: { maxParamLength: 6000 },
@@ -43,6 +47,8 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     return503OnClosing: false,
     trustProxy: deps.trustProxy ?? false,
     genReqId: requestIdOf,
+    frameworkErrors: unreadable,
+    clientErrorHandler: unheard,
   });
   correlate(app, deps.log);
   app.setValidatorCompiler(validatorCompiler);
@@ -51,7 +57,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   app.setNotFoundHandler(notFound);
   await app.register(cookie);
   // A POST without a body is as good as one with an empty object.
-  app.removeContentTypeParser('application/json');
+  app.removeContentTypeParser(['application/json', 'text/plain']);
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
     if (body === '') return done(null, undefined);
     try {

@@ -1,5 +1,7 @@
 import { rename } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { Readable } from 'node:stream';
+import { text as toText } from 'node:stream/consumers';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { contract } from '../support/contract.ts';
@@ -98,10 +100,11 @@ describe('what is asked for', () => {
   });
 
   test('another kind of body is refused, and one that is too large', async () => {
-    const headers = { 'content-type': 'application/x-www-form-urlencoded' };
-    expect(await ask('POST', '/api/connect-links', { body: 'a=b', headers })).toMatchObject(
-      problem(415, 'unsupported_media_type'),
-    );
+    for (const type of ['application/x-www-form-urlencoded', 'text/plain']) {
+      expect(await ask('POST', '/api/connect-links', { body: '{}', headers: { 'content-type': type } })).toMatchObject(
+        problem(415, 'unsupported_media_type', expect.stringContaining('Content-Type: application/json')),
+      );
+    }
     const body = JSON.stringify({ connectionId: 'x'.repeat(2 ** 21) });
     expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(413, 'payload_too_large'));
   });
@@ -112,6 +115,32 @@ describe('what is asked for', () => {
     expect(await ask('POST', `/api/connections/${id}/resync`, { body: '{"mode":"full"}' })).toMatchObject(code);
     const body = JSON.stringify({ connectionId: decodeURIComponent(id) });
     expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(code);
+  });
+
+  test.each([
+    ['/api/connections/%ff', 400, 'invalid_request'],
+    ['/api/connections/%', 400, 'invalid_request'],
+    [`/api/connections/${'x'.repeat(7000)}`, 414, 'address_too_long'],
+  ])('an address that cannot be read (%.30s) is told as all else is', async (path, status, code) => {
+    const answer = await fetch(stage.ground.publicUrl + path);
+    const body = (await answer.json()) as { requestId: string; detail: string };
+    expect([answer.status, answer.headers.get('content-type')]).toEqual([
+      status,
+      expect.stringMatching(/^application\/problem/),
+    ]);
+    expect(body).toMatchObject({ status, code, requestId: answer.headers.get('x-request-id') });
+    expect(body.detail).not.toContain('xxx');
+  });
+
+  test.each([
+    ['headers that are too long', `GET /api/status HTTP/1.1\r\nHost: h\r\nCookie: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
+    ['no request', 'nothing of the kind\r\n\r\n', 400],
+  ])('%s: told as all else is', async (_, text, status) => {
+    const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
+    socket.end(text);
+    const [head, body] = (await toText(socket)).split('\r\n\r\n');
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} .*\r\nContent-Type: application/problem\\+json\r\n`));
+    expect(JSON.parse(body!)).toMatchObject({ status, detail: expect.any(String), requestId: expect.any(String) });
   });
 
   test.each(['/api/nothing', '/nothing', '/api'])('an address where nothing is (%s) says so', async (path) => {
@@ -196,6 +225,7 @@ describe('a resync', () => {
     [{ mode: 'some' }, 'mode'],
     [{ mode: 'full', since: 'yesterday' }, 'since'],
     [{ mode: 'full', since: -1 }, 'since'],
+    [{ mode: 'full', since: 9e15 }, 'since'],
     [{ mode: 'full', since: 1.5 }, 'since'],
     [{ mode: 'full', companyId: '' }, 'companyId'],
     [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
@@ -249,7 +279,8 @@ describe('assets', () => {
   test.each([
     ['limit=0', 'limit'],
     ['limit=251', 'limit'],
-    ['limit=many', 'limit'],
+    ['limit=many', 'limit: expected a whole number from 1 to 250'],
+    ['leftOut=maybe', 'leftOut: expected true or false'],
     ['limit=1.5', 'limit'],
     ['state=lost', 'state'],
     ['state=failed&state=gone', 'state'],
@@ -406,7 +437,7 @@ describe('settings', () => {
     'a bandwidth of %j is refused',
     async (bandwidth) => {
       expect(await patch({ bandwidth })).toMatchObject(
-        problem(400, 'invalid_request', expect.stringMatching(/bandwidth/)),
+        problem(400, 'invalid_request', 'bandwidth: expected bytes a second, or such as 20MiB/s.'),
       );
     },
   );

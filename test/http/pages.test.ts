@@ -30,7 +30,7 @@ describe('pages below a path', () => {
   const get = (path: string, headers: Record<string, string> = {}) =>
     fetch(new URL(path, origin), { redirect: 'manual', headers: { cookie, ...headers } });
 
-  test.each(['/mirror/', '/'])(
+  test.each(['/mirror/', '/mirror', '/mirror?a=1', '/'])(
     'the dashboard at %s: all that it names is there, and it may load nothing else',
     async (path) => {
       const page = await get(path);
@@ -51,6 +51,14 @@ describe('pages below a path', () => {
     const script = /src="(static\/js\/main[^"]*)"/.exec(html)![1];
     expect((await get(`/mirror/queues/${script}`)).status).toBe(200);
     expect((await get('/mirror/queues/api/queues')).status).toBe(200);
+  });
+
+  test('who sends the token needs no session, and who sends another has none', async () => {
+    for (const path of ['/', '/queues/']) {
+      const of = async (token: string) =>
+        (await get(path, { cookie: '', authorization: `Bearer ${token}`, accept: 'text/html' })).status;
+      expect([await of('the-operators-token'), await of('another')]).toEqual([200, 303]);
+    }
   });
 
   test('a script is sent once, and then only asked for by its tag', async () => {
