@@ -122,7 +122,14 @@ function describe(settings: ConnectionSummary['settings']): string {
 
 type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
-function consequences({ leftOut, letIn, syncId }: Changed): string[] {
+function consequences({ unknownTypes, ...changed }: Changed): string[] {
+  const strange = unknownTypes.map((type) =>
+    paint('yellow', `Nothing is of the type ${type}, and the library names none.`),
+  );
+  return [...strange, ...whatCame(changed)];
+}
+
+function whatCame({ leftOut, letIn, syncId }: Omit<Changed, 'unknownTypes'>): string[] {
   if (leftOut === null || letIn === null)
     return ['Its assets are being held against that; `asset-mirror status` shows it.'];
   return [

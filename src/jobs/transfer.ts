@@ -136,7 +136,7 @@ export function versionOf(detail: AssetDetail): string {
 
 /** The key of the media file, and its name for people, which need not be as short as a key's segment. */
 export function placeOf(template: string, companyId: string, detail: AssetDetail, variant: Media['variant']) {
-  const given = detail.download?.filename || detail.name;
+  const given = detail.download?.filename ?? detail.name;
   const extension = variant === 'mp4' ? 'mp4' : undefined;
   const filename = safeFilename(given, extension);
   const key = mediaKey(template, { companyId, projectId: detail.projectId, assetId: detail.id, filename });

@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import type { Asset, UploadPart } from '../store/schema.ts';
+import { existingConnection } from './connections.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { Refused } from './refused.ts';
 import { assetStates } from './states.ts';
-import { count, text, time } from './text.ts';
+import { count, numberOf, text, time } from './text.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
 import { within } from './within.ts';
 
@@ -16,7 +17,7 @@ export const assetQuery = z.strictObject({
   state: z.enum(assetStates).optional(),
   type: text.optional(),
   leftOut: z
-    .union([z.boolean(), z.stringbool()])
+    .union([z.boolean(), z.stringbool()], 'expected true or false')
     .optional()
     .describe('Those that the settings leave out. Without it, `pending` has none of these.'),
   q: text
@@ -105,13 +106,14 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
   async function whereWeLooked(): Promise<string> {
     const connections = await store.connections.list();
     const active = connections.filter(({ status }) => status === 'active');
-    if (active.length === 0) return 'Nothing is connected, so nothing is listed: POST /api/connect-links.';
+    if (active.length === 0)
+      return 'Nothing is connected, so nothing is listed: `asset-mirror connect-link` makes the link to connect.';
     const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
     const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
     const others = connections.length - active.length;
     const rest = others > 0 ? `, and ${others} are paused or have ended` : '';
     return (
-      `Looked at: ${companies.size} companies of ${active.length} active connections, ` +
+      `Looked at: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
       `${last ? `listed last at ${last.toISOString()} or later` : 'of which not all were listed yet'}${rest}. ` +
       'A company that the settings leave out is not listed; `asset-mirror resync CONNECTION --full` lists everything else again.'
     );
@@ -123,7 +125,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
       throw new Refused(
         404,
         'asset_not_found',
-        `There is no asset ${id} in the records. ${await whereWeLooked()} GET /api/assets?q= looks for it by name.`,
+        `There is no asset ${id} in the records. ${await whereWeLooked()} \`asset-mirror assets --search …\` and GET /api/assets?q= look for it by name.`,
       );
     }
     return asset;
@@ -157,6 +159,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
     /** A page of assets, by id. */
     async assets(query: AssetQuery) {
       const { cursor, limit, ...filter } = assetQuery.parse(query);
+      if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const after = placeOf(cursor, text);
       const waiting = filter.state === 'pending' ? { leftOut: false } : {};
       const page = pageOf(
@@ -191,7 +194,11 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
         throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
       }
       if (!found.readable)
-        throw new Refused(409, 'asset_not_readable', `${noReader}. Reconnect one: POST /api/connect-links.`);
+        throw new Refused(
+          409,
+          'asset_not_readable',
+          `${noReader}. Reconnect one: \`asset-mirror connect-link\` or POST /api/connect-links makes the link.`,
+        );
       await store.assets.retry(id);
       return asset(id);
     },

@@ -3,30 +3,20 @@ import { ceilingOf } from '../jobs/pacer.ts';
 import { reselect } from '../jobs/reselect.ts';
 import { isWider, selectionOf } from '../jobs/selection.ts';
 import type { Connection } from '../store/schema.ts';
-import { parseDuration } from '../units.ts';
+import { parseDuration, syncIntervals } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { rate } from './settings.ts';
 import { text } from './text.ts';
+import { strangeTypes } from './types.ts';
 import { within } from './within.ts';
 
 /** How long an answer waits for the assets to be held against changed settings; what is left goes on behind it. */
 const patienceMs = 3000;
 
-const leastInterval = 1000;
-const mostInterval = 365 * 86_400_000;
-
+const wanted = 'expected milliseconds, or such as 15m or 1h, from 1s to 365d';
+const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncIntervals.most, wanted);
 /** Milliseconds, or as people write it (`15m`). */
-const interval = z
-  .union([
-    z.int(),
-    text.transform((value, ctx) => {
-      const ms = parseDuration(value);
-      if (ms !== undefined) return ms;
-      ctx.addIssue({ code: 'custom', message: `expected such as 15m or 1h, found ${value}` });
-      return z.NEVER;
-    }),
-  ])
-  .refine((ms) => ms >= leastInterval && ms <= mostInterval, 'expected from 1s to 365d');
+const interval = z.union([milliseconds, text.transform(parseDuration).pipe(milliseconds)], wanted);
 
 const names = z.array(text).max(1000).nullable().optional();
 
@@ -72,6 +62,9 @@ export const connectionSettings = z
 export const changedSettings = z.object({
   leftOut: z.int().nullable().describe('Assets that the change left out; null: it is still at work on that.'),
   letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
+  unknownTypes: z
+    .array(z.string())
+    .describe('Types among them that the library does not name and nothing is of: perhaps a slip.'),
   syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
 });
 
@@ -141,9 +134,15 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const applied = different
         ? await within(patienceMs, reselect({ store, log, ...defaults }, id, new AbortController().signal))
         : { leftOut: 0, letIn: 0 };
+      const types = [...(change.include?.assetTypes ?? []), ...(change.exclude?.assetTypes ?? [])];
       return {
         ...(await describe(id)),
-        changed: { leftOut: applied?.leftOut ?? null, letIn: applied?.letIn ?? null, syncId: syncId ?? null },
+        changed: {
+          leftOut: applied?.leftOut ?? null,
+          letIn: applied?.letIn ?? null,
+          unknownTypes: await strangeTypes(store, types),
+          syncId: syncId ?? null,
+        },
       };
     },
   };

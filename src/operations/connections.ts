@@ -103,7 +103,7 @@ export function stopped(connection: Connection): Refused {
     : new Refused(
         409,
         'connection_disconnected',
-        'The connection is disconnected. Its user has to connect again: POST /api/connect-links makes the link.',
+        `The connection is disconnected. Its user has to connect again: \`asset-mirror connect-link --connection ${connection.id}\` or POST /api/connect-links makes the link.`,
       );
 }
 

@@ -20,8 +20,14 @@ export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T 
   }
 }
 
+/** A number in an address. */
+export const numberIn = (least: number, most: number, otherwise: number) => {
+  const error = `expected a whole number from ${least} to ${most}`;
+  return z.coerce.number({ error }).int({ error }).min(least, { error }).max(most, { error }).default(otherwise);
+};
+
 /** Rows of a page; with more of them an answer would take too long. */
-export const rowsOfPage = (otherwise: number) => z.coerce.number().int().min(1).max(250).default(otherwise);
+export const rowsOfPage = (otherwise: number) => numberIn(1, 250, otherwise);
 
 /** Of a page that was asked for with one row more than it may hold: the page, and the cursor of the next. */
 export function pageOf<T>(rows: T[], limit: number, place: (last: T) => unknown) {

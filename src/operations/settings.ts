@@ -3,11 +3,10 @@ import { parseRate } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './text.ts';
 
+const wanted = 'expected bytes a second, or such as 20MiB/s';
+const bytes = z.int(wanted).min(1, wanted);
 /** Bytes per second, or as people write it (`20MiB/s`). */
-export const rate = z.union([
-  z.int().min(1),
-  text.transform((value, ctx) => parseRate(value) ?? refuseRate(value, ctx)),
-]);
+export const rate = z.union([bytes, text.transform(parseRate).pipe(bytes)], wanted);
 
 /** Of each process; null: as each has it in BANDWIDTH_LIMIT. */
 export const settingsRequest = z.strictObject({ bandwidth: rate.nullable() }).meta({ id: 'SettingsRequest' });
@@ -19,11 +18,6 @@ export const settingsAnswer = z
     from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where that is said.'),
   })
   .meta({ id: 'Settings' });
-
-function refuseRate(value: string, ctx: z.RefinementCtx): never {
-  ctx.addIssue({ code: 'custom', message: `expected such as 20MiB/s, found ${value}` });
-  return z.NEVER;
-}
 
 export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps, 'store' | 'ownBandwidth'>) {
   async function settings() {

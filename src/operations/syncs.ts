@@ -1,18 +1,19 @@
 import { z } from 'zod';
-import { assetTypes, unknownTypes } from '../source/answers.ts';
+import { assetTypes } from '../source/answers.ts';
 import type { Sync } from '../store/schema.ts';
 import { existingConnection, stopped } from './connections.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { count, text, time } from './text.ts';
+import { strangeTypes } from './types.ts';
 import { within } from './within.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 
 /** What a run is limited to. */
 const scope = {
-  since: z.int().min(0).optional().describe('Uploads after this time only, epoch milliseconds.'),
+  since: z.int().min(0).max(8.64e15).optional().describe('Uploads after this time only, epoch milliseconds.'),
   companyId: text.optional(),
   projectId: text.optional(),
   assetType: text.optional(),
@@ -73,10 +74,8 @@ export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolea
 }
 
 export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' | 'queues'>) {
-  /** A type that the library's description does not name may come with an asset; one that nobody has seen is a slip. */
   async function knownType(type: string | undefined): Promise<void> {
-    if (type === undefined || unknownTypes([type]).length === 0) return;
-    if ((await store.assets.search({ type, limit: 1 })).length > 0) return;
+    if (type === undefined || (await strangeTypes(store, [type])).length === 0) return;
     throw new Refused(
       400,
       'invalid_request',

@@ -14,3 +14,6 @@ export const idParams = z.object({ id: text });
 export const time = z.iso.datetime();
 /** A number of things, or of bytes. */
 export const count = z.int().min(0);
+
+/** `1 company`, `2 companies` */
+export const numberOf = (n: number, one: string, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;

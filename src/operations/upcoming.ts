@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { type Expected, expectedKinds, mostCounted } from '../store/forecast.ts';
-import { rowsOfPage } from './cursor.ts';
+import { numberIn, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, time } from './text.ts';
 
 export const upcomingQuery = z.strictObject({
-  minutes: z.coerce.number().int().min(1).max(1440).default(60),
+  minutes: numberIn(1, 1440, 60),
   limit: rowsOfPage(50),
 });
 export type UpcomingQuery = z.input<typeof upcomingQuery>;

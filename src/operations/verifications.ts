@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { differencesIn, nothingFound } from '../jobs/verify.ts';
 import { verificationPhases } from '../store/schema.ts';
 import { existingConnection } from './connections.ts';
+import { numberIn } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { count, text, time } from './text.ts';
@@ -23,8 +24,8 @@ export type VerifyRequest = z.infer<typeof verifyRequest>;
 
 export const linesQuery = z.strictObject({
   /** The number of the last line that was read. */
-  after: z.coerce.number().int().min(0).default(0),
-  limit: z.coerce.number().int().min(0).max(1000).default(100),
+  after: numberIn(0, Number.MAX_SAFE_INTEGER, 0),
+  limit: numberIn(0, 1000, 100),
 });
 export type LinesQuery = z.input<typeof linesQuery>;
 

@@ -113,16 +113,16 @@ describe('a change', () => {
     await stage.store.assets.failed(turnOf(held), 'as a test');
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ leftOut: 3, letIn: 0, syncId: null });
+    expect(narrowed.changed).toEqual({ leftOut: 3, letIn: 0, unknownTypes: [], syncId: null });
     expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, leftOut('type videos')])));
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    expect(renamed.changed).toEqual({ leftOut: 1, letIn: 2, syncId: expect.any(String) });
+    expect(renamed.changed).toEqual({ leftOut: 1, letIn: 2, unknownTypes: [], syncId: expect.any(String) });
     expect(await rows(companyId)).toMatchObject({ [film]: leftOut(`project ${projectId}`), [films[1]!]: waiting });
 
     const widened = await patch(connectionId, { exclude: null });
-    expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, syncId: renamed.changed.syncId });
+    expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, unknownTypes: [], syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
@@ -193,7 +193,7 @@ describe('settings of a connection', () => {
     const { connectionId } = await stage.company();
     const nothing = { companyIds: [], projectIds: [], assetTypes: [] };
     const defaults = {
-      syncInterval: 3_600_000,
+      syncInterval: 365 * 24 * 3_600_000,
       include: nothing,
       exclude: nothing,
       concurrency: 4,
@@ -207,7 +207,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ leftOut: 0, letIn: 0, syncId: null });
+    expect(changed).toEqual({ leftOut: 0, letIn: 0, unknownTypes: [], syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },

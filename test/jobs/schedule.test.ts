@@ -14,7 +14,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
     work: (stage: Stage) => Promise<void>,
     environment: Record<string, string> = {},
   ): Promise<void> {
-    const stage = await newStage({ redis, environment });
+    const stage = await newStage({ redis, environment: { SYNC_INTERVAL: '1h', ...environment } });
     try {
       await work(stage);
     } finally {
