@@ -61,6 +61,8 @@ const pageSizeByDefault = 1000;
 /** Objects that are read at the same time. */
 const readers = 4;
 const syncPollMs = 500;
+/** No statement takes so long that what it has settled is told later. */
+const slackMs = 2 * 60_000;
 /** A listing that makes no progress for so long is not waited for. */
 const syncPatienceMs = 30 * 60_000;
 
@@ -127,7 +129,10 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
       const after = position.key ?? '';
       if (after === '') {
         counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
-        await save([], { phase: 'objects', ...(!options.routine && { since: await store.contents.now() }) });
+        await save([], {
+          phase: 'objects',
+          ...(!options.routine && { since: (await store.contents.now()) - slackMs }),
+        });
       }
       const expected = expectedObjects(store, {
         after,
@@ -150,8 +155,8 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
     },
 
     assets: async () => {
-      // One whose comparison was begun by an older version has all of them behind it.
-      const since = new Date(position.since ?? Date.now());
+      // A process of an older release forgets it.
+      const since = new Date(position.since ?? run.startedAt!.getTime() - slackMs);
       for (let after = position.assetId ?? ''; ; ) {
         const page = await store.contents.openSince({
           after,
@@ -315,10 +320,8 @@ async function inspect(deps: VerifyDeps, batch: Pair[], options: Inspection): Pr
     while (next < batch.length) {
       const index = next++;
       const { key, left, right, unlisted } = batch[index]!;
-      if (left) {
-        const there = unlisted ? await deps.storage.head(key, { signal: options.signal }) : right;
-        findings[index] = await judge(deps, left, there, options);
-      } else if (!options.one && !owned.has(key)) {
+      if (left) findings[index] = await judge(deps, left, unlisted ? 'unlisted' : right, options);
+      else if (!options.one && !owned.has(key)) {
         findings[index] = { ...told('+', 'not ours: no record names it'), key: storable(key) };
       }
     }
@@ -335,11 +338,10 @@ async function inspect(deps: VerifyDeps, batch: Pair[], options: Inspection): Pr
 async function judge(
   deps: VerifyDeps,
   first: Expected,
-  listed: StoredObject | undefined,
+  listed: StoredObject | 'unlisted' | undefined,
   options: Inspection,
 ): Promise<Finding> {
-  const { store, storage } = deps;
-  const { signal } = options;
+  const { store } = deps;
   let expected = first;
   let object = listed;
   for (let tries = 0; tries < 3; tries++) {
@@ -356,7 +358,7 @@ async function judge(
     const { turn, revision } = expected.asset;
     if (tries > 0 && row.turn === turn && row.revision === revision) return finding;
     expected = again;
-    object = await storage.head(expected.key, { signal });
+    object = 'unlisted';
   }
   return undefined;
 }
@@ -364,7 +366,7 @@ async function judge(
 async function compare(
   { storage }: VerifyDeps,
   expected: Expected,
-  object: StoredObject | undefined,
+  listed: StoredObject | 'unlisted' | undefined,
   { deep, counts, copied, signal }: Inspection,
 ): Promise<VerificationLine> {
   const { key, asset, kind, bytes, etag, crc32 } = expected;
@@ -382,14 +384,15 @@ async function compare(
     difference: mark !== '=',
   });
   const lost: Remedy = kind === 'media' ? 'check' : 'write';
-  if (!object) return line('-', `missing in the bucket: ${names[kind]}`, lost);
-  if (bytes !== undefined && object.bytes !== bytes) {
-    return line('*', `${object.bytes} bytes, ${bytes} were stored: ${names[kind]}`, lost);
-  }
-  // A bucket that was copied has other ETags: then the content tells.
-  const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
-  if (!deep && !touched) return line('=', null);
   try {
+    const object = listed === 'unlisted' ? await storage.head(key, { signal }) : listed;
+    if (!object) return line('-', `missing in the bucket: ${names[kind]}`, lost);
+    if (bytes !== undefined && object.bytes !== bytes) {
+      return line('*', `${object.bytes} bytes, ${bytes} were stored: ${names[kind]}`, lost);
+    }
+    // A bucket that was copied has other ETags: then the content tells.
+    const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
+    if (!deep && !touched) return line('=', null);
     const body = await storage.get(key, { signal });
     if (!body) return line('-', `missing in the bucket: ${names[kind]}`, lost);
     const found = await measure(body, signal);

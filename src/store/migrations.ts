@@ -527,6 +527,20 @@ export const migrations: Record<string, Migration> = {
   '0019_settled': {
     async up(db: Kysely<unknown>) {
       await sql`ALTER TABLE assets ADD COLUMN settled_at timestamptz`.execute(db);
+      // Whoever settles it: a worker, of an older release, too, a listing, a rebuild.
+      await sql`
+        CREATE FUNCTION settle_asset() RETURNS trigger LANGUAGE plpgsql AS ${sql.raw(`$$
+        BEGIN
+          new.settled_at = clock_timestamp();
+          RETURN new;
+        END $$`)}`.execute(db);
+      await sql`
+        CREATE TRIGGER settle_assets_insert BEFORE INSERT ON assets
+        FOR EACH ROW WHEN (new.state IN ('mirrored', 'gone')) EXECUTE FUNCTION settle_asset()`.execute(db);
+      await sql`
+        CREATE TRIGGER settle_assets_update BEFORE UPDATE OF state ON assets
+        FOR EACH ROW WHEN (new.state IN ('mirrored', 'gone') AND old.state NOT IN ('mirrored', 'gone'))
+        EXECUTE FUNCTION settle_asset()`.execute(db);
     },
   },
 };

@@ -156,8 +156,8 @@ interface AssetTable {
   bytes: number | null;
   recordKey: string | null;
   mirroredAt: Date | null;
-  /** When a worker last left it with all of its objects in the bucket; null: by a version that did not note it. */
-  settledAt: Date | null;
+  /** When it last came to be mirrored, or gone, and was neither before; null: long ago. The database notes it. */
+  settledAt: Generated<Date | null>;
   transcriptState: TranscriptState;
   transcriptKeys: string[] | null;
   transcriptDeadline: Date | null;

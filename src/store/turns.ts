@@ -156,7 +156,7 @@ export function turnRecords(quick: Database, direct: boolean) {
           next_at = CASE WHEN assets.revision = found.revision THEN found.next_at ELSE now() END,
           attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
           record_key = found.record_key, outdated = '{}', detail = found.detail,
-          mirrored_at = coalesce(mirrored_at, now()), settled_at = now(),
+          mirrored_at = coalesce(mirrored_at, now()),
           transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
           transcript_deadline = found.transcript_deadline,
           thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside,

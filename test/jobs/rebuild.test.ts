@@ -65,7 +65,9 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
     const ofTheMoment =
-      'connectionId syncId turn revision firstSeenAt mirroredAt verifiedAt nextAt thumbnailState beside'.split(' ');
+      'connectionId syncId turn revision firstSeenAt mirroredAt settledAt verifiedAt nextAt thumbnailState beside'.split(
+        ' ',
+      );
     return rows.map((row) =>
       JSON.parse(JSON.stringify(row, (key, value) => (ofTheMoment.includes(key) || key === 'expiresAt' ? 0 : value))),
     );

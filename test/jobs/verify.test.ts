@@ -19,14 +19,22 @@ interface Line {
   difference: boolean;
 }
 
-describe.each(grounds())('verify ($name)', { timeout: 240_000 }, (kind) => {
+/** What has settled long ago is compared where it is listed, all else behind that. */
+const ages = [
+  ...grounds().map((kind) => ({ ...kind, name: `${kind.name}, settled long ago`, old: true })),
+  { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
+];
+
+describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
   let scene: Scene;
+  let database: pg.Client;
   /** A document, and a film with everything that an asset can have. */
   let plain: { id: string; key: string };
   let film: { id: string; key: string };
   let thumbnail: string;
   beforeAll(async () => {
     scene = await newScene({ redis: kind.redis, s3: kind.s3 });
+    database = await connectTo(scene);
     const document = await scene.upload({ content: { text: 'the content of it' } });
     const video = await scene.film();
     await scene.resync();
@@ -40,10 +48,12 @@ describe.each(grounds())('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.clearFaults();
   });
   afterAll(async () => {
+    await database?.end();
     await scene?.close();
   });
 
   async function verify(how: object = {}) {
+    if (kind.old) await database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
     const { id } = await scene.mirror.api('POST', '/verify', how);
     const run = await until(
       'the verification to end',
@@ -317,21 +327,66 @@ describe('a verification that is interrupted', { timeout: 240_000 }, () => {
   const brief = (lines: Line[]) => lines.map(({ mark, key }) => `${mark} ${key}`).sort();
 });
 
-test('what arrives while the bucket is read is compared behind it: nothing is passed over', {
-  timeout: 240_000,
-}, async () => {
-  const scene = await newScene();
-  const database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
-  await database.connect();
-  try {
-    const { store } = scene.mirror;
-    const first = await scene.upload({ name: 'there before.bin' });
-    const old = await scene.upload({ name: 'before that.bin' });
+const connectTo = async (scene: Scene): Promise<pg.Client> => {
+  const client = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
+  await client.connect();
+  return client;
+};
+
+describe('what comes and goes while the bucket is read', { timeout: 240_000 }, () => {
+  let scene: Scene;
+  let database: pg.Client;
+  beforeEach(async () => {
+    scene = await newScene();
+    database = await connectTo(scene);
+  });
+  afterEach(async () => {
+    await database?.end();
+    await scene?.close();
+  });
+  const age = () => database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
+  const settle = async () => {
     await scene.resync();
     await scene.mirror.quiet();
-    // Compared where it is listed; the other has only just come.
-    await database.query(`UPDATE assets SET settled_at = now() - interval '1 hour' WHERE id = $1`, [old]);
+  };
 
+  /** `meanwhile` when all that is in the bucket has been listed, and before the end of the list is told. */
+  async function verifyWith(meanwhile: () => Promise<void>, change: Partial<Storage> = {}) {
+    await database.query(
+      `INSERT INTO verifications (id, options, status, started_at, owner, until)
+       VALUES ('this', '{"all": true, "deep": true}', 'running', now(), 'this test', now() + interval '1 hour')`,
+    );
+    const storage: Storage = {
+      ...scene.storage,
+      async *list(prefix, options) {
+        yield* scene.storage.list(prefix, options);
+        await meanwhile();
+      },
+      ...change,
+    };
+    const { store, service } = scene.mirror;
+    const log = createLog({ level: 'silent', pretty: false });
+    await verify(
+      { store, storage, queues: service.context.queues, log, writeInventory: async () => {} },
+      (await store.verifications.get('this'))!,
+      'this test',
+      new AbortController().signal,
+    );
+    const { lines, counts } = await scene.mirror.api('GET', '/verify/this?limit=1000');
+    const of = (id: string) =>
+      lines
+        .filter(({ assetId }: Line) => assetId === id)
+        .map(({ mark, kind }: Line) => `${mark} ${kind}`)
+        .sort();
+    return { of, counts };
+  }
+
+  test('what arrives is compared behind the rest: nothing is passed over', async () => {
+    const old = await scene.upload({ name: 'there before.bin' });
+    await settle();
+    await age();
+    const fresh = await scene.upload({ name: 'just there.bin' });
+    await settle();
     const late: string[] = [];
     for (const name of ['whole.bin', 'lost.bin']) {
       const id = await scene.upload({ name });
@@ -339,41 +394,63 @@ test('what arrives while the bucket is read is compared behind it: nothing is pa
       late.push(id);
     }
     const [whole, lost] = late as [string, string];
-    await database.query(
-      `INSERT INTO verifications (id, options, status, started_at, owner, until)
-       VALUES ('late', '{"all": true, "deep": true}', 'running', now(), 'this test', now() + interval '1 hour')`,
-    );
-    const storage: Storage = {
-      ...scene.storage,
-      // The objects of both come when all that was there has been listed.
-      async *list(prefix, options) {
-        yield* scene.storage.list(prefix, options);
-        await scene.admin.clearFaults();
-        for (const id of late) await scene.mirror.assetIn(id, 'mirrored');
-        await scene.mirror.quiet();
-        await scene.storage.remove((await scene.mirror.asset(lost)).key);
-      },
-    };
-    await verify(
-      {
-        store,
-        storage,
-        queues: scene.mirror.service.context.queues,
-        log: createLog({ level: 'silent', pretty: false }),
-        writeInventory: async () => {},
-      },
-      (await store.verifications.get('late'))!,
-      'this test',
-      new AbortController().signal,
-    );
-    const { lines, counts } = await scene.mirror.api('GET', '/verify/late?limit=1000');
-    const of = (id: string) =>
-      lines.filter(({ assetId }: Line) => assetId === id).map(({ mark, kind }: Line) => `${mark} ${kind}`);
-    for (const id of [first, old, whole]) expect(of(id).sort(), id).toEqual(['= media', '= record']);
-    expect(of(lost).sort()).toEqual(['- media', '= record']);
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.clearFaults();
+      for (const id of late) await scene.mirror.assetIn(id, 'mirrored');
+      await scene.mirror.quiet();
+      await scene.storage.remove((await scene.mirror.asset(lost)).key);
+    });
+    for (const id of [old, fresh, whole]) expect(of(id), id).toEqual(['= media', '= record']);
+    expect(of(lost)).toEqual(['- media', '= record']);
     expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
-  } finally {
-    await database.end();
-    await scene.close();
-  }
+  });
+
+  test('what is looked at again meanwhile, and is as it was, is told once', async () => {
+    const id = await scene.film();
+    await settle();
+    await age();
+    await scene.storage.remove((await scene.mirror.asset(id)).key);
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.changeAsset(id, { tags: ['autumn'] });
+      await settle();
+      expect((await scene.record(id)).asset.tags).toEqual(['autumn']);
+    });
+    expect(of(id).filter((line: string) => line.endsWith(' media'))).toEqual(['- media']);
+    expect(counts).toMatchObject({ missing: 1, moving: 0 });
+  });
+
+  test('what is gone before it could be mirrored again is told, too', async () => {
+    const id = await scene.upload({ name: 'once.bin' });
+    await settle();
+    await age();
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 403 });
+    await scene.admin.changeAsset(id, { content: { text: 'another version of it' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'failed');
+    await scene.storage.remove(key);
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.removeAsset(id);
+      await scene.resync();
+      await scene.mirror.assetIn(id, 'gone');
+    });
+    expect(of(id)).toEqual(['- media', '= record']);
+    expect(counts).toMatchObject({ missing: 1 });
+  });
+
+  test('an object that cannot be asked for is told as one that cannot be compared', async () => {
+    const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
+    await settle();
+    const { of, counts } = await verifyWith(async () => {}, {
+      async head(key, options) {
+        if (key.includes(bad)) throw new Error('the store answered 400');
+        return scene.storage.head(key, options);
+      },
+    });
+    expect([of(bad), of(good)]).toEqual([
+      ['! media', '! record'],
+      ['= media', '= record'],
+    ]);
+    expect(counts).toMatchObject({ errors: 2, same: 2 });
+  });
 });

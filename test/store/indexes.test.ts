@@ -102,6 +102,29 @@ test('a sync of one among many connections does not read what the others can', a
   expect(await readBy(syncs, work, 'access')).toBeLessThan(many);
 });
 
+test('when an asset has settled is noted by the database, whoever settles it, and only then', async () => {
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, listed, state, next_at)
+     VALUES ('settling', $1, 'acme', '{}', 'pending', now()), ('restored', $1, 'acme', '{}', 'mirrored', NULL)`,
+    [connectionId],
+  );
+  const at = async (id: string) =>
+    (await client.query<{ at: Date | null }>('SELECT settled_at AS at FROM assets WHERE id = $1', [id])).rows[0]!.at;
+  const become = (state: string) =>
+    client.query(`UPDATE assets SET state = $1, next_at = NULL WHERE id = 'settling'`, [state]);
+  expect([await at('settling'), await at('restored')]).toEqual([null, expect.any(Date)]);
+  await become('mirrored');
+  const first = (await at('settling'))!;
+  expect(Math.abs(first.getTime() - Date.now())).toBeLessThan(60_000);
+  for (const state of ['mirrored', 'gone', 'mirrored', 'failed']) {
+    await become(state);
+    expect(await at('settling'), state).toEqual(first);
+  }
+  await become('gone');
+  expect((await at('settling'))!.getTime()).toBeGreaterThan(first.getTime());
+  await client.query(`DELETE FROM assets WHERE id IN ('settling', 'restored')`);
+});
+
 test('what is not mirrored or has settled since comes in pages by id, whatever its state, and what is gone not at all', async () => {
   const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
   await client.query(
@@ -112,10 +135,13 @@ test('what is not mirrored or has settled since comes in pages by id, whatever i
   const { contents } = opened.store;
   const since = new Date(await contents.now());
   await client.query(
-    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, settled_at)
-     SELECT 'whole ' || i, $1, 'acme', 'film', '{}', 'mirrored', $2::timestamptz + (i - 2) * interval '1 ms'
-     FROM generate_series(1, 3) AS i`,
-    [connectionId, since],
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
+     SELECT 'whole ' || i, $1, 'acme', 'film', '{}', 'mirrored' FROM generate_series(1, 3) AS i`,
+    [connectionId],
+  );
+  await client.query(
+    `UPDATE assets SET settled_at = $1::timestamptz + (right(id, 1)::int - 2) * interval '1 ms' WHERE id LIKE 'whole %'`,
+    [since],
   );
   const found: string[] = [];
   for (let after = ''; ; ) {
