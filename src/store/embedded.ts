@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import {
   chmod,
@@ -42,8 +42,55 @@ export interface EmbeddedPostgres {
 
 /** @throws Error when another process of ours uses the same directory */
 export async function startEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
-  const { directory, log } = options;
-  await mkdir(directory, { recursive: true });
+  await mkdir(options.directory, { recursive: true });
+  const release = await takeTurn(options.directory);
+  try {
+    return await startAlone(options);
+  } finally {
+    await release();
+  }
+}
+
+/** Of two processes that start on one directory the second waits for the first. One whose process is gone holds nobody up. */
+async function takeTurn(directory: string): Promise<() => Promise<void>> {
+  const path = join(directory, 'starting');
+  const mine = `${process.pid} ${randomUUID()}`;
+  turns.add(mine);
+  for (;;) {
+    try {
+      await writeFile(path, mine, { flag: 'wx' });
+      return async () => {
+        await rm(path, { force: true });
+        turns.delete(mine);
+      };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    const theirs = await readFile(path, 'utf8').catch(() => '');
+    const since = await stat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => Date.now(),
+    );
+    if (hasEnded(theirs) || Date.now() - since > 2 * startMs) await rm(path, { force: true });
+    else await sleep(100);
+  }
+}
+
+/** Turns of this process, which in a container has the number of the one before it. */
+const turns = new Set<string>();
+function hasEnded(turn: string): boolean {
+  const pid = Number(turn.split(' ')[0]);
+  if (!(pid > 0)) return false;
+  if (pid === process.pid) return !turns.has(turn);
+  try {
+    process.kill(pid, 0);
+    return false;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ESRCH';
+  }
+}
+
+async function startAlone({ directory, log }: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
   const { bin, data, account } = await settle(directory);
   const pgctl = (...args: string[]) => run(join(bin, 'pg_ctl'), ['-D', data, ...args], { ...account, cwd: '/' });
 
@@ -84,11 +131,7 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
   let port = await runningPort(data, () => pgctl('status'));
   if (port === undefined) {
     port = await freePort();
-    await start(port).catch(async (error) => {
-      // Another process was faster.
-      port = await runningPort(data, () => pgctl('status'));
-      if (port === undefined) throw error;
-    });
+    await start(port);
   }
   const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
 
@@ -126,7 +169,7 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     }
   }
 
-  // One that was found may be starting still, for the process that has begun it.
+  // One that was found may be starting still, or just ending.
   for (const began = Date.now(); ; await sleep(200)) {
     const failed = await own().then(
       () => undefined,
@@ -134,6 +177,7 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     );
     if (!failed) break;
     if (!['ECONNREFUSED', '57P03'].includes(failed.code) || Date.now() - began > startMs) throw failed;
+    if ((await runningPort(data, () => pgctl('status'))) === undefined) await start(port);
   }
   // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
   const leave = () => {

@@ -9,17 +9,19 @@ import { until } from '../support/until.ts';
 
 const log = createLog({ level: 'silent', pretty: false });
 let directory: string;
+const directories: string[] = [];
 let server: EmbeddedPostgres;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
+  directories.push(directory);
   // So that as root, too, the data is in here and goes with it.
   await chmod(directory, 0o755);
   server = await startEmbeddedPostgres({ directory, log });
 });
 afterAll(async () => {
   await server?.stop();
-  await rm(directory, { recursive: true, force: true });
+  for (const path of directories) await rm(path, { recursive: true, force: true });
 });
 
 async function ask(sql: string): Promise<unknown[]> {
@@ -52,17 +54,36 @@ test('a server that is killed is started again where it was, with what it held',
   expect(await until('it to be back', () => ask('SELECT n FROM kept').catch(() => false), 40_000)).toEqual([{ n: 7 }]);
 });
 
-test('of two that start at the same time one has it, and the other is told', async () => {
-  await server.stop();
-  const started = await Promise.allSettled([0, 1].map(() => startEmbeddedPostgres({ directory, log })));
-  for (const one of started) if (one.status === 'fulfilled') server = one.value;
-  expect(started.filter(({ status }) => status === 'rejected')).toEqual([
-    {
-      status: 'rejected',
-      reason: expect.objectContaining({ message: expect.stringContaining('need a DATABASE_URL') }),
-    },
-  ]);
-  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+test.each(['on a new directory', 'again'])(
+  'of two that start %s at the same time one has it, and the other is told',
+  async (which) => {
+    await server.stop();
+    if (which !== 'again') {
+      directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
+      directories.push(directory);
+      await chmod(directory, 0o755);
+    }
+    const started = await Promise.allSettled([0, 1].map(() => startEmbeddedPostgres({ directory, log })));
+    for (const one of started) if (one.status === 'fulfilled') server = one.value;
+    expect(started.filter(({ status }) => status === 'rejected')).toEqual([
+      {
+        status: 'rejected',
+        reason: expect.objectContaining({ message: expect.stringContaining('need a DATABASE_URL') }),
+      },
+    ]);
+    expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+  },
+);
+
+test('one that is just ending is waited for, and started', async () => {
+  const ending = server.stop();
+  server = (await until('its turn', () =>
+    startEmbeddedPostgres({ directory, log }).catch((error) => {
+      if (!/in use by another/.test(error.message)) throw error;
+    }),
+  )) as EmbeddedPostgres;
+  await ending;
+  expect(await until('it to answer', () => ask('SELECT 1 AS one').catch(() => false))).toEqual([{ one: 1 }]);
 });
 
 test('one that is lost is made anew, and is empty', async () => {
