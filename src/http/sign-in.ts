@@ -29,7 +29,9 @@ export async function signInRoutes(
     const home = `${base}/`;
     if (typeof to !== 'string' || !to.startsWith('/')) return home;
     const url = URL.parse(to, deps.publicUrl);
-    return url?.origin === new URL(deps.publicUrl).origin && url.pathname.startsWith(home)
+    return url?.origin === new URL(deps.publicUrl).origin &&
+      url.pathname.startsWith(home) &&
+      !url.pathname.startsWith('//')
       ? url.pathname + url.search
       : home;
   };

@@ -143,6 +143,17 @@ describe('what is asked for', () => {
     expect(JSON.parse(body!)).toMatchObject({ status, detail: expect.any(String), requestId: expect.any(String) });
   });
 
+  test('nothing is written into an answer that is under way', async () => {
+    const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
+    socket.write('GET /api/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer the-operators-token\r\n\r\n');
+    let heard = '';
+    socket.on('data', (chunk) => (heard += chunk));
+    await until('the stream to begin', () => heard.includes('text/event-stream') && heard.includes('\r\n\r\n'));
+    socket.write('nothing of the kind\r\n\r\n');
+    await until('the end', () => socket.destroyed || socket.readableEnded);
+    expect(heard.match(/HTTP\/1\.1/g)).toHaveLength(1);
+  });
+
   test.each(['/api/nothing', '/nothing', '/api'])('an address where nothing is (%s) says so', async (path) => {
     expect(await ask('GET', path)).toMatchObject(problem(404, 'not_found'));
   });

@@ -50,6 +50,7 @@ describe('signing in', () => {
     'javascript:alert(1)',
     '',
     '/\t/x.example',
+    '/.//x.example',
   ])('never leads elsewhere (%j)', async (to) => {
     const answer = await send('/sign-in', { token, to });
     const { origin: led } = new URL(answer.headers.get('location')!, origin);
