@@ -2,6 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { probePort } from '../ground.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
+import { UsageError } from './failures.ts';
 import { paint, print } from './output.ts';
 
 export interface LibraryVerbOptions {
@@ -36,7 +37,14 @@ export type StartDatabase = (directory: string) => Promise<{ url: string; stop()
 
 /** Runs the library alone, until stopped. */
 export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
-  const { json, inMemory, database, host, port, adminPort } = options;
+  const { json, inMemory, host, port, adminPort } = options;
+  const database = options.database || undefined;
+  // Its password is nothing to repeat.
+  if (database && !/^postgres(ql)?:$/.test(URL.parse(database)?.protocol ?? '')) {
+    throw new UsageError(
+      '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
+    );
+  }
   // Before the library makes a secret, which it shows once.
   await probePort('--port', host, port);
   if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);

@@ -23,7 +23,6 @@ const address = (expected: string, protocols: RegExp) => (text: string) => {
 };
 export const httpAddress = address('an address, such as https://library.example.com', /^https?:$/);
 export const httpsAddress = address('an https address', /^https:$/);
-export const databaseAddress = address('postgres://user:password@host/database', /^postgres(ql)?:$/);
 
 export function words(text: string): string {
   if (text.trim() !== '') return text;

@@ -5,16 +5,7 @@ import type { DemoOptions } from './demo.ts';
 import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { operatorVerbs } from './operator-verbs.ts';
-import {
-  collect,
-  databaseAddress,
-  directory,
-  examples,
-  httpAddress,
-  httpsAddress,
-  wholeNumber,
-  words,
-} from './options.ts';
+import { collect, directory, examples, httpAddress, httpsAddress, wholeNumber, words } from './options.ts';
 
 /** Another verb: its name, its words in the list of all, and what else its own help says. */
 export type NewVerb = (name: string, text: string, more?: string) => Command;
@@ -84,9 +75,9 @@ not reachable.`,
     .option('--synthetic <n>', 'serve so many made-up assets', wholeNumber(0, 10_000_000))
     .option('--seed <n>', 'other made-up content', wholeNumber(0, 2 ** 31))
     .addOption(
-      new Option('--database <url>', 'PostgreSQL for its schema "library"; else one under DATA_DIR')
-        .env('LIBRARY_DATABASE_URL')
-        .argParser(databaseAddress),
+      new Option('--database <url>', 'PostgreSQL for its schema "library"; else one under DATA_DIR').env(
+        'LIBRARY_DATABASE_URL',
+      ),
     )
     .option('--in-memory', 'forget apps, grants and tokens at the end')
     .option('--client-id <id>', 'of the registered app')

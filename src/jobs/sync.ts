@@ -237,10 +237,6 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
       position = { done: position.done ?? [] };
     }
   }
-  const { projectId } = sync.scope;
-  if (projectId !== undefined && (await store.syncs.get(sync.id))?.seen === 0) {
-    problems.add(`project ${projectId}: nothing is listed in it`, { fatal: false });
-  }
 }
 
 function endsRun(error: unknown, signal: AbortSignal): boolean {

@@ -3,6 +3,8 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
+import { exitCodeOf } from '../../src/cli/failures.ts';
+import { library } from '../../src/cli/library.ts';
 import { directory } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
 
@@ -41,12 +43,18 @@ test.each([
   ['--public-url', 'nope', 'such as https://library.example.com'],
   ['--website-url', 'ftp://x', 'such as https://library.example.com'],
   ['--logo-url', 'http://x/y.png', 'an https address'],
-  ['--database', 'nonsense', 'postgres://user:password@host/database'],
   ['--app-name', ' ', 'some words'],
 ])('the library does not start with %s %j, and says what it wants', async (option, value, wanted) => {
   const said = await served(['library', option, value]);
   expect(said).toContain(option);
   expect(said).toContain(wanted);
+});
+
+test('the address of its database is not repeated, for it may have a password in it', async () => {
+  const options = { database: 'postgers://u:geheim@h/db', host: '127.0.0.1', port: 0 };
+  const error = await library(options as never, {} as never).catch((error) => error);
+  expect([exitCodeOf(error), error.message]).toEqual([2, expect.stringContaining('LIBRARY_DATABASE_URL')]);
+  expect(error.message).not.toContain('geheim');
 });
 
 test('a directory that may not be read is refused, too', () => {

@@ -102,7 +102,7 @@ describe('the timeline of an asset', () => {
 
   test('of an id that is not in the records, says what was looked at', async () => {
     await expect(explained('nothing')).rejects.toThrow(
-      /404 .*asset_not_found.*Looked at: 1 companies of 1 active connections, listed last at 20.*resync CONNECTION --full/,
+      /404 .*asset_not_found.*Looked at: 1 company of 1 active connection, listed last at 20.*resync CONNECTION --full/,
     );
   });
 });
