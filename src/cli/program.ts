@@ -6,6 +6,7 @@ import { rotateKeys } from './keys.ts';
 import type { LibraryVerbOptions } from './library.ts';
 import { operatorVerbs } from './operator-verbs.ts';
 import { collect, directory, examples, httpAddress, httpsAddress, wholeNumber, words } from './options.ts';
+import { printJson } from './output.ts';
 
 /** Another verb: its name, its words in the list of all, and what else its own help says. */
 export type NewVerb = (name: string, text: string, more?: string) => Command;
@@ -115,14 +116,13 @@ not reachable.`,
       if ((await rotateKeys(await verbs.api(), options)) > 0) process.exitCode = 1;
     });
 
-  app
-    .command('completion')
-    .summary('teach a shell the verbs and options')
-    .description('Print a script that teaches a shell the verbs and options.')
+  verb('completion', 'print a script that teaches a shell the verbs and options')
     .addArgument(new Argument('<shell>').choices(shells))
     .addHelpText('after', examples('source <(asset-mirror completion bash)', 'asset-mirror completion fish | source'))
-    .action((shell: Shell) => {
-      process.stdout.write(completionScript(app, shell));
+    .action((shell: Shell, { json }: { json?: boolean }) => {
+      const script = completionScript(app, shell);
+      if (json) printJson({ shell, script });
+      else process.stdout.write(script);
     });
 
   return app;
