@@ -2,7 +2,7 @@
 
 const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
 
-/** How often a connection may be synced, by the environment or by its own settings: milliseconds. */
+/** How often a connection may be synced, by its own settings: milliseconds. For all of them the environment may say less. */
 export const syncIntervals = { least: 1000, most: 365 * 86400e3 };
 
 /** Milliseconds, or undefined when the text is not a duration with units. */
