@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { randomBytes, randomUUID } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import {
   chmod,
@@ -23,6 +23,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Log } from '../log.ts';
 import { binariesPackage } from './embedded-binaries.ts';
+import { takeTurn } from './take-turn.ts';
 
 const run = promisify(execFile);
 
@@ -43,50 +44,11 @@ export interface EmbeddedPostgres {
 /** @throws Error when another process of ours uses the same directory */
 export async function startEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
   await mkdir(options.directory, { recursive: true });
-  const release = await takeTurn(options.directory);
+  const release = await takeTurn(join(options.directory, 'starting'), 2 * startMs);
   try {
     return await startAlone(options);
   } finally {
     await release();
-  }
-}
-
-/** Of two processes that start on one directory the second waits for the first. One whose process is gone holds nobody up. */
-async function takeTurn(directory: string): Promise<() => Promise<void>> {
-  const path = join(directory, 'starting');
-  const mine = `${process.pid} ${randomUUID()}`;
-  turns.add(mine);
-  for (;;) {
-    try {
-      await writeFile(path, mine, { flag: 'wx' });
-      return async () => {
-        await rm(path, { force: true });
-        turns.delete(mine);
-      };
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-    }
-    const theirs = await readFile(path, 'utf8').catch(() => '');
-    const since = await stat(path).then(
-      ({ mtimeMs }) => mtimeMs,
-      () => Date.now(),
-    );
-    if (hasEnded(theirs) || Date.now() - since > 2 * startMs) await rm(path, { force: true });
-    else await sleep(100);
-  }
-}
-
-/** Turns of this process, which in a container has the number of the one before it. */
-const turns = new Set<string>();
-function hasEnded(turn: string): boolean {
-  const pid = Number(turn.split(' ')[0]);
-  if (!(pid > 0)) return false;
-  if (pid === process.pid) return !turns.has(turn);
-  try {
-    process.kill(pid, 0);
-    return false;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'ESRCH';
   }
 }
 
