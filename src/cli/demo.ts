@@ -2,7 +2,6 @@ import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Config } from '../config.ts';
-import { ConfigurationError } from '../errors.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { createLog, type Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
@@ -41,17 +40,26 @@ export interface DemoDeps {
 export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
   const { environment, stop } = deps;
   const say = options.json ? () => {} : print;
-  const wanted = Number(environment.PORT || 8080);
-  if (!Number.isInteger(wanted) || wanted < 0 || wanted > 65_535) {
-    throw new ConfigurationError([`PORT is "${environment.PORT}"; expected a port number from 0 to 65535.`]);
-  }
-  const port = await deps.freePort(wanted);
+  const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
+  const dataDir = join(environment.DATA_DIR || 'data', 'demo');
+  const settings = {
+    // A demo is watched: what takes minutes in earnest takes seconds here.
+    SYNC_INTERVAL: '15s',
+    PROCESSING_POLL: '2s',
+    TRANSCRIPT_DELAY: '2s',
+    // Of what is set for a real mirror only this: its database and its bucket are none for samples.
+    ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
+    DATA_DIR: dataDir,
+    LIBRARY_CLIENT_ID: credentials.clientId,
+    LIBRARY_CLIENT_SECRET: credentials.clientSecret,
+  };
+  const libraryAt = (url: string) => ({ LIBRARY_API_URL: url, LIBRARY_APP_URL: url });
+  // What is wrong in it is said before anything is started, wherever the library will be.
+  const wanted = deps.readConfig({ ...settings, ...pick(environment, ['PORT']), ...libraryAt('http://localhost') });
+  const port = await deps.freePort(wanted.port);
   const publicUrl = `http://localhost:${port}`;
   const content: LibraryOptions['content'] =
     options.media === undefined ? { samples: options.assets } : { media: options.media };
-  const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
-
-  const dataDir = join(environment.DATA_DIR || 'data', 'demo');
   say(paint('dim', 'starting PostgreSQL, the library and the mirror …'));
   await using databases = new AsyncDisposableStack();
   const { url: databaseUrl, stop: stopDatabase } = await deps.startDatabase(dataDir);
@@ -68,19 +76,10 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     content,
   });
   const config = deps.readConfig({
-    // A demo is watched: what takes minutes in earnest takes seconds here.
-    SYNC_INTERVAL: '15s',
-    PROCESSING_POLL: '2s',
-    TRANSCRIPT_DELAY: '2s',
-    // Of what is set for a real mirror only this: its database and its bucket are none for samples.
-    ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
+    ...settings,
+    ...libraryAt(library.apiUrl),
     PORT: String(port),
     PUBLIC_URL: publicUrl,
-    DATA_DIR: dataDir,
-    LIBRARY_API_URL: library.apiUrl,
-    LIBRARY_APP_URL: library.appUrl,
-    LIBRARY_CLIENT_ID: credentials.clientId,
-    LIBRARY_CLIENT_SECRET: credentials.clientSecret,
   });
   const logFile = join(config.dataDir, 'asset-mirror.log');
   const logStream = createWriteStream(logFile, { flags: 'a' });

@@ -8,8 +8,10 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** What the service refused, in its words: exit code 2 where what it was asked for is
- * wrong, 3 where it cannot answer at present, else 1. `code` is stable. */
+/**
+ * What the service refused, in its words: exit code 2 where what it was asked for is wrong, 3 where it cannot answer at
+ * present, else 1. `code` is stable.
+ */
 export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
   readonly status: number;

@@ -3,10 +3,12 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
+import { demo } from '../../src/cli/demo.ts';
 import { exitCodeOf } from '../../src/cli/failures.ts';
 import { library } from '../../src/cli/library.ts';
 import { directory } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
+import { readConfig } from '../../src/config.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'asset-mirror-options-'));
 afterAll(() => rmSync(place, { recursive: true, force: true }));
@@ -55,6 +57,14 @@ test('the address of its database is not repeated, for it may have a password in
   const error = await library(options as never, {} as never).catch((error) => error);
   expect([exitCodeOf(error), error.message]).toEqual([2, expect.stringContaining('LIBRARY_DATABASE_URL')]);
   expect(error.message).not.toContain('geheim');
+});
+
+test('a demo starts nothing with settings that are wrong, and names all of them', async () => {
+  const never = () => expect.unreachable('nothing is started');
+  const deps = { environment: { PORT: 'abc', LOG_LEVEL: 'loud' }, readConfig, startDatabase: never, freePort: never };
+  await expect(demo({ assets: 1 } as never, deps as never)).rejects.toMatchObject({
+    problems: [expect.stringMatching(/^PORT is "abc"; expected/), expect.stringMatching(/^LOG_LEVEL is "loud"/)],
+  });
 });
 
 test('a directory that may not be read is refused, too', () => {
