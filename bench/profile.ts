@@ -18,6 +18,7 @@ export const sampledAt = () => Number(process.hrtime.bigint() / 1000n);
 /**
  * Where the main thread of a process was between two moments (`sampledAt`) when it did not wait: the share of each part, from what
  * V8 has written in `directory` when the process ended (`--cpu-prof`).
+ * @throws Error when it has sampled nothing between them
  */
 export function sharesOf(directory: string, pid: number, from: number, to: number): Map<string, number> {
   const file = readdirSync(directory).find((name) => name.split('.')[3] === String(pid))!;
@@ -50,6 +51,11 @@ export function sharesOf(directory: string, pid: number, from: number, to: numbe
     if (!part) continue;
     found.set(part, found.get(part)! + timeDeltas[i]!);
     all += timeDeltas[i]!;
+  }
+  if (all === 0) {
+    throw new Error(
+      `${file} has nothing between ${from} and ${to}: ${samples.length} samples from ${startTime} to ${at}`,
+    );
   }
   return new Map([...found].map(([part, time]) => [part, time / all]));
 }
