@@ -122,14 +122,16 @@ function describe(settings: ConnectionSummary['settings']): string {
 
 type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
-function consequences({ unknownTypes, ...changed }: Changed): string[] {
-  const strange = unknownTypes.map((type) =>
-    paint('yellow', `Nothing is of the type ${type}, and the library names none.`),
-  );
-  return [...strange, ...whatCame(changed)];
+function consequences({ unknown, ...changed }: Changed): string[] {
+  const strange = [
+    ...unknown.companyIds.map((id) => `This connection reads no company ${id}.`),
+    ...unknown.projectIds.map((id) => `No asset that was listed is of a project ${id}.`),
+    ...unknown.assetTypes.map((type) => `Nothing is of the type ${type}, and the library names none.`),
+  ];
+  return [...strange.map((line) => paint('yellow', line)), ...whatCame(changed)];
 }
 
-function whatCame({ leftOut, letIn, syncId }: Omit<Changed, 'unknownTypes'>): string[] {
+function whatCame({ leftOut, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {
   if (leftOut === null || letIn === null)
     return ['Its assets are being held against that; `asset-mirror status` shows it.'];
   return [

@@ -7,7 +7,7 @@ import { parseDuration, syncIntervals } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { rate } from './settings.ts';
 import { text } from './text.ts';
-import { strangeTypes } from './types.ts';
+import { strangers } from './unknown.ts';
 import { within } from './within.ts';
 
 /** How long an answer waits for the assets to be held against changed settings; what is left goes on behind it. */
@@ -62,9 +62,9 @@ export const connectionSettings = z
 export const changedSettings = z.object({
   leftOut: z.int().nullable().describe('Assets that the change left out; null: it is still at work on that.'),
   letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
-  unknownTypes: z
-    .array(z.string())
-    .describe('Types among them that the library does not name and nothing is of: perhaps a slip.'),
+  unknown: chosen.describe(
+    'What it names and nobody here has heard of, perhaps by a slip: companies that the connection does not read, and what no asset is of.',
+  ),
   syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
 });
 
@@ -134,13 +134,18 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const applied = different
         ? await within(patienceMs, reselect({ store, log, ...defaults }, id, new AbortController().signal))
         : { leftOut: 0, letIn: 0 };
-      const types = [...(change.include?.assetTypes ?? []), ...(change.exclude?.assetTypes ?? [])];
+      const named = (list: keyof z.output<typeof chosen>) =>
+        [change.include, change.exclude].flatMap((choice) => choice?.[list] ?? []);
       return {
         ...(await describe(id)),
         changed: {
           leftOut: applied?.leftOut ?? null,
           letIn: applied?.letIn ?? null,
-          unknownTypes: await strangeTypes(store, types),
+          unknown: await strangers(store, id, {
+            companyIds: named('companyIds'),
+            projectIds: named('projectIds'),
+            assetTypes: named('assetTypes'),
+          }),
           syncId: syncId ?? null,
         },
       };

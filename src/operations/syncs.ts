@@ -6,7 +6,7 @@ import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { Refused } from './refused.ts';
 import { count, text, time } from './text.ts';
-import { strangeTypes } from './types.ts';
+import { strangeTypes } from './unknown.ts';
 import { within } from './within.ts';
 
 const syncModes = ['incremental', 'full'] as const;

@@ -22,6 +22,7 @@ const leftOut = (rule: string) => ({
   nextAt: null,
   queuedAt: null,
 });
+const nothing = { companyIds: [], projectIds: [], assetTypes: [] };
 const waiting = { state: 'pending', leftOut: null, reason: null, nextAt: expect.any(Date) };
 
 /** A company with a film and a document, listed. */
@@ -113,16 +114,16 @@ describe('a change', () => {
     await stage.store.assets.failed(turnOf(held), 'as a test');
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ leftOut: 3, letIn: 0, unknownTypes: [], syncId: null });
+    expect(narrowed.changed).toEqual({ leftOut: 3, letIn: 0, unknown: nothing, syncId: null });
     expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, leftOut('type videos')])));
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    expect(renamed.changed).toEqual({ leftOut: 1, letIn: 2, unknownTypes: [], syncId: expect.any(String) });
+    expect(renamed.changed).toEqual({ leftOut: 1, letIn: 2, unknown: nothing, syncId: expect.any(String) });
     expect(await rows(companyId)).toMatchObject({ [film]: leftOut(`project ${projectId}`), [films[1]!]: waiting });
 
     const widened = await patch(connectionId, { exclude: null });
-    expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, unknownTypes: [], syncId: renamed.changed.syncId });
+    expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, unknown: nothing, syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
@@ -191,7 +192,6 @@ describe('a company that two connections read', () => {
 describe('settings of a connection', () => {
   test('are told as they are, and which of them are its own', async () => {
     const { connectionId } = await stage.company();
-    const nothing = { companyIds: [], projectIds: [], assetTypes: [] };
     const defaults = {
       syncInterval: 365 * 24 * 3_600_000,
       include: nothing,
@@ -207,7 +207,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ leftOut: 0, letIn: 0, unknownTypes: [], syncId: null });
+    expect(changed).toEqual({ leftOut: 0, letIn: 0, unknown: nothing, syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },
@@ -225,6 +225,17 @@ describe('settings of a connection', () => {
     await patch(connectionId, { include: { assetTypes: null, companyIds: null }, syncInterval: null, bandwidth: null });
     expect((await stage.mirror.api('GET', `/connections/${connectionId}`)).settings).toEqual(defaults);
     expect(await stage.events({ kind: 'connection.changed', connectionId })).toHaveLength(3);
+  });
+
+  test('tell what they name and nobody has heard of, and take it all the same', async () => {
+    const { companyId, connectionId, projectId } = await listed();
+    const known = { companyIds: [companyId], projectIds: [projectId], assetTypes: ['videos', 'documents'] };
+    const slips = { companyIds: ['no-company'], projectIds: ['no-project'], assetTypes: ['film'] };
+    expect((await patch(connectionId, { include: known, exclude: slips })).changed.unknown).toEqual(slips);
+    const other = await stage.company();
+    const { settings, changed } = await patch(other.connectionId, { include: { companyIds: ['x', other.companyId] } });
+    expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x'] });
+    expect(settings.include.companyIds).toEqual(['x', other.companyId]);
   });
 
   test.each([
