@@ -60,6 +60,21 @@ export async function describeApi(
     }
   });
   app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) =>
-    reply.type('application/json').send(app.swagger()),
+    reply.type('application/json').send(withOptionalBodies(app.swagger())),
   );
+}
+
+/** The maker of the description takes every body for required. One that may be null may be absent. */
+function withOptionalBodies(description: object): object {
+  const { paths } = description as { paths: Record<string, Record<string, { requestBody?: Body }>> };
+  for (const { requestBody } of Object.values(paths).flatMap((path) => Object.values(path))) {
+    const { anyOf = [] } = requestBody?.content['application/json']?.schema ?? {};
+    if (requestBody && anyOf.some(({ type }) => type === 'null')) requestBody.required = false;
+  }
+  return description;
+}
+
+interface Body {
+  required: boolean;
+  content: Record<string, { schema: { anyOf?: { type?: string }[] } }>;
 }

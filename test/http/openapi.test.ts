@@ -37,6 +37,24 @@ test('each route is there with its name, its words and what it answers, and in d
   }
 });
 
+test('a body is required where a request without one is refused, and nowhere else', async () => {
+  const { document } = await contract(stage.ground.publicUrl);
+  const { connectionId } = await stage.company();
+  const bodies = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods as Record<string, { requestBody?: { required: boolean } }>).flatMap(
+      ([method, { requestBody }]) => (requestBody ? [{ path, method, required: requestBody.required }] : []),
+    ),
+  );
+  expect(bodies.length).toBeGreaterThan(4);
+  for (const { path, method, required } of bodies) {
+    const { status } = await fetch(`${stage.ground.publicUrl}${path.replace('{id}', connectionId)}`, {
+      method: method.toUpperCase(),
+      headers: { authorization: 'Bearer the-operators-token' },
+    });
+    expect({ path, refused: status === 400 }).toEqual({ path, refused: required });
+  }
+});
+
 test('every code of a problem is in docs/api.md', async () => {
   const docs = await readFile('docs/api.md', 'utf8');
   const { glob } = await import('node:fs/promises');
