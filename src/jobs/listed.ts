@@ -4,8 +4,8 @@ import type { ListedAsset } from '../store/listing.ts';
 
 /** An asset of a page as the records take it. */
 export function listedOf(item: ApiAsset): ListedAsset {
-  // Exactly as it will be read from the records: else what JSON does not keep (-0, 1e999) would be news for ever.
-  const listed = JSON.parse(JSON.stringify(storable(withoutLinks(item))));
+  // Exactly as it will be read from the records: else it would be news for ever.
+  const listed = storable(withoutLinks(item));
   // The link is signed, and another each time; that there is one is news.
   if (item.thumbnailUrl) listed.hasThumbnail = true;
   return {

@@ -120,6 +120,8 @@ export function problemOf(error: z.ZodError): string {
 }
 
 const links = new Set(['thumbnailUrl', 'url', 'mp4Url']);
+const nothing: Set<string> = new Set();
+const fileNames = new Set(['filename']);
 const plainText = new Set(['id', 'name', 'mimeType', 'assetType', 'projectId', 'projectName', 'tags', 'status']);
 
 /** A web address, or the query of a signed one that has no host. */
@@ -133,38 +135,54 @@ const deepest = 50;
  * whether one is signed cannot be told from outside. What people write themselves (names, tags) stays as it is.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
-  const clean = (v: unknown, depth: number): unknown => {
-    if (typeof v === 'string') return address.test(v) ? undefined : v;
-    if (v === null || typeof v !== 'object') return v;
-    if (depth > deepest) return undefined;
-    if (Array.isArray(v)) return v.map((item) => clean(item, depth + 1)).filter((item) => item !== undefined);
-    return fields(v, new Set(), depth + 1);
-  };
-  const fields = (o: object, asWritten: Set<string>, depth = 0): Record<string, unknown> => {
-    const kept: [string, unknown][] = [];
-    for (const [key, v] of Object.entries(o)) {
-      if (links.has(key) || address.test(key)) continue;
-      const left = asWritten.has(key) ? v : clean(v, depth);
-      if (left !== undefined) kept.push([key, left]);
-    }
-    return Object.fromEntries(kept);
-  };
   const { download, ...asset } = value;
-  return {
-    ...fields(asset, plainText),
-    ...(download !== null && typeof download === 'object' && { download: fields(download, new Set(['filename'])) }),
-  };
+  const kept = fieldsOf(asset, plainText, 0);
+  if (download !== null && typeof download === 'object') kept.download = fieldsOf(download, fileNames, 0);
+  return kept;
 }
 
-/** For the database, whose text holds neither NUL nor half a surrogate pair. */
+function fieldsOf(o: object, asWritten: Set<string>, depth: number): Record<string, unknown> {
+  const kept: Record<string, unknown> = {};
+  for (const [key, v] of Object.entries(o)) {
+    if (links.has(key) || address.test(key)) continue;
+    const left = asWritten.has(key) ? v : withoutAddresses(v, depth);
+    if (left === undefined) continue;
+    if (key !== '__proto__') kept[key] = left;
+    else Object.defineProperty(kept, key, { value: left, enumerable: true, configurable: true, writable: true });
+  }
+  return kept;
+}
+
+function withoutAddresses(v: unknown, depth: number): unknown {
+  if (typeof v === 'string') return address.test(v) ? undefined : v;
+  if (v === null || typeof v !== 'object') return v;
+  if (depth > deepest) return undefined;
+  if (Array.isArray(v)) return v.map((item) => withoutAddresses(item, depth + 1)).filter((item) => item !== undefined);
+  return fieldsOf(v, nothing, depth + 1);
+}
+
+/**
+ * As the database will give it back: its text holds neither NUL nor half a surrogate pair, and JSON no -0 and nothing that is
+ * not finite. What is so already, as nearly all is, is not copied.
+ */
 export function storable<T>(value: T): T {
-  const clean = (v: unknown): unknown => {
-    if (typeof v === 'string') return v.replaceAll('\0', '').toWellFormed();
-    if (Array.isArray(v)) return v.map(clean);
-    if (v !== null && typeof v === 'object') {
-      return Object.fromEntries(Object.entries(v).map(([key, item]) => [clean(key), clean(item)]));
-    }
-    return v;
-  };
-  return clean(value) as T;
+  return isStorable(value) ? value : (made(value) as T);
+}
+
+function isStorable(v: unknown): boolean {
+  if (typeof v === 'string') return v.isWellFormed() && !v.includes('\0');
+  if (typeof v === 'number') return Number.isFinite(v) && !Object.is(v, -0);
+  if (v === null || typeof v !== 'object') return true;
+  if (Array.isArray(v)) return v.every(isStorable);
+  return Object.entries(v).every(([key, item]) => isStorable(key) && isStorable(item));
+}
+
+function made(v: unknown): unknown {
+  if (typeof v === 'string') return v.replaceAll('\0', '').toWellFormed();
+  if (typeof v === 'number') return Number.isFinite(v) ? v + 0 : null;
+  if (Array.isArray(v)) return v.map(made);
+  if (v !== null && typeof v === 'object') {
+    return Object.fromEntries(Object.entries(v).map(([key, item]) => [made(key), made(item)]));
+  }
+  return v;
 }

@@ -195,6 +195,8 @@ describe('without links', () => {
     const odd = { id: 'a1', none: null, no: false, zero: 0, list: [1, [2, { three: 3 }]], empty: {} };
     expect(clean(odd)).toEqual(odd);
     expect(clean({ id: 'a1', download: null })).toEqual({ id: 'a1' });
+    const proto = '{"id":"a1","more":{"__proto__":{"x":1}},"__proto__":2}';
+    expect(JSON.stringify(clean(JSON.parse(proto)))).toBe(proto);
   });
 });
 
@@ -203,6 +205,10 @@ describe('for the database', () => {
     expect(storable({ 'a\0b': ['x\0', '\ud83d', '\ude00y', '😀', { '\ud800': 1 }] })).toEqual({
       ab: ['x', '\ufffd', '\ufffdy', '😀', { '\ufffd': 1 }],
     });
+  });
+
+  it('numbers are what JSON keeps of them', () => {
+    expect(storable(JSON.parse('{"a": [-0, 1e999, -1e999, 0.5]}'))).toEqual({ a: [0, null, null, 0.5] });
   });
 
   it('whatever comes as JSON can be stored, and what could be stored stays the same', () => {
