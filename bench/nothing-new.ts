@@ -61,7 +61,7 @@ function each(all: Work, n: number, idle?: Work, seconds = 0): Work {
   return { cpuMs: of('cpuMs'), requests: of('requests'), statements: of('statements'), commands: of('commands') };
 }
 
-const never = '3650d';
+const never = '365d';
 
 /** What syncs cost that come at a rate. */
 async function syncs(stage: Stage, { intervalMs }: Rate, idle: Work): Promise<Syncs> {
