@@ -160,15 +160,15 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
   });
 
-  test('settings say what was left out', async () => {
+  test('settings say what was left out, and what nobody has heard of', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
-    await page.type('input[name="exclude.assetTypes"]', 'videos');
+    await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');
     expect(await flawsOf(page)).toEqual([]);
     await page.keyboard.press('Enter');
-    await shows('The settings are changed');
+    await shows(/The settings are changed.*Nothing here is of fotos: perhaps a slip/);
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-    expect(settings).toMatchObject({ exclude: { assetTypes: ['videos'] }, own: ['exclude.assetTypes'] });
+    expect(settings).toMatchObject({ exclude: { assetTypes: ['videos', 'fotos'] }, own: ['exclude.assetTypes'] });
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });
   });
 

@@ -94,7 +94,9 @@ export function settingsDialog(connection, then) {
         changed.letIn > 0 && `${counted(changed.letIn, 'asset')} let in`,
         changed.syncId && 'a full sync finds what was not listed before',
       ].filter(Boolean);
-      return `The settings are changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
+      const unknown = lists.flatMap(([list]) => changed.unknown[list]).join(', ');
+      const said = `The settings are changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
+      return unknown ? `${said} Nothing here is of ${unknown}: perhaps a slip.` : said;
     },
   });
 }
