@@ -1,7 +1,7 @@
 import { formatBytes, formatDuration, parseDuration, parseRate } from '../units.ts';
 import type { ApiClient, ConnectionSettingsRequest, ConnectionSummary, Settings } from './client.ts';
 import { UsageError } from './failures.ts';
-import { paint, print, printJson } from './output.ts';
+import { harmless, paint, print, printJson } from './output.ts';
 
 export interface SetOptions {
   interval?: string;
@@ -109,7 +109,7 @@ function describe(settings: ConnectionSummary['settings']): string {
       : paint('dim', '  (default)');
   const choice = (of: typeof settings.include, otherwise: string) =>
     Object.entries(lists)
-      .flatMap(([word, list]) => of[list].map((value) => `${word}=${value}`))
+      .flatMap(([word, list]) => of[list].map((value) => `${word}=${harmless(value)}`))
       .join(' ') || otherwise;
   return [
     `interval     ${formatDuration(settings.syncInterval)}${own('syncInterval')}`,
@@ -128,7 +128,7 @@ function consequences({ unknown, ...changed }: Changed): string[] {
     ...unknown.projectIds.map((id) => `No asset that was listed is of a project ${id}.`),
     ...unknown.assetTypes.map((type) => `Nothing is of the type ${type}, and the library names none.`),
   ];
-  return [...strange.map((line) => paint('yellow', line)), ...whatCame(changed)];
+  return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
 }
 
 function whatCame({ leftOut, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {

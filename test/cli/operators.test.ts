@@ -112,6 +112,11 @@ describe('the verbs of operators', () => {
   test('say and change the settings of a connection', async () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
+    const slips = ['company=acmé', 'project=p\u001b[31m', 'type=film'].flatMap((slip) => ['--exclude', slip]);
+    const { stdout } = await run(['set', id, ...slips]);
+    expect(stdout).toContain('This connection reads no company acmé.');
+    expect(stdout).toMatch(/No asset that was listed is of a project p[^\u001b]*\n/);
+    expect(stdout).toContain('Nothing is of the type film, and the library names none.');
     expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
     expect((await run(['set', id, '--exclude', 'default', '--json'])).code).toBe(0);
     expect((await run(['set', id])).stdout).toMatch(/^interval .*\(default\)\n.*\nexclude +nothing {2}\(default\)\n/);
