@@ -9,23 +9,14 @@ export interface Names {
 
 /** A type that the library's description does not name may come with an asset; these have come with none. */
 export const strangeTypes = (store: Store, types: string[]): Promise<string[]> =>
-  without(unknownTypes(types), (type) => store.assets.search({ type, limit: 1 }));
+  store.assets.ofNone('assetType', unknownTypes(types));
 
-/** Of what a selection names, what nobody here has heard of: companies that the connection does not read, and what no asset is of. */
+/** Of what a selection names: companies that the connection does not read, and projects and types that no asset is of. */
 export async function strangers(store: Store, connectionId: string, names: Names): Promise<Names> {
-  const read = (await store.connections.companies([connectionId])).map(({ id }) => id);
-  const others = names.companyIds.filter((id) => !read.includes(id));
+  const read = new Set((await store.connections.companies([connectionId])).map(({ id }) => id));
   return {
-    companyIds: await without(others, (companyId) => store.assets.search({ companyId, limit: 1 })),
-    projectIds: await without(names.projectIds, (projectId) => store.assets.search({ projectId, limit: 1 })),
+    companyIds: [...new Set(names.companyIds)].filter((id) => !read.has(id)),
+    projectIds: await store.assets.ofNone('projectId', names.projectIds),
     assetTypes: await strangeTypes(store, names.assetTypes),
   };
-}
-
-async function without(names: string[], find: (name: string) => Promise<unknown[]>): Promise<string[]> {
-  const found: string[] = [];
-  for (const name of new Set(names)) {
-    if ((await find(name)).length === 0) found.push(name);
-  }
-  return found;
 }

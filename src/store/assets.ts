@@ -372,6 +372,16 @@ export function assetRecords(db: Database, quick = db, direct = false) {
       return rows[0]!;
     },
 
+    /** Of these projects or types those that no asset is of. */
+    async ofNone(facet: 'projectId' | 'assetType', names: string[]): Promise<string[]> {
+      if (names.length === 0) return [];
+      const { rows } = await sql<{ name: string }>`
+        SELECT DISTINCT name FROM unnest(${names}::text[]) AS named (name)
+        WHERE NOT EXISTS (SELECT FROM asset_facets WHERE ${sql.ref(`asset_facets.${facet}`)} = named.name)
+        ORDER BY name`.execute(db);
+      return rows.map(({ name }) => name);
+    },
+
     /** A page of assets by id, each with whether its connection can read it at present. */
     async search(filter: {
       id?: string | undefined;

@@ -233,9 +233,11 @@ describe('settings of a connection', () => {
     const slips = { companyIds: ['no-company'], projectIds: ['no-project'], assetTypes: ['film'] };
     expect((await patch(connectionId, { include: known, exclude: slips })).changed.unknown).toEqual(slips);
     const other = await stage.company();
-    const { settings, changed } = await patch(other.connectionId, { include: { companyIds: ['x', other.companyId] } });
-    expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x'] });
-    expect(settings.include.companyIds).toEqual(['x', other.companyId]);
+    const companyIds = ['x', other.companyId, companyId];
+    const { settings, changed } = await patch(other.connectionId, { include: { companyIds } });
+    // What another connection reads is as strange to this one.
+    expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x', companyId] });
+    expect(settings.include).toEqual({ ...nothing, companyIds });
   });
 
   test.each([
