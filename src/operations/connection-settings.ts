@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ceilingOf } from '../jobs/pacer.ts';
 import { reselect } from '../jobs/reselect.ts';
-import { isWider, selectionOf } from '../jobs/selection.ts';
+import { type Choice, isWider, selectionOf } from '../jobs/selection.ts';
 import type { Connection } from '../store/schema.ts';
 import { parseDuration, syncIntervals } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -63,7 +63,7 @@ export const changedSettings = z.object({
   leftOut: z.int().nullable().describe('Assets that the change left out; null: it is still at work on that.'),
   letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
   unknown: chosen.describe(
-    'What it names and nobody here has heard of, perhaps by a slip: companies that the connection does not read, and what no asset is of.',
+    'What it names and the connection knows nothing of, perhaps by a slip: companies that it does not read, projects and types that no asset is of.',
   ),
   syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
 });
@@ -134,8 +134,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const applied = different
         ? await within(patienceMs, reselect({ store, log, ...defaults }, id, new AbortController().signal))
         : { leftOut: 0, letIn: 0 };
-      const named = (list: keyof z.output<typeof chosen>) =>
-        [change.include, change.exclude].flatMap((choice) => choice?.[list] ?? []);
+      const named = (list: keyof Choice) => [change.include, change.exclude].flatMap((choice) => choice?.[list] ?? []);
       return {
         ...(await describe(id)),
         changed: {

@@ -1,18 +1,13 @@
+import type { Choice } from '../jobs/selection.ts';
 import { unknownTypes } from '../source/answers.ts';
 import type { Store } from '../store/store.ts';
-
-export interface Names {
-  companyIds: string[];
-  projectIds: string[];
-  assetTypes: string[];
-}
 
 /** A type that the library's description does not name may come with an asset; these have come with none. */
 export const strangeTypes = (store: Store, types: string[]): Promise<string[]> =>
   store.assets.ofNone('assetType', unknownTypes(types));
 
 /** Of what a selection names: companies that the connection does not read, and projects and types that no asset is of. */
-export async function strangers(store: Store, connectionId: string, names: Names): Promise<Names> {
+export async function strangers(store: Store, connectionId: string, names: Choice): Promise<Choice> {
   const read = new Set((await store.connections.companies([connectionId])).map(({ id }) => id));
   return {
     companyIds: [...new Set(names.companyIds)].filter((id) => !read.has(id)),

@@ -166,7 +166,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');
     expect(await flawsOf(page)).toEqual([]);
     await page.keyboard.press('Enter');
-    await shows(/The settings are changed.*Nothing that was listed is of fotos: perhaps a slip/);
+    await shows(/The settings are changed.*This connection knows nothing of fotos: perhaps a slip/);
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(settings).toMatchObject({ exclude: { assetTypes: ['videos', 'fotos'] }, own: ['exclude.assetTypes'] });
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });

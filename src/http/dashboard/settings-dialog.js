@@ -96,7 +96,7 @@ export function settingsDialog(connection, then) {
       ].filter(Boolean);
       const unknown = lists.flatMap(([list]) => changed.unknown[list]).join(', ');
       const said = `The settings are changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
-      return unknown ? `${said} Nothing that was listed is of ${unknown}: perhaps a slip.` : said;
+      return unknown ? `${said} This connection knows nothing of ${unknown}: perhaps a slip.` : said;
     },
   });
 }
