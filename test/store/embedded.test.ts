@@ -86,6 +86,27 @@ test('one that is just ending is waited for, and started', async () => {
   expect(await until('it to answer', () => ask('SELECT 1 AS one').catch(() => false))).toEqual([{ one: 1 }]);
 });
 
+test.skipIf(process.platform !== 'linux')('one that ends without an answer to who asks it is started', async () => {
+  const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
+  process.kill(Number(pid), 'SIGSTOP');
+  const ending = server.stop();
+  const next = startEmbeddedPostgres({ directory, log });
+  await until('a question that nobody reads', () => unread(Number(port)));
+  process.kill(Number(pid), 'SIGKILL');
+  server = await next;
+  await ending;
+  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+});
+
+/** Whether bytes wait in a connection to this port of 127.0.0.1 (proc(5): local address, remote, state, tx:rx). */
+async function unread(port: number): Promise<boolean> {
+  const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
+  return (await readFile('/proc/net/tcp', 'utf8')).split('\n').some((line) => {
+    const [, address, , , queues] = line.trim().split(/\s+/);
+    return address?.endsWith(local) && Number.parseInt(queues!.split(':')[1]!, 16) > 0;
+  });
+}
+
 test('one that is lost is made anew, and is empty', async () => {
   await ask('CREATE TABLE lost (id int)');
   await server.stop();
