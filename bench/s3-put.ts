@@ -25,7 +25,9 @@ const puts = Number(process.argv[2] ?? 3000);
 const parts = Math.ceil(puts / 60);
 const rounds = Number(process.argv[3] ?? 5);
 const atOnce = 16;
+const tiny = Buffer.alloc(2000, 'asset-mirror ');
 const small = Buffer.alloc(100_000, 'asset-mirror ');
+const large = Buffer.alloc(2 ** 20, 'asset-mirror ');
 const part = Buffer.alloc(16 * 2 ** 20, 'asset-mirror ');
 const Bucket = 'puts';
 
@@ -78,29 +80,39 @@ function sent(by: 'sdk' | 'ours', input: Parameters<typeof send>[0], crc32: () =
   const { signal: abortSignal } = new AbortController();
   if (by === 'ours') return send(input, { abortSignal, crc32 });
   const { PartNumber, UploadId } = input;
+  const Body = Array.isArray(input.Body) ? Buffer.concat(input.Body) : input.Body;
   return PartNumber === undefined
-    ? client.send(new PutObjectCommand(input), { abortSignal })
-    : client.send(new UploadPartCommand({ ...input, PartNumber, UploadId }), { abortSignal });
+    ? client.send(new PutObjectCommand({ ...input, Body }), { abortSignal })
+    : client.send(new UploadPartCommand({ ...input, Body, PartNumber, UploadId }), { abortSignal });
 }
-const of = (i: number) => ({
+const of = (i: number, { length }: Buffer) => ({
   Bucket,
   Key: `object/${i % 100}`,
   ContentType: 'image/jpeg',
-  ContentLength: small.length,
+  ContentLength: length,
 });
 const calls: [string, number, Call][] = [
   [
-    '100 KB, a stream',
+    '100 KB, gathered by ours',
     puts,
-    (by, i) => {
-      const Body = metered(small);
-      return sent(by, { ...of(i), Body, ChecksumAlgorithm: 'CRC32' }, () => Body.checksums().crc32);
+    async (by, i) => {
+      const meter = metered(small);
+      const Body = by === 'ours' ? ((await meter.toArray()) as Buffer[]) : meter;
+      return sent(by, { ...of(i, small), Body, ChecksumAlgorithm: 'CRC32' }, () => meter.checksums().crc32);
     },
   ],
   [
-    '100 KB at hand',
+    '1 MiB, a stream',
+    Math.ceil(puts / 10),
+    (by, i) => {
+      const Body = metered(large);
+      return sent(by, { ...of(i, large), Body, ChecksumAlgorithm: 'CRC32' }, () => Body.checksums().crc32);
+    },
+  ],
+  [
+    '2 KB at hand',
     puts,
-    (by, i) => sent(by, { ...of(i), Body: small, ChecksumAlgorithm: 'CRC32' }, () => sumOf(small)),
+    (by, i) => sent(by, { ...of(i, tiny), Body: [tiny], ChecksumAlgorithm: 'CRC32' }, () => sumOf(tiny)),
   ],
   [
     '16 MiB, a part',
@@ -132,7 +144,7 @@ for (const [what, count, call] of calls) {
   // The first of each compiles; it does not count.
   for (let round = 0; round <= rounds; round++) {
     for (const by of ['sdk', 'ours'] as const) {
-      const cost = await costOf(count, count === puts ? atOnce : 4, (i) => call(by, i));
+      const cost = await costOf(count, count === parts ? 4 : atOnce, (i) => call(by, i));
       if (round > 0) costs[by].push(cost);
     }
   }
@@ -156,8 +168,8 @@ write('s3-put', {
   ],
   text: `
 Processor time of the client for each request, in milliseconds: by the AWS SDK, and as the mirror sends it. CRC-32 goes with
-each; a stream is counted and summed on its way. The median of ${counted(rounds, 'round')} of ${number(puts)} PUTs, ${atOnce} at once, and of ${number(parts)}
-parts, 4 at once, in turns.
+each; a stream is counted and summed on its way, and a small one sent by the mirror when all of it is here. The median of
+${counted(rounds, 'round')} of ${number(puts)} PUTs (${number(puts / 10)} of 1 MiB), ${atOnce} at once, and of ${number(parts)} parts, 4 at once, in turns.
 
 ${table(
   ['body', 'SDK', 'ours', 'ours / SDK'],
