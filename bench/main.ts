@@ -63,7 +63,6 @@ const benchmarks: Record<string, Benchmark> = {
     what: 'what a request to S3 costs, by the SDK and by the mirror',
     takes: '[PUTS=3000] [ROUNDS=5]',
     minutes: 1,
-    needs: ['versitygw'],
   },
   'first-sync': {
     what: 'the first sync of a large library',
