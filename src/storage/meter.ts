@@ -141,7 +141,7 @@ export function openBody(body: Readable | Buffer | string, signal: AbortSignal |
     breaker,
     /** Never fulfilled; rejects with the breaker's reason. */
     broken,
-    /** Fulfilled when all of it has come out of the meter; when it breaks, never. */
+    /** Fulfilled when all of it has passed; when it breaks, never. */
     flowInto(meter: Meter): Promise<void> {
       const early = () => new WrongLength(`the body was closed at byte ${meter.passed}, before its end`);
       const closed = () => {
@@ -157,7 +157,7 @@ export function openBody(body: Readable | Buffer | string, signal: AbortSignal |
       // Not by `pipeline`, whose watch over both ends costs as much as a small body's way through.
       source.once('close', closed).pipe(meter);
       if (source.destroyed) closed();
-      return new Promise((resolve) => meter.once('end', resolve));
+      return new Promise((resolve) => meter.once('finish', resolve));
     },
     close(): void {
       signal?.removeEventListener('abort', stop);

@@ -111,7 +111,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     }
     for (const VersionId of versions) await client.send(new DeleteObjectCommand({ ...at, VersionId })).catch(() => {});
     client.destroy();
-    await agents.atHand.destroy();
+    void agents.atHand?.close();
   }
 
   async function* attempt(

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { type Dispatcher, errors } from 'undici';
-import { type PutAnswer, silent } from './put-request.ts';
+import type { Dispatcher } from 'undici';
+import type { PutAnswer } from './put-request.ts';
 
 /** So much of an answer is kept. */
 const mostSaid = 64 * 1024;
@@ -10,12 +10,11 @@ export interface PutAtHand {
   origin: string;
   path: string;
   headers: Record<string, string>;
-  /** In pieces, which are not put together. */
-  body: Buffer[];
+  body: Buffer;
   signal: AbortSignal | undefined;
 }
 
-/** One PUT of bytes at hand, and the answer to it, whatever that says. Nothing is tried twice. */
+/** One PUT of a few bytes at hand, and the answer to it, whatever that says. Nothing is tried twice. */
 export function putAtHand({ dispatcher, origin, path, headers, body, signal }: PutAtHand): Promise<PutAnswer> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -30,15 +29,14 @@ export function putAtHand({ dispatcher, origin, path, headers, body, signal }: P
     signal?.addEventListener('abort', stop, { once: true });
     const settle = () => signal?.removeEventListener('abort', stop);
     dispatcher.dispatch(
-      // Any iterable may be a body by its documentation, if not by its types.
-      { origin, method: 'PUT', path, headers, body: (body.length === 1 ? body[0] : body) as Buffer },
+      { origin, method: 'PUT', path, headers, body },
       {
         onRequestStart(controller) {
           request = controller;
           if (signal?.aborted) stop();
         },
         onResponseStart(_, status, theirs) {
-          answer = { status, headers: theirs };
+          answer = { status, headers: firsts(theirs) };
         },
         onResponseData(_, chunk) {
           if (room > 0) said.push(chunk);
@@ -50,10 +48,15 @@ export function putAtHand({ dispatcher, origin, path, headers, body, signal }: P
         },
         onResponseError(_, error) {
           settle();
-          const { HeadersTimeoutError, BodyTimeoutError } = errors;
-          reject(error instanceof HeadersTimeoutError || error instanceof BodyTimeoutError ? silent() : error);
+          reject(error);
         },
       },
     );
   });
+}
+
+/** Of a header that comes twice the first counts, as with node:http. */
+function firsts(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const all = Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value[0] : value]);
+  return Object.fromEntries(all);
 }

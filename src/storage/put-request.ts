@@ -18,11 +18,11 @@ export interface Put {
   path: string;
   /** All but `expect`. */
   headers: Record<string, string>;
-  body: Readable;
+  body: Buffer | Readable;
   bytes: number;
-  /** Its CRC-32 in base64, to be sent behind it. Asked when all of it has passed. */
+  /** Of a stream: its CRC-32 in base64, to be sent behind it. Asked when all of it has passed. */
   trailer?: (() => string) | undefined;
-  /** What the store has will be compared with a sum that was made before: only then is its memory handed back. */
+  /** What the store has will be compared with a sum that was made before: only then is a stream's memory handed back. */
   proven?: boolean | undefined;
   signal: AbortSignal | undefined;
 }
@@ -34,13 +34,9 @@ export interface PutAnswer {
   text: string;
 }
 
-/** Of a line on which nothing moved for `silenceMs`. */
-export const silent = () =>
-  Object.assign(new Error(`nothing moved for ${silenceMs / 1000} s`), { name: 'TimeoutError' });
-
 /**
- * One PUT of a stream, and the answer to it, whatever that says. Nothing is tried twice. An answer that comes before the body
- * has flowed ends it, and its line.
+ * One PUT, and the answer to it, whatever that says. Nothing is tried twice. An answer that comes before the body has flowed
+ * ends it, and its line.
  */
 export function putRequest(put: Put): Promise<PutAnswer> {
   const { agent, secure, hostname, port, path, headers, body, bytes, trailer, proven, signal } = put;
@@ -80,7 +76,9 @@ export function putRequest(put: Put): Promise<PutAnswer> {
       connecting ??= setTimeout(late, connectMs);
       socket.once('connect', () => clearTimeout(connecting));
     });
-    call.on('timeout', () => fail(silent()));
+    call.on('timeout', () => {
+      fail(Object.assign(new Error(`nothing moved for ${silenceMs / 1000} s`), { name: 'TimeoutError' }));
+    });
     call.on('error', fail);
     call.on('response', (response) => {
       clearTimeout(asking);
@@ -96,7 +94,7 @@ export function putRequest(put: Put): Promise<PutAnswer> {
         resolve({ status: response.statusCode!, headers: response.headers, text });
       });
     });
-    const flow = () => pour(body, call, { bytes, trailer, proven });
+    const flow = () => (body instanceof Uint8Array ? call.end(body) : pour(body, call, { bytes, trailer, proven }));
     if (!asks) {
       flow();
       return;

@@ -2,7 +2,7 @@ import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { S3Client } from '@aws-sdk/client-s3';
-import { Agent, EnvHttpProxyAgent } from 'undici';
+import { Agent } from 'undici';
 import type { Memory } from './proof.ts';
 
 export interface S3Options {
@@ -18,7 +18,7 @@ export interface S3Options {
   sseKmsKeyId?: string | undefined;
   /** Proxies on the way to it; empty ones are none. */
   proxies?: { http: string; https: string; no: string } | undefined;
-  /** Sockets to the store, for streams and for bytes at hand each. */
+  /** Sockets to the store, and as many for a few bytes at hand. */
   connections: number;
   memory?: Memory | undefined;
 }
@@ -61,23 +61,18 @@ export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections'
   return {
     http: new PlainAgent(settings),
     https: new SecureAgent(settings),
-    /** For bytes at hand: half of the cost. */
-    atHand: dispatcherTo({ connections, proxies }),
+    /** For a few bytes at hand, at half of the cost; not through a proxy. */
+    atHand: proxies
+      ? undefined
+      : new Agent({
+          connections,
+          connectTimeout: connectMs,
+          headersTimeout: silenceMs,
+          bodyTimeout: silenceMs,
+          keepAliveTimeout: 10_000,
+          allowH2: false,
+        }),
   };
-}
-
-function dispatcherTo({ connections, proxies }: Pick<S3Options, 'connections' | 'proxies'>) {
-  const settings = {
-    connections,
-    connectTimeout: connectMs,
-    headersTimeout: silenceMs,
-    bodyTimeout: silenceMs,
-    keepAliveTimeout: 10_000,
-    allowH2: false,
-  };
-  if (!proxies) return new Agent(settings);
-  const { http, https, no } = proxies;
-  return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
 }
 
 /** A client of the SDK's as this room wants it. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import {
   PutObjectCommand,
   type PutObjectCommandInput,
@@ -18,20 +18,14 @@ import { sign, uriEncode } from './sigv4.ts';
 export type Answer = Partial<
   Pick<PutObjectCommandOutput, 'ETag' | 'ChecksumCRC32' | 'ChecksumCRC64NVME' | 'VersionId'>
 >;
-/** What a PUT of an object is made of, or of a part: that has a number. The body is a stream, or pieces that are at hand. */
-type Input = Omit<PutObjectCommandInput, 'Body'> &
-  Partial<Pick<UploadPartCommandInput, 'PartNumber' | 'UploadId'>> & {
-    Body: Readable | Buffer[];
-    ContentLength: number;
-  };
+/** What a PUT of an object is made of, or of a part: that has a number. */
+type Input = PutObjectCommandInput & Partial<Pick<UploadPartCommandInput, 'PartNumber' | 'UploadId'>>;
 interface Options {
   abortSignal?: AbortSignal;
   /** CRC-32 of the body, lower-case hex. Asked when all of it has passed. */
   crc32: () => string;
   /** See Put. */
   proven?: boolean;
-  /** See PutOptions: asked once more before bytes at hand are sent again. */
-  fence?: (() => Promise<void>) | undefined;
 }
 export type Send = (input: Input, options: Options) => Promise<Answer>;
 
@@ -48,14 +42,16 @@ const handled = new Set([
   ...['Bucket', 'Key', 'Metadata', 'Body', 'ContentLength', 'ChecksumAlgorithm', 'PartNumber', 'UploadId'],
 ]);
 
+/** Records are smaller. What is larger may be long on its way, and is watched while it moves. */
+const mostAtHand = 2 ** 16;
+
 /** A clock that differs by more is corrected, as by the SDK; S3 refuses a difference of 15 minutes. */
 const skewMs = 5 * 60_000;
 
 /**
  * PutObject and UploadPart of the client, for what carries the bytes, at a part of its cost: the SDK says where a bucket is
  * and what the credentials are, and the request is signed and sent here. What has more to it the SDK sends. Bytes at hand that
- * were not taken it sends again, as often as is its habit, and its word counts; unless the store was silent, for that has taken
- * minutes. A stream goes once.
+ * were not taken, for whatever reason, it sends again, as often as is its habit, and its word counts. A stream goes once.
  */
 export function sender(client: S3Client, agents: Agents): Send {
   const places = new Map<string, Promise<Place | undefined>>();
@@ -73,8 +69,7 @@ export function sender(client: S3Client, agents: Agents): Send {
     const isPart = input.PartNumber !== undefined;
     const signal = options.abortSignal;
     const bySdk = () => {
-      const whole = { ...input, Body: input.Body instanceof Readable ? input.Body : Buffer.concat(input.Body) };
-      const command = isPart ? new UploadPartCommand(whole as UploadPartCommandInput) : new PutObjectCommand(whole);
+      const command = isPart ? new UploadPartCommand(input as UploadPartCommandInput) : new PutObjectCommand(input);
       return client.send(command as PutObjectCommand, signal ? { abortSignal: signal } : {});
     };
     const simple =
@@ -82,53 +77,60 @@ export function sender(client: S3Client, agents: Agents): Send {
       (input.ChecksumAlgorithm === undefined || input.ChecksumAlgorithm === 'CRC32');
     const place = simple ? await placeOf(input.Bucket!) : undefined;
     if (!place) return bySdk();
+    const atHand = typeof input.Body === 'string' || Buffer.isBuffer(input.Body) ? Buffer.from(input.Body) : undefined;
     const name = isPart ? 'S3.UploadPart' : 'S3.PutObject';
     try {
       return await span(name, { 'aws.s3.bucket': input.Bucket, 'aws.s3.key': input.Key }, () =>
-        put(place, input, options),
+        put(place, input, atHand, options),
       );
     } catch (error) {
-      const hasWaited = (error as Error).name === 'TimeoutError';
-      if (input.Body instanceof Readable || signal?.aborted || hasWaited) throw error;
-      await options.fence?.();
+      if (!atHand || signal?.aborted) throw error;
       return bySdk();
     }
   };
 
-  async function put(place: Place, input: Input, { abortSignal: signal, crc32, proven }: Options): Promise<Answer> {
-    const { Body, ContentLength: bytes } = input;
-    const sum = input.ChecksumAlgorithm && (() => Buffer.from(crc32(), 'hex').toString('base64'));
+  async function put(place: Place, input: Input, atHand: Buffer | undefined, options: Options): Promise<Answer> {
+    const bytes = atHand?.length ?? input.ContentLength!;
+    const sum = input.ChecksumAlgorithm && (() => Buffer.from(options.crc32(), 'hex').toString('base64'));
     const headers: Record<string, string> = {
       host: place.host,
       ...headersOf(input),
-      ...bodyHeaders(Body, bytes, sum),
+      ...bodyHeaders(atHand, bytes, sum),
     };
-    const key = place.path + input.Key!.split('/').map(uriEncode).join('/');
+    const path = place.path + input.Key!.split('/').map(uriEncode).join('/');
     const { PartNumber, UploadId } = input;
     const query = PartNumber === undefined ? '' : `partNumber=${PartNumber}&uploadId=${uriEncode(UploadId!)}`;
     const credentials = await client.config.credentials();
     const now = new Date(Date.now() + client.config.systemClockOffset);
-    sign({ path: key, query, headers, credentials, region: place.region, now });
+    sign({ path, query, headers, credentials, region: place.region, now });
     headers['user-agent'] = place.userAgent;
-    const path = query ? `${key}?${query}` : key;
+    const target = query ? `${path}?${query}` : path;
+    const { abortSignal: signal, proven } = options;
     const answer =
-      Body instanceof Readable
-        ? await putRequest({
-            ...place,
-            agent: place.secure ? agents.https : agents.http,
-            path,
+      agents.atHand && atHand && bytes <= mostAtHand
+        ? await putAtHand({
+            dispatcher: agents.atHand,
+            origin: place.origin,
+            path: target,
             headers,
-            body: Body,
-            bytes,
-            trailer: sum,
-            proven,
+            body: atHand,
             signal,
           })
-        : await putAtHand({ dispatcher: agents.atHand, origin: place.origin, path, headers, body: Body, signal });
+        : await putRequest({
+            ...place,
+            agent: place.secure ? agents.https : agents.http,
+            path: target,
+            headers,
+            body: atHand ?? (input.Body as Readable),
+            bytes,
+            trailer: atHand ? undefined : sum,
+            proven,
+            signal,
+          });
     if (answer.status >= 200 && answer.status < 300) return answerOf(answer);
     const theirs = Date.parse(answer.headers.date ?? '');
     if (Math.abs(theirs - now.getTime()) > skewMs) client.config.systemClockOffset = theirs - Date.now();
-    throw refusal(answer, Body instanceof Readable && sum !== undefined);
+    throw refusal(answer, !atHand && sum !== undefined);
   }
 }
 
@@ -142,21 +144,17 @@ function headersOf(input: Input): Record<string, string> {
   return headers;
 }
 
-/**
- * How long a body is, and what it can be held to: the checksum of bytes at hand stands ahead of them, and is their SHA-256 where
- * the store keeps no CRC-32; that of a stream comes behind it.
- */
+/** How long a body is, and what it can be held to: bytes at hand to their SHA-256, a stream to the checksum behind it. */
 function bodyHeaders(
-  body: Readable | Buffer[],
+  atHand: Buffer | undefined,
   bytes: number,
   sum: (() => string) | undefined,
 ): Record<string, string> {
-  if (!(body instanceof Readable)) {
+  if (atHand) {
     return {
       'content-length': String(bytes),
-      ...(sum
-        ? { 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD', 'x-amz-checksum-crc32': sum() }
-        : { 'x-amz-content-sha256': sha256(body) }),
+      'x-amz-content-sha256': createHash('sha256').update(atHand).digest('hex'),
+      ...(sum && { 'x-amz-checksum-crc32': sum() }),
     };
   }
   if (!sum) return { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
@@ -167,12 +165,6 @@ function bodyHeaders(
     'x-amz-content-sha256': 'STREAMING-UNSIGNED-PAYLOAD-TRAILER',
     'x-amz-trailer': 'x-amz-checksum-crc32',
   };
-}
-
-function sha256(pieces: Buffer[]): string {
-  const hash = createHash('sha256');
-  for (const piece of pieces) hash.update(piece);
-  return hash.digest('hex');
 }
 
 /** Where a bucket is, and what is signed for it. */

@@ -15,7 +15,6 @@ import {
   type UploadPartCommandOutput,
 } from '@aws-sdk/client-s3';
 import { Upload as StreamUpload } from '@aws-sdk/lib-storage';
-import { handBack } from '../buffers.ts';
 import { StorageUnavailable } from '../errors.ts';
 import { bucketIdKey, ours } from './keys.ts';
 import { Meter, openBody } from './meter.ts';
@@ -43,11 +42,9 @@ const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType)
 /** The largest body of one PUT (S3 user guide, "Uploading objects"). */
 const largestPut = 5 * 2 ** 30;
 const mostParts = 10_000;
-/** A stream of no more bytes is gathered before it is sent: what of it is on its way takes as much memory. */
-const mostAtHand = 2 ** 18;
 
 /**
- * Objects in an S3-compatible store. A body of known length is one PUT, streamed when it is not small; one that is longer than a PUT may be, or
+ * Objects in an S3-compatible store. A body of known length is one streamed PUT; one that is longer than a PUT may be, or
  * whose length is unknown, goes through lib-storage's Upload, which buffers four parts and cannot be resumed.
  */
 export async function openS3(options: S3Options): Promise<Storage> {
@@ -130,11 +127,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     };
   }
 
-  async function write(
-    key: string,
-    body: Readable | Buffer | string,
-    put: PutOptions & { asStream?: boolean },
-  ): Promise<Stored> {
+  async function write(key: string, body: Readable | Buffer | string, put: PutOptions): Promise<Stored> {
     const length = put.bytes ?? (body instanceof Readable ? undefined : Buffer.byteLength(body));
     const inParts = length === undefined || length > largestPut;
     const partBytes = Math.max(16 * 2 ** 20, Math.ceil((length ?? 0) / mostParts));
@@ -153,13 +146,10 @@ export async function openS3(options: S3Options): Promise<Storage> {
       });
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
       const flowed = flow.flowInto(meter);
-      // What is small is sent when all of it is here: at less cost, and again if need be.
-      const atHand =
-        length !== undefined && !put.asStream && (length <= mostAtHand || !(body instanceof Readable))
-          ? ([] as Buffer[])
-          : undefined;
-      if (atHand) {
-        meter.on('data', (piece: Buffer) => atHand.push(piece));
+      // A stream of no bytes would be sent chunked, which S3 does not take; and bytes at hand the SDK can send again.
+      const atHand = body instanceof Readable ? (length === 0 ? '' : undefined) : body;
+      if (atHand !== undefined) {
+        meter.resume();
         await Promise.race([flowed, broken]);
         breaker.signal.throwIfAborted();
       }
@@ -172,16 +162,10 @@ export async function openS3(options: S3Options): Promise<Storage> {
               ContentLength: length,
               ...(trailer && { ChecksumAlgorithm: trailer }),
             },
-            {
-              abortSignal: breaker.signal,
-              crc32: () => meter.checksums().crc32,
-              proven: prove !== 'none',
-              fence: put.fence,
-            },
+            { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32, proven: prove !== 'none' },
           );
       if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
       const etag = await proveStored(key, meter, answer);
-      if (prove !== 'none') for (const piece of atHand ?? []) handBack(piece);
       return { key, bytes: meter.passed, etag, checksums: meter.checksums() };
     } catch (error) {
       // The store's refusal may come while the body still flows: then this ends it. Otherwise the first reason stays.
@@ -339,7 +323,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const key = `${ours}probe-${randomUUID()}`;
       try {
         // As a stream, for some stores take a body at hand and refuse that.
-        await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5, asStream: true });
+        await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5 });
         const { VersionId } = await client.send(new DeleteObjectCommand(at(key)));
         // Where versions are kept, what is removed stays, and this is asked for every few seconds.
         if (VersionId) await forget(key).catch(() => {});
@@ -352,7 +336,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
     },
     async close() {
       client.destroy();
-      await agents.atHand.destroy();
+      void agents.atHand?.close();
     },
   };
 }

@@ -31,6 +31,9 @@ const run = promisify(execFile);
 /** A server that takes longer to start does not. */
 const startMs = 60_000;
 
+/** One whose server has just ended may fail to start for so long. */
+const yieldMs = 5000;
+
 /** Nor is one waited for that takes longer to end. */
 const stopMs = 30_000;
 
@@ -136,6 +139,7 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
   }
 
   // One that was found may be starting still, or just ending.
+  let failing: number | undefined;
   for (const began = Date.now(); ; await sleep(200)) {
     const failed = await own().then(
       () => undefined,
@@ -143,17 +147,21 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
     );
     if (!failed) break;
     if (!isAway(failed) || Date.now() - began > startMs) throw failed;
-    if ((await runningPort(data, () => pgctl('status'))) === undefined) {
-      // What ends may hold the data for a moment longer than its address.
-      await start(port).catch((error) => log.warn({ err: error }, 'the embedded PostgreSQL does not start yet'));
-    }
+    if ((await runningPort(data, () => pgctl('status'))) !== undefined) continue;
+    // What ends may hold the data for a moment longer than its address.
+    const unstarted = await start(port).then(
+      () => undefined,
+      (error) => error,
+    );
+    if (unstarted && Date.now() - (failing ??= Date.now()) > yieldMs) throw unstarted;
   }
   // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
   const leave = () => signal('SIGINT');
-  /** Whether there was a server to take it. */
+  /** Whether the server that we own was there to take it. */
   function signal(name: NodeJS.Signals | 0): boolean {
+    const its = serverOf(data);
     try {
-      return process.kill(serverOf(data)!.pid, name);
+      return its?.port === port && process.kill(its!.pid, name);
     } catch {
       return false;
     }
@@ -316,7 +324,9 @@ async function runningPort(data: string, status: () => Promise<unknown>): Promis
 function serverOf(data: string): { pid: number; port: number | undefined } | undefined {
   try {
     const lines = readFileSync(join(data, 'postmaster.pid'), 'utf8').split('\n');
-    return { pid: Number(lines[0]), port: Number(lines[3]) || undefined };
+    const pid = Number(lines[0]);
+    // It is empty for a moment before it is written; and 0 or less would be a group of processes.
+    return pid > 0 ? { pid, port: Number(lines[3]) || undefined } : undefined;
   } catch {
     return undefined;
   }

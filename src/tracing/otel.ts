@@ -36,7 +36,8 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
   trace.setGlobalTracerProvider(provider);
   registerInstrumentations({
     instrumentations: [
-      new UndiciInstrumentation({ requireParentforSpans: true }),
+      // What is put into the store has a span of its own.
+      new UndiciInstrumentation({ requireParentforSpans: true, ignoreRequestHook: ({ method }) => method === 'PUT' }),
       // The queue asks all the time; what is of interest is asked in the course of something.
       new PgInstrumentation({ requireParentSpan: true }),
       new AwsInstrumentation({ suppressInternalInstrumentation: true }),

@@ -13,8 +13,10 @@ export async function newLine(endpoint: string) {
   const { hostname, port } = new URL(endpoint);
   let trouble: Trouble = {};
   const sockets = new Set<Socket>();
+  let accepted = 0;
   const troubled = new Set<Socket>();
   const line = createServer({ noDelay: true }, (client) => {
+    accepted++;
     const server = connect(Number(port), hostname);
     const ends = { client, server };
     let here = trouble;
@@ -54,6 +56,10 @@ export async function newLine(endpoint: string) {
     },
     get open() {
       return sockets.size;
+    },
+    /** Connections so far. */
+    get accepted() {
+      return accepted;
     },
     /** Connections that a trouble has touched: nobody can go on with them, so whoever opened them has to close them. */
     get troubled() {

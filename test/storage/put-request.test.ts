@@ -1,7 +1,6 @@
 import { once } from 'node:events';
 import { Agent, createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, Socket } from 'node:net';
-import { Readable } from 'node:stream';
 import { afterEach, expect, test, vi } from 'vitest';
 import { type Put, putRequest } from '../../src/storage/put-request.ts';
 
@@ -15,7 +14,7 @@ const put = (more: Pick<Put, 'agent' | 'port'>) =>
     hostname: '127.0.0.1',
     path: '/',
     headers: { 'content-length': '1' },
-    body: Readable.from([Buffer.from('a')]),
+    body: Buffer.from('a'),
     bytes: 1,
     signal: undefined,
     ...more,

@@ -1,4 +1,4 @@
-import { PutObjectCommand } from '@aws-sdk/client-s3';
+import { PutObjectCommand, type PutObjectCommandInput } from '@aws-sdk/client-s3';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
 import { agentsTo, connect } from '../../src/storage/s3-client.ts';
@@ -72,7 +72,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     process.env.AWS_SESSION_TOKEN = 'of/a+session=';
     try {
       const { client, send } = newSender(line.endpoint);
-      const input = () => ({
+      const input = (): PutObjectCommandInput => ({
         Bucket: ground.bucket,
         Key: `a b/ü+%20/..x/(1)'!*~/日本語`,
         Body: streaming(bytesOf(KiB)),
@@ -80,8 +80,8 @@ describe.each(servers)('requests with bodies to $name', (server) => {
         ContentType: 'video/mp4;  a="b"',
         ContentDisposition: `attachment; filename="a  b.mp4"; filename*=UTF-8''%C3%BC.mp4`,
         Metadata: { 'Asset-Id': 'a%2F1', variant: 'original', empty: '' },
-        StorageClass: 'STANDARD_IA' as const,
-        ServerSideEncryption: 'aws:kms' as const,
+        StorageClass: 'STANDARD_IA',
+        ServerSideEncryption: 'aws:kms',
         SSEKMSKeyId: 'arn:aws:kms:eu-west-1:1:key/2',
       });
       await expect(send(input(), { crc32: () => '' })).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     expect(Math.abs(client.config.systemClockOffset)).toBeLessThan(5000);
     await put();
     client.config.systemClockOffset = 60 * 60_000;
-    const atHand = { Bucket: ground.bucket, Key: 'clock', Body: [Buffer.from('at hand')], ContentLength: 7 };
+    const atHand = { Bucket: ground.bucket, Key: 'clock', Body: 'at hand' };
     await send(atHand, { crc32: () => '' });
     client.destroy();
   });
@@ -149,52 +149,24 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     ['500 Internal Error', 'InternalError'],
     ['502 Bad Gateway', ''],
     ['', ''],
-  ])(
-    'bytes at hand and small streams are sent again after a passing fault, a large one is not (%s)',
-    async (status, code) => {
-      const storage = await openLine();
-      await storage.check();
-      let puts = 0;
-      line.set({
-        request(chunk, _sent, { client }) {
-          if (!isPut(chunk) || ++puts > 2) return chunk;
-          if (status) client.end(refusing(status, code));
-          else client.destroy();
-          return undefined;
-        },
-      });
-      await storage.put('again', 'at hand');
-      expect(puts).toBe(3);
-      expect((await collected((await storage.get('again'))!)).toString()).toBe('at hand');
-      puts = 0;
-      await storage.put('again', streaming(bytesOf(KiB)), { bytes: KiB });
-      expect(puts).toBe(3);
-      puts = 0;
-      const refused = await storage.put('again', streaming(bytesOf(MiB)), { bytes: MiB }).catch((error) => error);
-      expect(refused).toBeInstanceOf(status ? RetryLater : Error);
-      expect(puts).toBe(1);
-      await storage.close();
-    },
-  );
-
-  test('who may not write any more sends nothing again', async () => {
+  ])('bytes at hand are sent again after a passing fault, a stream is not (%s)', async (status, code) => {
     const storage = await openLine();
     await storage.check();
     let puts = 0;
     line.set({
       request(chunk, _sent, { client }) {
-        if (!isPut(chunk)) return chunk;
-        puts++;
-        client.end(refusing('500 Internal Error', 'InternalError'));
+        if (!isPut(chunk) || ++puts > 2) return chunk;
+        if (status) client.end(refusing(status, code));
+        else client.destroy();
         return undefined;
       },
     });
-    let asked = 0;
-    const fence = async () => {
-      if (asked++ > 0) throw new Error('another has it');
-    };
-    const put = storage.put('fenced', streaming(bytesOf(KiB)), { bytes: KiB, fence });
-    await expect(put).rejects.toThrow('another has it');
+    await storage.put('again', 'at hand');
+    expect(puts).toBe(3);
+    expect((await collected((await storage.get('again'))!)).toString()).toBe('at hand');
+    puts = 0;
+    const refused = await storage.put('again', streaming(bytesOf(KiB)), { bytes: KiB }).catch((error) => error);
+    expect(refused).toBeInstanceOf(status ? RetryLater : Error);
     expect(puts).toBe(1);
     await storage.close();
   });
@@ -244,14 +216,20 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('connections serve one after the other, large or small', async () => {
+  // Versity's gateway keeps none of its own accord.
+  test.runIf(server.name.includes('Ceph'))('a connection serves one after the other, large or small', async () => {
     const storage = await openLine();
-    for (const length of [KiB, 3 * MiB, 100 * KiB, 3 * MiB, 0]) {
-      await storage.put('kept', streaming(bytesOf(length)), { bytes: length });
-      await storage.put('kept', 'at hand');
-    }
-    // Each is one to the line, and one behind it: one for streams, and for bytes at hand a second until the first is known to be free.
-    expect(line.open).toBeLessThanOrEqual(6);
+    const some = async () => {
+      for (const length of [KiB, 3 * MiB, 100 * KiB, 3 * MiB, 0]) {
+        await storage.put('kept', streaming(bytesOf(length)), { bytes: length });
+        await storage.put('kept', 'at hand');
+      }
+    };
+    // Streams have one, and what is at hand another; a second one until the first is known to be free.
+    await some();
+    const before = line.accepted;
+    await some();
+    expect(line.accepted - before).toBeLessThan(3);
     await storage.close();
   });
 
@@ -262,14 +240,13 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     const storage = await through('');
     await storage.put('by-proxy', 'at hand');
     await storage.put('by-proxy', streaming(bytesOf(KiB)), { bytes: KiB });
-    await storage.put('by-proxy', streaming(bytesOf(MiB)), { bytes: MiB });
     const large = bytesOf(3 * MiB);
     const stored = await storage.put('by-proxy', streaming(large), { bytes: large.length });
     expect(stored.checksums.crc32).toBe(crc32Of(large));
     await storage.close();
     const at = new URL(`${ground.bucket}/by-proxy`, server.endpoint);
     const puts = () => proxy.asked.splice(0).filter((asked) => asked.startsWith(`PUT ${at}`));
-    expect(puts()).toHaveLength(4);
+    expect(puts()).toHaveLength(3);
     const past = await through('127.0.0.1,localhost');
     await past.put('by-proxy', streaming(large), { bytes: large.length });
     await past.close();

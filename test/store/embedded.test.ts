@@ -1,4 +1,4 @@
-import { chmod, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -106,6 +106,42 @@ async function unread(port: number): Promise<boolean> {
     return address?.endsWith(local) && Number.parseInt(queues!.split(':')[1]!, 16) > 0;
   });
 }
+
+test.skipIf(process.platform !== 'linux')('a server that cannot start says why', async () => {
+  const settings = join(directory, 'postgres', 'postgresql.conf');
+  const before = await readFile(settings, 'utf8');
+  const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
+  process.kill(Number(pid), 'SIGSTOP');
+  const ending = server.stop();
+  await writeFile(settings, 'no such setting');
+  const next = startEmbeddedPostgres({ directory, log });
+  const told = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
+  await until('a question that nobody reads', () => unread(Number(port)));
+  process.kill(Number(pid), 'SIGCONT');
+  await told;
+  await ending;
+  await writeFile(settings, before);
+  server = await startEmbeddedPostgres({ directory, log });
+});
+
+test('one that is stopped while its file is empty signals nobody', async () => {
+  const file = join(directory, 'postgres', 'postmaster.pid');
+  const before = await readFile(file, 'utf8');
+  const signals: string[] = [];
+  const note = (name: string) => signals.push(name);
+  process.on('SIGINT', note);
+  try {
+    await writeFile(file, '');
+    await server.stop();
+    expect(signals).toEqual([]);
+  } finally {
+    process.off('SIGINT', note);
+    await writeFile(file, before);
+  }
+  // It runs on, and whoever comes next has it.
+  server = await startEmbeddedPostgres({ directory, log });
+  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+});
 
 test('one that is lost is made anew, and is empty', async () => {
   await ask('CREATE TABLE lost (id int)');
