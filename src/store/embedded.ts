@@ -149,11 +149,10 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
     if (!isAway(failed) || Date.now() - began > startMs) throw failed;
     if ((await runningPort(data, () => pgctl('status'))) !== undefined) continue;
     // What ends may hold the data for a moment longer than its address.
-    const unstarted = await start(port).then(
-      () => undefined,
-      (error) => error,
-    );
-    if (unstarted && Date.now() - (failing ??= Date.now()) > yieldMs) throw unstarted;
+    await start(port).catch((error) => {
+      failing ??= Date.now();
+      if (Date.now() - failing > yieldMs) throw error;
+    });
   }
   // Whoever leaves without a stop (a second signal) leaves no server behind. SIGINT is PostgreSQL's fast shutdown.
   const leave = () => signal('SIGINT');
