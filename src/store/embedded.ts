@@ -159,8 +159,9 @@ async function startAlone({ directory, log }: { directory: string; log: Log }): 
   /** Whether the server that we own was there to take it. */
   function signal(name: NodeJS.Signals | 0): boolean {
     const its = serverOf(data);
+    if (its?.port !== port) return false;
     try {
-      return its?.port === port && process.kill(its!.pid, name);
+      return process.kill(its!.pid, name);
     } catch {
       return false;
     }

@@ -216,8 +216,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  // Versity's gateway keeps none of its own accord.
-  test.runIf(server.name.includes('Ceph'))('a connection serves one after the other, large or small', async () => {
+  test('a connection serves one after the other, large or small', async () => {
     const storage = await openLine();
     const some = async () => {
       for (const length of [KiB, 3 * MiB, 100 * KiB, 3 * MiB, 0]) {
@@ -229,7 +228,10 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await some();
     const before = line.accepted;
     await some();
-    expect(line.accepted - before).toBeLessThan(3);
+    // Versity's gateway ends each of its own accord.
+    if (server.name.includes('Ceph')) expect(line.accepted - before).toBeLessThan(3);
+    // Each is one to the line, and one behind it.
+    expect(line.open).toBeLessThanOrEqual(6);
     await storage.close();
   });
 
