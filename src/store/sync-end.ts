@@ -85,13 +85,18 @@ async function end(
   { plain = false, passing }: { plain?: boolean; passing?: QuietPage | undefined } = {},
 ): Promise<EndedSync | undefined> {
   const { connectionId } = sync;
+  // A company that was named may be all that there is to read.
+  const full = sql`mode = 'full' AND (scope - 'acceptGone' = '{}' OR scope - 'acceptGone' = (
+      SELECT jsonb_build_object('companyId', min(company_id)) FROM access
+      WHERE connection_id = ${connectionId} AND lost_at IS NULL HAVING count(*) = 1))`;
   const known = sql`(
     SELECT error FROM syncs
-    WHERE connection_id = ${connectionId} AND mode = 'full' AND scope - 'acceptGone' = '{}' AND finished_at IS NOT NULL
+    WHERE connection_id = ${connectionId} AND ${full} AND finished_at IS NOT NULL
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
   const prepared = passing ? sql`/* prepared: end_passing */` : sql`/* prepared: end_sync */`;
-  const lastError = error === null && !(isWhole(sync) && sync.mode === 'full') ? known : sql`${error}::text`;
+  const shown = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${known} END`;
+  const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? shown : known;
   const { rows } = await sql<EndedSync>`
     WITH ended AS (
       UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}

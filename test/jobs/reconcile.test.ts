@@ -135,6 +135,9 @@ describe('a listing that halves', () => {
     await stage.run(connectionId);
     expect(await stage.store.syncs.get(syncId)).toMatchObject({ status: 'done', gone: 3, error: null });
     expect(await gone(companyId)).toEqual(lost);
+    expect(await shown()).toBeNull();
+    await stage.sync(connectionId);
+    expect(await shown()).toBeNull();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, error: null });
     expect(await shown()).toBeNull();
   });
@@ -159,6 +162,19 @@ describe('a listing that halves', () => {
     await stage.sync(connectionId, 'full');
     expect(await stage.sync(connectionId, 'full', { acceptGone: true })).toMatchObject({ gone: 3, error: null });
     expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
+  });
+
+  test('and is accepted for one of two companies ends no error of the other', async () => {
+    const companies = [await stage.admin.addCompany({ name: 'one' }), await stage.admin.addCompany({ name: 'other' })];
+    const { connectionId } = await stage.person(...companies.map(({ id }) => id));
+    const all = [await stage.upload(companies[0]!.id, 4), await stage.upload(companies[1]!.id, 4)];
+    await stage.sync(connectionId, 'full');
+    for (const ids of all) for (const id of ids.slice(0, 2)) await stage.admin.removeAsset(id);
+    const { error } = await stage.sync(connectionId, 'full');
+    expect(error).toMatch(/lacks 2 of 4.*lacks 2 of 4/);
+    const run = await stage.sync(connectionId, 'full', { companyId: companies[0]!.id, acceptGone: true });
+    expect(run).toMatchObject({ gone: 2, error: null });
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBe(error);
   });
 
   test('can be accepted only of a whole listing', async () => {
