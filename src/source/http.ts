@@ -1,9 +1,10 @@
 import { connect, isIP, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
-import { Agent, type buildConnector, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
+import { Agent, type buildConnector, type Dispatcher, EnvHttpProxyAgent } from 'undici';
 import { filled, lend } from '../buffers.ts';
 import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { exchange } from '../exchange.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -118,12 +119,6 @@ function connectGathering(options: ConnectionOptions): Socket {
 }
 
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
-export async function refuseFailure(what: string, response: Dispatcher.ResponseData): Promise<void> {
-  if (response.statusCode >= 200 && response.statusCode < 300) return;
-  await response.body.dump({ limit: 64 * 1024 }).catch(() => {});
-  throwFor(what, response.statusCode, response.headers);
-}
-
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(headers['retry-after'], headers.date);
   if (status === 429 || (status === 503 && wait)) {
@@ -156,44 +151,31 @@ export function passing(error: unknown): boolean {
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }
 
-const limit = 64 * 2 ** 20;
+/** An answer that is no success is only read on so that its line can serve again. */
+const mostRead = (status: number) => (isSuccess(status) ? 64 * 2 ** 20 : 64 * 1024);
+const isSuccess = (status: number) => status >= 200 && status < 300;
 
 /** GETs a JSON answer of at most 64 MiB, given as text. */
 export async function getText(
   url: string,
   options: { what: string; headers: Record<string, string>; dispatcher: Dispatcher; signal: AbortSignal },
 ): Promise<{ text: string; contentType: string; date: number | undefined }> {
+  const { what, dispatcher, signal } = options;
+  const { origin, pathname, search } = new URL(url);
   return steadily(async () => {
-    // Not `AbortSignal.timeout`, which is kept until its time has come, with all that began it: thousands in a minute.
-    const late = new AbortController();
-    const timer = setTimeout(() => late.abort(new DOMException('no answer within 60 s', 'TimeoutError')), 60_000);
-    const signal = AbortSignal.any([options.signal, late.signal]);
-    try {
-      return await read(signal);
-    } finally {
-      clearTimeout(timer);
-    }
-  }, options.signal);
-
-  async function read(signal: AbortSignal) {
-    const headers = { 'accept-encoding': 'identity', ...options.headers };
-    const response = await request(url, { headers, dispatcher: options.dispatcher, signal });
-    await refuseFailure(options.what, response);
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of response.body) {
-      size += chunk.length;
-      if (size > limit) {
-        response.body.destroy();
-        throw new Error(`${options.what}: the answer is larger than ${limit / 2 ** 20} MiB`);
-      }
-      chunks.push(chunk);
-    }
-    const date = Date.parse(String(response.headers.date ?? ''));
-    return {
-      text: Buffer.concat(chunks).toString('utf8'),
-      contentType: String(response.headers['content-type'] ?? ''),
-      date: Number.isNaN(date) ? undefined : date,
-    };
-  }
+    const { status, headers, text, cut } = await exchange({
+      dispatcher,
+      method: 'GET',
+      origin,
+      path: pathname + search,
+      headers: { 'accept-encoding': 'identity', ...options.headers },
+      limit: mostRead,
+      timeoutMs: 60_000,
+      signal,
+    });
+    if (!isSuccess(status)) throwFor(what, status, headers);
+    if (cut) throw new Error(`${what}: the answer is larger than ${mostRead(status) / 2 ** 20} MiB`);
+    const date = Date.parse(headers.date ?? '');
+    return { text, contentType: headers['content-type'] ?? '', date: Number.isNaN(date) ? undefined : date };
+  }, signal);
 }

@@ -3,11 +3,30 @@ import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32 } from './crc32.ts';
 
+/** What is known of a body that is whole. */
+export interface Sums {
+  /** Bytes. */
+  passed: number;
+  /** The ETag of a store that makes it of MD5: of the body, or of the sums of its parts. */
+  etag: string | undefined;
+  /** Lower-case hex. */
+  checksums(): { crc32: string; md5?: string };
+}
+
+/** Of bytes at hand. */
+export function sumsOf(body: Buffer, { md5 }: { md5: boolean }): Sums {
+  const sum = md5 ? createHash('md5').update(body).digest('hex') : undefined;
+  const sums = { crc32: hex(crc32(body)), ...(sum && { md5: sum }) };
+  return { passed: body.length, etag: sum, checksums: () => sums };
+}
+
+const hex = (crc: number) => crc.toString(16).padStart(8, '0');
+
 /**
  * Counts and sums what passes. The last chunk is held back until the source has ended well, so that a body which is too
  * short, too long or broken never arrives whole at the other end.
  */
-export class Meter extends Transform {
+export class Meter extends Transform implements Sums {
   // Not `size`: lib-storage takes a body's `size` for its length.
   passed = 0;
   /** Whether the body has ended as it should. Nothing behind this stream can have all of it before. */
@@ -104,7 +123,7 @@ export class Meter extends Transform {
 
   /** Once the body is whole: lower-case hex. */
   checksums(): { crc32: string; md5?: string } {
-    const sum = { crc32: this.#crc.toString(16).padStart(8, '0') };
+    const sum = { crc32: hex(this.#crc) };
     return this.etag && this.#parts.length === 0 ? { ...sum, md5: this.etag } : sum;
   }
 }

@@ -10,6 +10,9 @@ const askFrom = 2 * 2 ** 20;
 /** A store that does not answer that is sent them. */
 const askMs = 1000;
 
+/** So much of an answer is kept, in bytes. */
+export const mostSaid = 64 * 1024;
+
 export interface Put {
   agent: Agent;
   secure: boolean;
@@ -85,7 +88,7 @@ export function putRequest(put: Put): Promise<PutAnswer> {
       let text = '';
       response.setEncoding('utf8');
       response.on('data', (chunk) => {
-        if (text.length < 64 * 1024) text += chunk;
+        if (text.length < mostSaid) text += chunk;
       });
       response.on('error', fail);
       response.on('end', () => {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import {
   PutObjectCommand,
@@ -8,9 +8,9 @@ import {
   UploadPartCommand,
   type UploadPartCommandInput,
 } from '@aws-sdk/client-s3';
+import { exchange } from '../exchange.ts';
 import { span } from '../tracing/tracing.ts';
-import { putAtHand } from './put-at-hand.ts';
-import { lengthWithTrailer, type PutAnswer, putRequest } from './put-request.ts';
+import { lengthWithTrailer, mostSaid, type PutAnswer, putRequest } from './put-request.ts';
 import type { Agents } from './s3-client.ts';
 import { sign, uriEncode } from './sigv4.ts';
 
@@ -77,7 +77,8 @@ export function sender(client: S3Client, agents: Agents): Send {
       (input.ChecksumAlgorithm === undefined || input.ChecksumAlgorithm === 'CRC32');
     const place = simple ? await placeOf(input.Bucket!) : undefined;
     if (!place) return bySdk();
-    const atHand = typeof input.Body === 'string' || Buffer.isBuffer(input.Body) ? Buffer.from(input.Body) : undefined;
+    const { Body } = input;
+    const atHand = typeof Body === 'string' ? Buffer.from(Body) : Buffer.isBuffer(Body) ? Body : undefined;
     const name = isPart ? 'S3.UploadPart' : 'S3.PutObject';
     try {
       return await span(name, { 'aws.s3.bucket': input.Bucket, 'aws.s3.key': input.Key }, () =>
@@ -108,12 +109,14 @@ export function sender(client: S3Client, agents: Agents): Send {
     const { abortSignal: signal, proven } = options;
     const answer =
       agents.atHand && atHand && bytes <= mostAtHand
-        ? await putAtHand({
+        ? await exchange({
             dispatcher: agents.atHand,
+            method: 'PUT',
             origin: place.origin,
             path: target,
             headers,
             body: atHand,
+            limit: () => mostSaid,
             signal,
           })
         : await putRequest({
@@ -153,7 +156,7 @@ function bodyHeaders(
   if (atHand) {
     return {
       'content-length': String(bytes),
-      'x-amz-content-sha256': createHash('sha256').update(atHand).digest('hex'),
+      'x-amz-content-sha256': hash('sha256', atHand),
       ...(sum && { 'x-amz-checksum-crc32': sum() }),
     };
   }

@@ -17,7 +17,7 @@ import {
 import { Upload as StreamUpload } from '@aws-sdk/lib-storage';
 import { StorageUnavailable } from '../errors.ts';
 import { bucketIdKey, ours } from './keys.ts';
-import { Meter, openBody } from './meter.ts';
+import { Meter, openBody, type Sums, sumsOf, WrongLength } from './meter.ts';
 import { findProofs, type Proof, proofs } from './proof.ts';
 import {
   agentsTo,
@@ -92,11 +92,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       .finally(() => {
         asking = undefined;
       });
-    const { promise: aborted, resolve } = Promise.withResolvers<boolean>();
-    const stop = () => resolve(true);
-    if (signal?.aborted) stop();
-    signal?.addEventListener('abort', stop, { once: true });
-    return Promise.race([asking, aborted]).finally(() => signal?.removeEventListener('abort', stop));
+    return unlessAborted(asking, signal).catch(() => true);
   }
 
   /** A line that breaks once is the matter of one call; when nothing comes through any more, it is everyone's. */
@@ -127,8 +123,36 @@ export async function openS3(options: S3Options): Promise<Storage> {
     };
   }
 
-  async function write(key: string, body: Readable | Buffer | string, put: PutOptions): Promise<Stored> {
-    const length = put.bytes ?? (body instanceof Readable ? undefined : Buffer.byteLength(body));
+  /** Bytes at hand, which need no stream. */
+  async function writeAtHand(key: string, body: Buffer, put: PutOptions): Promise<Stored> {
+    const { signal, bytes = body.length } = put;
+    try {
+      signal?.throwIfAborted();
+      if (bytes !== body.length) throw new WrongLength(`the body has ${body.length} bytes, not ${bytes}`);
+      const prove = await unlessAborted(howToProve(), signal);
+      const trailer = trailers[prove];
+      const sums = sumsOf(body, { md5: prove === 'md5-etag' });
+      await put.fence?.();
+      signal?.throwIfAborted();
+      const answer = await send(
+        {
+          ...target(key, put),
+          Body: body,
+          ContentLength: bytes,
+          ...(trailer && { ChecksumAlgorithm: trailer }),
+        },
+        { ...stoppedBy(signal), crc32: () => sums.checksums().crc32 },
+      );
+      const etag = await proveStored(key, sums, answer);
+      return { key, bytes, etag, checksums: sums.checksums() };
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw await told(sorted(error, name), signal);
+    }
+  }
+
+  async function write(key: string, body: Readable, put: PutOptions): Promise<Stored> {
+    const length = put.bytes;
     const inParts = length === undefined || length > largestPut;
     const partBytes = Math.max(16 * 2 ** 20, Math.ceil((length ?? 0) / mostParts));
     const flow = openBody(body, put.signal);
@@ -146,8 +170,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
       });
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
       const flowed = flow.flowInto(meter);
-      // A stream of no bytes would be sent chunked, which S3 does not take; and bytes at hand the SDK can send again.
-      const atHand = body instanceof Readable ? (length === 0 ? '' : undefined) : body;
+      // A stream of no bytes would be sent chunked, which S3 does not take.
+      const atHand = length === 0 ? '' : undefined;
       if (atHand !== undefined) {
         meter.resume();
         await Promise.race([flowed, broken]);
@@ -224,7 +248,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   }
 
   /** Compares what the store says it has with what was sent, and gives its ETag. What is proven wrong does not stay. */
-  async function proveStored(key: string, meter: Meter, answer: Answer): Promise<string | undefined> {
+  async function proveStored(key: string, meter: Sums, answer: Answer): Promise<string | undefined> {
     // Some answers have an empty one.
     const answered = unquoted(answer.ETag) || undefined;
     const refuse = async (theirs: string, ours: string) => {
@@ -273,7 +297,10 @@ export async function openS3(options: S3Options): Promise<Storage> {
 
   return {
     name,
-    put: (key, body, put = {}) => write(key, body, put),
+    put: (key, body, put = {}) =>
+      body instanceof Readable
+        ? write(key, body, put)
+        : writeAtHand(key, typeof body === 'string' ? Buffer.from(body) : body, put),
     uploads,
     async get(key, { signal } = {}) {
       try {
@@ -339,4 +366,14 @@ export async function openS3(options: S3Options): Promise<Storage> {
       void agents.atHand?.close();
     },
   };
+}
+
+/** What comes of it, or the signal's reason, whichever is there first. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work;
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  const stop = () => reject(signal.reason);
+  if (signal.aborted) stop();
+  signal.addEventListener('abort', stop, { once: true });
+  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }

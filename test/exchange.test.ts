@@ -2,15 +2,15 @@ import { getEventListeners, once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import { Agent } from 'undici';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { putAtHand } from '../../src/storage/put-at-hand.ts';
-import { agentsTo } from '../../src/storage/s3-client.ts';
-import { until } from '../support/until.ts';
+import { exchange } from '../src/exchange.ts';
+import { until } from './support/until.ts';
 
 let server: ReturnType<typeof createServer>;
 let answer: (request: IncomingMessage, response: ServerResponse) => unknown;
 let origin: string;
-const dispatcher = agentsTo({ connections: 1 }).atHand!;
+const dispatcher = new Agent({ connections: 1 });
 
 beforeEach(async () => {
   server = createServer((request, response) => answer(request, response));
@@ -23,10 +23,12 @@ afterEach(async () => {
   await new Promise((resolve) => server.close(resolve));
 });
 
-const put = (text: string, signal?: AbortSignal) => {
+const mostSaid = 100;
+const put = (text: string, signal?: AbortSignal, more: { timeoutMs?: number } = {}) => {
   const body = Buffer.from(text);
   const headers = { 'content-length': String(body.length), 'x-one': 'a' };
-  return putAtHand({ dispatcher, origin, path: '/b/k?x=%2F', headers, body, signal });
+  const limit = (status: number) => (status === 500 ? mostSaid : 10 * mostSaid);
+  return exchange({ dispatcher, method: 'PUT', origin, path: '/b/../k?x=%2F', headers, body, limit, signal, ...more });
 };
 
 test.each(['', 'défg', 'long '.repeat(10_000)])('bytes arrive as they are', async (text) => {
@@ -40,7 +42,7 @@ test.each(['', 'défg', 'long '.repeat(10_000)])('bytes arrive as they are', asy
   const length = Buffer.byteLength(text);
   expect(await put(text)).toMatchObject({
     status: 200,
-    headers: { 'x-seen': `PUT /b/k?x=%2F a ${length}` },
+    headers: { 'x-seen': `PUT /b/../k?x=%2F a ${length}` },
     text: 'thänks',
   });
   expect(seen!.toString()).toBe(text);
@@ -51,12 +53,43 @@ test('of a header that comes twice the first counts', async () => {
   expect(await put('a')).toMatchObject({ headers: { etag: '"one"', connection: 'keep-alive' } });
 });
 
-test('of an answer without end the beginning is kept', async () => {
-  answer = (_, response) => response.writeHead(500).end('e'.repeat(2 ** 20));
-  const { status, text } = await put('a');
-  expect(status).toBe(500);
-  expect(text).toMatch(/^e+$/);
-  expect(text.length).toBeLessThan(2 ** 18);
+test('so much of an answer is kept as its status is worth, and no line is held for more', async () => {
+  for (const [status, most] of [
+    [200, 10 * mostSaid],
+    [500, mostSaid],
+  ] as const) {
+    answer = (_, response) => response.writeHead(status).end('e'.repeat(most));
+    expect(await put('a')).toMatchObject({ status, text: 'e'.repeat(most), cut: false });
+    // This one has no end.
+    const closed = new Promise((resolve) => {
+      answer = (_, response) =>
+        response
+          .writeHead(status)
+          .on('close', resolve)
+          .write('e'.repeat(most + 1));
+    });
+    expect(await put('a')).toMatchObject({ status, text: 'e'.repeat(most), cut: true });
+    await closed;
+  }
+});
+
+test('one that does not come in time is given up', async () => {
+  answer = () => {};
+  await expect(put('a', undefined, { timeoutMs: 50 })).rejects.toMatchObject({ name: 'TimeoutError' });
+  answer = (_, response) => response.writeHead(200).write('slowly');
+  await expect(put('a', undefined, { timeoutMs: 50 })).rejects.toMatchObject({ name: 'TimeoutError' });
+});
+
+test('of a refusal the status counts, whatever becomes of its words; of a success only the whole', async () => {
+  const refusal = { status: 429, headers: { 'retry-after': '7' }, text: 'too', cut: true };
+  answer = (_, response) => response.writeHead(429, { 'retry-after': '7' }).write('too');
+  expect(await put('a', undefined, { timeoutMs: 100 })).toMatchObject(refusal);
+  const breakOff = (status: number) => (request: IncomingMessage, response: ServerResponse) =>
+    response.writeHead(status, { 'retry-after': '7' }).write('too', () => request.socket.destroySoon());
+  answer = breakOff(429);
+  expect(await put('a')).toMatchObject(refusal);
+  answer = breakOff(200);
+  await expect(put('a')).rejects.toThrow();
 });
 
 test('one that is given up lets go of its line, and one that waits for a line never has one', async () => {
