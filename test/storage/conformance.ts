@@ -670,6 +670,23 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       },
     );
 
+    test('bytes at hand that are not as many as was declared, or are given up, leave what was there', async () => {
+      await storage.put('at hand', 'before');
+      const text = 'behind';
+      for (const bytes of [text.length - 1, text.length + 1])
+        for (const body of [text, Buffer.from(text)])
+          await expect(storage.put('at hand', body, { bytes })).rejects.toThrow(/^the body /);
+      const reason = new Error('enough');
+      const stop = new AbortController();
+      const fence = async () => stop.abort(reason);
+      await expect(storage.put('at hand', text, { fence, signal: stop.signal })).rejects.toBe(reason);
+      await expect(storage.put('at hand', text, { signal: stop.signal })).rejects.toBe(reason);
+      expect((await read('at hand'))!.toString()).toBe('before');
+      await storage.put('at hand', text, { bytes: text.length });
+      expect((await read('at hand'))!.toString()).toBe(text);
+      expect(await ground.leftovers()).toEqual([]);
+    });
+
     test('check says that objects can be written, and leaves none', async () => {
       const before = await keys('');
       await storage.check();
