@@ -138,7 +138,9 @@ export function turnRecords(quick: Database, direct: boolean) {
       per_connection: onward?.perConnection,
     }));
     // A place that is passed on is the connection's own: neither the queue nor the dispatcher hears of it, and none is added.
-    const { rows } = await sql<OwnedAsset & { endedId: string | null; endedTurn: number; endedOf: string }>`
+    const { rows } = await sql<
+      OwnedAsset & { ended: [id: string, turn: number, connectionId: string | null][] | null }
+    >`
       WITH found AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
           id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
@@ -192,10 +194,13 @@ export function turnRecords(quick: Database, direct: boolean) {
         FROM due WHERE assets.id = due.id AND assets.id = ANY(ARRAY(SELECT id FROM due))
         RETURNING assets.*, ${ofItsConnection}, ${traceparent}
       )
-      SELECT given.id AS ended_id, given.turn AS ended_turn, given.connection_id AS ended_of, next.*
-      FROM given FULL JOIN next ON false /* prepared: end_turns */`.execute(on);
-    const ended = new Map(rows.map((row) => [`${row.endedTurn} ${row.endedId}`, row.endedOf]));
-    const next = rows.filter((row) => row.endedId === null);
+      SELECT given.ended, next.*
+      FROM (SELECT jsonb_agg(jsonb_build_array(id, turn, connection_id)) AS ended FROM given) AS given
+        FULL JOIN next ON false /* prepared: end_turns */`.execute(on);
+    const ended = new Map(
+      rows.flatMap((row) => row.ended ?? []).map(([id, turn, connectionId]) => [`${turn} ${id}`, connectionId]),
+    );
+    const next = rows.filter((row) => row.id !== null);
     return ends.map(({ turn, onward }) => {
       const connectionId = ended.get(`${turn.turn} ${turn.assetId}`);
       const at = onward ? next.findIndex((row) => row.connectionId === connectionId) : -1;
