@@ -5,7 +5,7 @@ import type { Artefacts, Asset } from '../store/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
-import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { besideOf, besideToo, keptOf, recordOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';
@@ -20,7 +20,7 @@ export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDe
     transcriptDeadline: deadline ?? null,
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
     thumbnail: asset.thumbnail,
-    beside: { ...asset.beside },
+    beside: besideToo(asset.beside),
   };
 }
 
@@ -67,7 +67,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       transcriptDeadline: asset.transcriptDeadline,
       thumbnailState: asset.thumbnailState,
       thumbnail: asset.thumbnail,
-      beside: { ...asset.beside },
+      beside: besideToo(asset.beside),
     };
     const reasons: string[] = [];
     if (artefacts.transcriptState === 'pending' && !(deps.transcripts.mirror && mayHaveTranscript(detail))) {

@@ -15,10 +15,17 @@ export interface AssetRecord {
   mirroredAt: string;
 }
 
+/** A copy for more to come. Of an object with a prototype V8 would note the shape, another one for each key that there is. */
+export const besideToo = (beside: Record<string, Kept>): Record<string, Kept> =>
+  Object.assign(Object.create(null), beside);
+
 /** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */
 export function besideOf({ beside, transcriptKeys, thumbnail }: Artefacts, recordKey: string): Record<string, Kept> {
-  const keys = [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])];
-  return Object.fromEntries(keys.flatMap((key) => (beside[key] ? [[key, beside[key]] as const] : [])));
+  const kept = besideToo({});
+  for (const key of [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])]) {
+    if (beside[key]) kept[key] = beside[key];
+  }
+  return kept;
 }
 
 export function keptOf({ bytes, etag, checksums }: Stored): Kept {
