@@ -269,7 +269,7 @@ export async function newStage(options: StageOptions) {
       profile = process.env.PROFILE,
     ): Promise<Mirror> {
       const prof = profile ? ['--cpu-prof', `--cpu-prof-dir=${profile}`] : [];
-      const child = spawn(process.execPath, [...(process.env.ZFLAGS?.split(' ') ?? []), ...prof, added.ZMAIN ?? main, 'start', '--role', role], {
+      const child = spawn(process.execPath, [...prof, main, 'start', '--role', role], {
         env: { ...environment, ...added },
         stdio: ['ignore', 'pipe', 'inherit'],
       });
@@ -280,7 +280,7 @@ export async function newStage(options: StageOptions) {
         if (started) break;
       }
       if (!started) throw new Error('the mirror did not start');
-      if (process.env.ZOUT) child.stdout.pipe((await import('node:fs')).createWriteStream(process.env.ZOUT)); else child.stdout.resume();
+      child.stdout.resume();
       return child as Mirror;
     },
 
