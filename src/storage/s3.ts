@@ -123,32 +123,32 @@ export async function openS3(options: S3Options): Promise<Storage> {
     };
   }
 
-  /** Bytes at hand, which need no stream. */
-  async function writeAtHand(key: string, body: Buffer, put: PutOptions): Promise<Stored> {
-    const { signal, bytes = body.length } = put;
-    try {
-      signal?.throwIfAborted();
-      if (bytes !== body.length) throw new WrongLength(`the body has ${body.length} bytes, not ${bytes}`);
-      const prove = await unlessAborted(howToProve(), signal);
-      const trailer = trailers[prove];
-      const sums = sumsOf(body, { md5: prove === 'md5-etag' });
-      await put.fence?.();
-      signal?.throwIfAborted();
-      const answer = await send(
-        {
-          ...target(key, put),
-          Body: body,
-          ContentLength: bytes,
-          ...(trailer && { ChecksumAlgorithm: trailer }),
-        },
-        { ...stoppedBy(signal), crc32: () => sums.checksums().crc32 },
-      );
-      const etag = await proveStored(key, sums, answer);
-      return { key, bytes, etag, checksums: sums.checksums() };
-    } catch (error) {
+  /** Bytes at hand, as they are now; they need no stream. */
+  async function writeAtHand(key: string, given: Buffer | string, put: PutOptions): Promise<Stored> {
+    const { signal, fence } = put;
+    const body = Buffer.from(given);
+    const bytes = body.length;
+    const ofTheStore = async (error: unknown) => {
       signal?.throwIfAborted();
       throw await told(sorted(error, name), signal);
+    };
+    signal?.throwIfAborted();
+    if (put.bytes !== undefined && put.bytes !== bytes) {
+      throw new WrongLength(`the body has ${bytes} bytes, not ${put.bytes}`);
     }
+    const prove = await unlessAborted(howToProve(), signal).catch(ofTheStore);
+    const trailer = trailers[prove];
+    const sums = sumsOf(body, { md5: prove === 'md5-etag' });
+    if (fence) await unlessAborted(fence(), signal);
+    signal?.throwIfAborted();
+    const input = { ...target(key, put), Body: body, ContentLength: bytes };
+    const etag = await send(
+      { ...input, ...(trailer && { ChecksumAlgorithm: trailer }) },
+      { ...stoppedBy(signal), crc32: () => sums.checksums().crc32 },
+    )
+      .then((answer) => proveStored(key, sums, answer))
+      .catch(ofTheStore);
+    return { key, bytes, etag, checksums: sums.checksums() };
   }
 
   async function write(key: string, body: Readable, put: PutOptions): Promise<Stored> {
@@ -297,10 +297,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
 
   return {
     name,
-    put: (key, body, put = {}) =>
-      body instanceof Readable
-        ? write(key, body, put)
-        : writeAtHand(key, typeof body === 'string' ? Buffer.from(body) : body, put),
+    put: (key, body, put = {}) => (body instanceof Readable ? write(key, body, put) : writeAtHand(key, body, put)),
     uploads,
     async get(key, { signal } = {}) {
       try {

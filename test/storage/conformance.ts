@@ -681,8 +681,22 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const fence = async () => stop.abort(reason);
       await expect(storage.put('at hand', text, { fence, signal: stop.signal })).rejects.toBe(reason);
       await expect(storage.put('at hand', text, { signal: stop.signal })).rejects.toBe(reason);
+      // Whoever is asked does not answer.
+      const again = new AbortController();
+      const hanging = () => {
+        void setImmediate().then(() => again.abort(reason));
+        return new Promise<void>(() => {});
+      };
+      await expect(storage.put('at hand', text, { fence: hanging, signal: again.signal })).rejects.toBe(reason);
+      // What it cannot reach is not the store.
+      const lost = Object.assign(new Error('no database'), { code: 'ECONNREFUSED' });
+      await expect(storage.put('at hand', text, { fence: () => Promise.reject(lost) })).rejects.toBe(lost);
       expect((await read('at hand'))!.toString()).toBe('before');
-      await storage.put('at hand', text, { bytes: text.length });
+      const body = Buffer.from(text);
+      // Theirs again as soon as it is given.
+      const put = storage.put('at hand', body, { bytes: text.length });
+      body.fill('x');
+      await put;
       expect((await read('at hand'))!.toString()).toBe(text);
       expect(await ground.leftovers()).toEqual([]);
     });
