@@ -41,7 +41,7 @@ export function exchange(asked: Exchange): Promise<Answer> {
     const said: Buffer[] = [];
     let room = 0;
     let request: Dispatcher.DispatchController | undefined;
-    let broken: Error | undefined;
+    let broken: { reason: Error } | undefined;
     const settle = () => {
       clearTimeout(timer);
       signal?.removeEventListener('abort', stop);
@@ -56,7 +56,7 @@ export function exchange(asked: Exchange): Promise<Answer> {
       else reject(error);
     };
     const breakOff = (reason: Error) => {
-      broken = reason;
+      broken = { reason };
       fail(reason);
       request?.abort(reason);
     };
@@ -69,7 +69,7 @@ export function exchange(asked: Exchange): Promise<Answer> {
     dispatcher.dispatch(watched, {
       onRequestStart(controller) {
         request = controller;
-        if (broken) controller.abort(broken);
+        if (broken) controller.abort(broken.reason);
       },
       onResponseStart(_, answered, theirs) {
         status = answered;

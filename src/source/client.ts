@@ -147,6 +147,9 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
             format === 'vtt' ? 'text/vtt' : 'text/plain',
           );
           const noSpeech = /json/i.test(answer.contentType) && /"noSpeech"\s*:\s*true/.test(answer.text);
+          if (!noSpeech && answer.unbounded) {
+            throw new Error(`${what}: nobody says how long the ${format} is, so one that was cut could not be told`);
+          }
           const plausible = format === 'vtt' ? /^\uFEFF?WEBVTT/ : /^(?!\s*(<!doctype|<html|\{))/i;
           if (!noSpeech && !plausible.test(answer.text)) throw new Error(`${what}: the answer is not ${format}`);
           return noSpeech ? undefined : answer.text;

@@ -5,7 +5,7 @@ import { passedOn } from '../buffers.ts';
 import { Disconnected, Rejected, RetryLater } from '../errors.ts';
 import type { Throttle } from './bandwidth.ts';
 import { type Body, bodyOf, handOn, type Take } from './body.ts';
-import { HttpError, throwFor } from './http.ts';
+import { HttpError, isUnbounded, throwFor } from './http.ts';
 
 /** The file behind a signed link does not exist (any more). */
 export class Missing extends Error {
@@ -162,7 +162,7 @@ export function createDownloader(options: {
       return {
         bytes,
         contentType: typeOf(response),
-        unbounded: bytes === undefined && !String(headers['transfer-encoding'] ?? '').includes('chunked'),
+        unbounded: isUnbounded(headers),
         ...bodyOf((take) => deliver(whole, take), released),
       };
     },

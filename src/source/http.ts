@@ -143,12 +143,19 @@ export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): 
   }
 }
 
-/** A fault that the next try may not meet: no answer, or 5xx. */
+/** A fault that the next try may not meet: no answer, 5xx, or one that breaks off in a way that undici takes for nonsense. */
 export function passing(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
-  if (error instanceof Error && error.name === 'TimeoutError') return true;
+  if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
   const code = (error as { code?: unknown } | undefined)?.code;
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
+}
+
+/** The end of its line is the end of the body, and so is whatever breaks that (RFC 9112, section 6.3). */
+export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolean {
+  const { 'content-length': length, 'transfer-encoding': encoding } = headers;
+  const declared = typeof length === 'string' && /^\d+$/.test(length);
+  return !declared && !String(encoding ?? '').includes('chunked');
 }
 
 /** An answer that is no success is only read on so that its line can serve again. */
@@ -159,7 +166,13 @@ const isSuccess = (status: number) => status >= 200 && status < 300;
 export async function getText(
   url: string,
   options: { what: string; headers: Record<string, string>; dispatcher: Dispatcher; signal: AbortSignal },
-): Promise<{ text: string; contentType: string; date: number | undefined }> {
+): Promise<{
+  text: string;
+  contentType: string;
+  date: number | undefined;
+  /** A text that was cut could not be told: neither a length nor a chunked end. */
+  unbounded: boolean;
+}> {
   const { what, dispatcher, signal } = options;
   const { origin, pathname, search } = new URL(url);
   return steadily(async () => {
@@ -176,6 +189,11 @@ export async function getText(
     if (!isSuccess(status)) throwFor(what, status, headers);
     if (cut) throw new Error(`${what}: the answer is larger than ${mostRead(status) / 2 ** 20} MiB`);
     const date = Date.parse(headers.date ?? '');
-    return { text, contentType: headers['content-type'] ?? '', date: Number.isNaN(date) ? undefined : date };
+    return {
+      text,
+      contentType: headers['content-type'] ?? '',
+      date: Number.isNaN(date) ? undefined : date,
+      unbounded: isUnbounded(headers),
+    };
   }, signal);
 }

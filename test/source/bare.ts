@@ -49,5 +49,11 @@ export const answer =
       .writeHead(status, headers)
       .end(typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body));
 
+/** An answer as it stands here, and the end of its line. */
+export const raw =
+  (text: string): Answer =>
+  (request) =>
+    request.socket.end(text);
+
 /** No answer at all. */
 export const hangUp: Answer = (request) => request.socket.destroy();

@@ -4,7 +4,7 @@ import { createLibraryClient } from '../../src/source/client.ts';
 import { createAgent, HttpError, passing } from '../../src/source/http.ts';
 import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
 import { freePort } from '../support/ports.ts';
-import { answer, type Bare, hangUp, startBare } from './bare.ts';
+import { answer, type Bare, hangUp, raw, startBare } from './bare.ts';
 
 let library: Library;
 let admin: Admin;
@@ -281,6 +281,15 @@ describe('a transcript', () => {
     expect(bare.requests.map(({ path }) => path.split('=')[1])).toEqual(['json', 'vtt', 'txt']);
   });
 
+  it('whose captions might be cut without anybody being told is not taken', async () => {
+    bare.answer(
+      answer(200, { assetId: 'a', text: 'Hello' }),
+      raw('HTTP/1.1 200 OK\r\ncontent-type: text/vtt\r\n\r\nWEBVTT\n\n00:00'),
+    );
+    const failure = await failureOf(odd().getTranscript({ token, signal, assetId: 'a' }));
+    expect(failure.message).toMatch(/transcript of asset a: nobody says how long the vtt is/);
+  });
+
   it('whose captions are answered with JSON is one without speech', async () => {
     bare.answer(
       answer(200, { assetId: 'a' }),
@@ -348,6 +357,12 @@ describe('a passing fault', () => {
       expect((await client().me({ token, signal })).user.id).toBe('usr_ada');
       expect(await tries()).toBe(3);
     }
+  });
+
+  it('of a line that closes behind half of a chunk is one', async () => {
+    bare.answer(raw('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\n{"us'));
+    expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
+    expect(bare.requests).toHaveLength(3);
   });
 
   it('that does not pass is told after three tries', async () => {
