@@ -85,10 +85,12 @@ async function end(
   { plain = false, passing }: { plain?: boolean; passing?: QuietPage | undefined } = {},
 ): Promise<EndedSync | undefined> {
   const { connectionId } = sync;
-  // A company that was named may be all that there is to read.
+  // A company that was named may have been all that there was to read.
   const full = sql`mode = 'full' AND (scope - 'acceptGone' = '{}' OR scope - 'acceptGone' = (
       SELECT jsonb_build_object('companyId', min(company_id)) FROM access
-      WHERE connection_id = ${connectionId} AND lost_at IS NULL HAVING count(*) = 1))`;
+      WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
+        AND (lost_at IS NULL OR lost_at > coalesce(finished_at, now()))
+      HAVING count(*) = 1))`;
   const known = sql`(
     SELECT error FROM syncs
     WHERE connection_id = ${connectionId} AND ${full} AND finished_at IS NOT NULL
