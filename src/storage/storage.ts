@@ -104,7 +104,7 @@ export function partBytesFor(bytes: number): number {
  * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
  * - A body that fails, ends before `bytes`, goes on behind it, is closed before its end, or is aborted makes `put` reject
  *   and leaves nothing behind: neither an object nor a part of one. The same when its fence refuses. The body is destroyed
- *   in any case.
+ *   in any case. Bytes at hand are taken as they are when `put` is called.
  * - When `put` returns, the object is stored, and what the store says it has, its length and where it has one its checksum,
  *   was compared with what was sent.
  * - Memory does not grow with the size of a body whose length is known.

@@ -104,15 +104,15 @@ describe('what a complete listing lacks', () => {
 
 describe('a listing that halves', () => {
   async function halved(count = 6) {
-    const { companyId, connectionId } = await stage.company();
+    const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId, count);
     await stage.sync(connectionId);
     for (const id of ids.slice(0, count / 2)) await stage.admin.removeAsset(id);
-    return { companyId, connectionId, ids, lost: ids.slice(0, count / 2).sort() };
+    return { companyId, connectionId, userId, ids, lost: ids.slice(0, count / 2).sort() };
   }
 
   test('is held until the operator lets it pass, and he is told how', async () => {
-    const { companyId, connectionId, lost } = await halved();
+    const { companyId, connectionId, userId, lost } = await halved();
     const run = await stage.sync(connectionId, 'full');
     const advice = `asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`;
     expect(run).toMatchObject({ status: 'done', gone: 0, error: expect.stringContaining(advice) });
@@ -136,6 +136,9 @@ describe('a listing that halves', () => {
     expect(await stage.store.syncs.get(syncId)).toMatchObject({ status: 'done', gone: 3, error: null });
     expect(await gone(companyId)).toEqual(lost);
     expect(await shown()).toBeNull();
+    // It was all that there was to read then.
+    const other = await stage.admin.addCompany({ name: 'another' });
+    await stage.admin.setAccess(other.id, userId, true);
     await stage.sync(connectionId);
     expect(await shown()).toBeNull();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, error: null });
