@@ -9,6 +9,9 @@ export const crc32: (bytes: Buffer, before?: number) => number = await import('@
   () => zlib.crc32,
 );
 
+/** As it is written in records: eight lower-case digits. */
+export const hexOf = (crc: number) => crc.toString(16).padStart(8, '0');
+
 /**
  * CRC-32 of two texts one behind the other, from the CRC-32 of each and the length of the second: so that parts which were
  * sent side by side, or on different days, give the checksum of the whole. (Mark Adler's crc32_combine of zlib: to append n
@@ -45,5 +48,5 @@ function powerOfX(bytes: number): number {
 /** The checksum of all parts one behind the other, lower-case hex. */
 export function crc32Of(parts: { bytes: number; crc32: string }[]): string {
   const whole = parts.reduce((sum, { bytes, crc32 }) => crc32Combine(sum, Number.parseInt(crc32, 16), bytes), 0);
-  return whole.toString(16).padStart(8, '0');
+  return hexOf(whole);
 }

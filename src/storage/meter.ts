@@ -1,9 +1,9 @@
 import { createHash, type Hash } from 'node:crypto';
 import { Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { crc32 } from './crc32.ts';
+import { crc32, hexOf } from './crc32.ts';
 
-/** What is known of a body that is whole. */
+/** What is known of a body, once it is whole. */
 export interface Sums {
   /** Bytes. */
   passed: number;
@@ -16,11 +16,9 @@ export interface Sums {
 /** Of bytes at hand. */
 export function sumsOf(body: Buffer, { md5 }: { md5: boolean }): Sums {
   const sum = md5 ? createHash('md5').update(body).digest('hex') : undefined;
-  const sums = { crc32: hex(crc32(body)), ...(sum && { md5: sum }) };
+  const sums = { crc32: hexOf(crc32(body)), ...(sum && { md5: sum }) };
   return { passed: body.length, etag: sum, checksums: () => sums };
 }
-
-const hex = (crc: number) => crc.toString(16).padStart(8, '0');
 
 /**
  * Counts and sums what passes. The last chunk is held back until the source has ended well, so that a body which is too
@@ -31,7 +29,6 @@ export class Meter extends Transform implements Sums {
   passed = 0;
   /** Whether the body has ended as it should. Nothing behind this stream can have all of it before. */
   whole = false;
-  /** The ETag of a store that makes it of MD5: of the body, or of the sums of its parts. Known once it is whole. */
   etag: string | undefined;
   #crc = 0;
   #md5: Hash | undefined;
@@ -121,9 +118,8 @@ export class Meter extends Transform implements Sums {
     }
   }
 
-  /** Once the body is whole: lower-case hex. */
   checksums(): { crc32: string; md5?: string } {
-    const sum = { crc32: hex(this.#crc) };
+    const sum = { crc32: hexOf(this.#crc) };
     return this.etag && this.#parts.length === 0 ? { ...sum, md5: this.etag } : sum;
   }
 }

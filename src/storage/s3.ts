@@ -171,8 +171,8 @@ export async function openS3(options: S3Options): Promise<Storage> {
       // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
       const flowed = flow.flowInto(meter);
       // A stream of no bytes would be sent chunked, which S3 does not take.
-      const atHand = length === 0 ? '' : undefined;
-      if (atHand !== undefined) {
+      const empty = length === 0;
+      if (empty) {
         meter.resume();
         await Promise.race([flowed, broken]);
         breaker.signal.throwIfAborted();
@@ -182,7 +182,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
         : await send(
             {
               ...target(key, put),
-              Body: atHand ?? meter,
+              Body: empty ? '' : meter,
               ContentLength: length,
               ...(trailer && { ChecksumAlgorithm: trailer }),
             },
