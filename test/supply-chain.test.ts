@@ -1,0 +1,96 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+const root = join(import.meta.dirname, '..');
+
+interface Step {
+  uses?: string;
+  run?: string;
+  with?: Record<string, unknown>;
+}
+interface Job {
+  permissions?: Record<string, string>;
+  steps: Step[];
+}
+
+const folder = join(root, '.github/workflows');
+const workflows = readdirSync(folder).map((file) => {
+  const text = readFileSync(join(folder, file), 'utf8');
+  return { file, text, ...(parse(text) as { permissions: unknown; jobs: Record<string, Job> }) };
+});
+
+describe.each(workflows)('the workflow $file', ({ file, text, permissions, jobs }) => {
+  test('uses actions by their commit, and names the version', () => {
+    const uses = text.split('\n').filter((line) => /\buses:/.test(line));
+    expect(uses.length).toBeGreaterThan(0);
+    for (const line of uses) expect(line).toMatch(/uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
+  });
+
+  test('leaves no credentials behind a checkout', () => {
+    for (const { steps } of Object.values(jobs)) {
+      for (const { uses, with: options } of steps) {
+        if (uses?.startsWith('actions/checkout@')) expect(options).toMatchObject({ 'persist-credentials': false });
+      }
+    }
+  });
+
+  test('may write in jobs only that run nothing of the repository', () => {
+    expect(permissions).toEqual({ contents: 'read' });
+    for (const [job, { permissions = {}, steps }] of Object.entries(jobs)) {
+      const writes = Object.keys(permissions).filter((right) => permissions[right] === 'write');
+      // CodeQL reads the sources and runs none of them.
+      if (file === 'codeql.yml') expect(writes).toEqual(['security-events']);
+      else if (writes.length > 0) {
+        expect(job).toBe('publish');
+        expect(steps.filter(({ uses }) => /checkout|build-push|setup-/.test(uses ?? ''))).toEqual([]);
+      }
+    }
+  });
+});
+
+test('the image that is published is built on base images by digest', () => {
+  const { build } = workflows.find(({ file }) => file === 'image.yml')!.jobs;
+  const builds = build!.steps.filter(({ uses }) => uses?.startsWith('docker/build-push-action@'));
+  expect(builds).toHaveLength(2);
+  for (const { with: options } of builds) {
+    expect(options?.['build-contexts']).toContain('steps.bases.outputs.contexts');
+  }
+});
+
+describe('package-lock.json', () => {
+  interface Entry {
+    integrity?: string;
+    link?: boolean;
+    optional?: boolean;
+    os?: string[];
+    cpu?: string[];
+    libc?: string[];
+  }
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, Entry>;
+  };
+  const entries = Object.entries(packages).filter(([path, { link }]) => path !== '' && !link);
+  const allows = (list: string[] | undefined, wanted: string) => list === undefined || list.includes(wanted);
+
+  test.each(['x64', 'arm64'])('all that Linux on %s installs, as in the image, has a hash', (cpu) => {
+    const installed = entries.filter(
+      ([, { os, cpu: cpus, libc }]) => allows(os, 'linux') && allows(cpus, cpu) && allows(libc, 'glibc'),
+    );
+    expect(installed.length).toBeGreaterThan(300);
+    expect(installed.filter(([, { integrity }]) => !integrity?.startsWith('sha512-')).map(([path]) => path)).toEqual(
+      [],
+    );
+  });
+
+  // The registry at hand had no such versions to look the hashes up. Nothing may join these.
+  test('the only entries without a hash are optional programs for other platforms', () => {
+    const found = entries.filter(([, { integrity }]) => !integrity);
+    expect(found.length).toBeLessThanOrEqual(12);
+    for (const [path, { optional }] of found) {
+      expect(path).toMatch(/^node_modules\/@(biomejs\/cli|msgpackr-extract\/msgpackr-extract)-/);
+      expect(optional).toBe(true);
+    }
+  });
+});
