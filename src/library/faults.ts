@@ -28,6 +28,8 @@ export const Rule = z.strictObject({
   reset: z.boolean().optional(),
   /** No bytes come after so many; the connection stays open. */
   stallAfter: Count.optional(),
+  /** The body comes no faster than this. */
+  bytesPerSecond: z.int().positive().optional(),
   /** The file is so many bytes shorter than the API says, in a flawless answer. */
   shortBy: Count.optional(),
   longBy: Count.optional(),

@@ -71,7 +71,22 @@ export function spoil(request: FastifyRequest, reply: FastifyReply, fault: Fault
     if (!fault.chunked && !(body instanceof Readable)) reply.header('content-length', lengthOf(body));
     body = interrupted(asStream(body), fault, reply);
   }
+  if (fault.bytesPerSecond) {
+    if (!fault.chunked && !(body instanceof Readable)) reply.header('content-length', lengthOf(body));
+    body = Readable.from(slowed(asStream(body), fault.bytesPerSecond), { objectMode: false });
+  }
   return body;
+}
+
+async function* slowed(body: Readable, bytesPerSecond: number): AsyncGenerator<Buffer> {
+  const most = Math.ceil(bytesPerSecond / 10);
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    for (let at = 0; at < chunk.length; at += most) {
+      const piece = chunk.subarray(at, at + most);
+      yield piece;
+      await pause((piece.length / bytesPerSecond) * 1000, undefined, { ref: false });
+    }
+  }
 }
 
 /** The body up to where the rule interrupts it. */

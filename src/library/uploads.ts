@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Body, bodyOf, generated } from './content/body.ts';
-import { png } from './content/formats/images.ts';
+import { placeholder } from './content/thumbnail.ts';
 import { type Asset, isVideo } from './model.ts';
 import { newId } from './secrets.ts';
 import { Refusal, type Service } from './service.ts';
@@ -100,7 +100,7 @@ export async function upload(service: Service, { id = newId('ast'), companyId, .
   const content = given.status === 'unavailable' ? undefined : { text: given.name };
   const asset = await changed(service, blank, {
     content,
-    thumbnail: /^(image|video)\//.test(given.mimeType),
+    thumbnail: true,
     ...given,
   });
   const size = asset.size === 0 ? 1 : Math.floor(asset.size / 2);
@@ -133,7 +133,7 @@ async function changed(service: Service, asset: Asset, given: Change): Promise<A
     ...(status !== undefined && { status, readyAt: null }),
     ...(body && { size: body.size, original: () => body }),
     ...(mp4 !== undefined && { mp4: mp4 && laterBodyFrom('video/mp4', mp4) }),
-    ...(thumbnail !== undefined && { thumbnail: thumbnail ? () => thumbnailOf(asset.id) : null }),
+    ...(thumbnail !== undefined && { thumbnail: thumbnail ? placeholder(asset.id) : null }),
     ...(transcript !== undefined && { transcript, transcriptAt: service.clock.now() }),
   };
 }
@@ -160,8 +160,4 @@ function bodyFrom(type: string, content: Content): Body {
 function laterBodyFrom(type: string, content: Content): () => Body {
   const body = bodyFrom(type, content);
   return () => body;
-}
-
-function thumbnailOf(id: string): Body {
-  return bodyOf('image/png', [png(96, 64, id)]);
 }

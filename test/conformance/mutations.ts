@@ -328,6 +328,7 @@ export const MUTATIONS: Mutation[] = [
       ['hasTranscript is missing', () => ({ hasTranscript: undefined })],
       ['tags are one string', () => ({ tags: 'a,b' })],
       ['the MIME type is an extension', () => ({ mimeType: 'mp4' })],
+      ['there is no thumbnail', () => ({ thumbnailUrl: undefined })],
     ] as [string, (asset: Json) => object][]
   ).map(([breaks, change]) => ({
     check: 'asset-fields',

@@ -47,7 +47,7 @@ export const Asset = z.looseObject({
   uploadDate: z.int().min(1e11, 'is in milliseconds'),
   status: z.enum(['ready', 'processing', 'unavailable']),
   hasTranscript: z.boolean(),
-  thumbnailUrl: z.url().nullish(),
+  thumbnailUrl: z.url(),
 });
 
 export const Page = z.looseObject({ assets: z.array(Asset), nextCursor: z.string().nullish() });

@@ -175,6 +175,13 @@ describe('a body', () => {
     socket.destroy();
   });
 
+  it('comes no faster than a rate', async () => {
+    await admin.setFaults({ endpoint: 'media', bytesPerSecond: 1000 });
+    const start = performance.now();
+    expect((await (await download({ range: 'bytes=0-299' })).text()).length).toBe(300);
+    expect(performance.now() - start).toBeGreaterThan(190);
+  });
+
   it('has another size than the API says, without a flaw in the answer', async () => {
     await admin.setFaults({ endpoint: 'media', shortBy: 1 });
     const short = await download();

@@ -111,8 +111,7 @@ describe('sample content', () => {
         const bytes = (await original.arrayBuffer()).byteLength;
         if (original.status === 200) expect(bytes).toBe(size);
         else expect(status === 'unavailable' || asset.download.mp4Url !== null).toBe(true);
-        if (!asset.thumbnailUrl) continue;
-        const thumbnail = await fetch(asset.thumbnailUrl, { headers: { referer } });
+        const thumbnail = await fetch(asset.thumbnailUrl!, { headers: { referer } });
         expect(thumbnail.headers.get('content-type')).toMatch(/^image\/(png|jpeg)$/);
         expect((await thumbnail.arrayBuffer()).byteLength).toBeGreaterThan(100);
       }

@@ -8,6 +8,7 @@ import { type File, keyOf } from '../database/tables.ts';
 import { ASSET_TYPES, type Asset, type Company, isVideo, type Project } from '../model.ts';
 import type { Facts } from './facts/facts.ts';
 import { bodyOfFile, type Found, hash, readFacts, stampOf, walk } from './files.ts';
+import { placeholder } from './thumbnail.ts';
 
 const INTERVAL = 1000;
 /** A file that was written to a moment ago may still grow. */
@@ -203,7 +204,7 @@ function assetOf(root: string, companyId: string, found: Found, file: File): Ass
     originalGone: false,
     // There is no transcoder here; what is an MP4 already is its own best version.
     mp4: mimeType === 'video/mp4' ? () => body : null,
-    thumbnail: isPicture && file.size <= LARGEST_THUMBNAIL ? () => body : null,
+    thumbnail: isPicture && file.size <= LARGEST_THUMBNAIL ? () => body : placeholder(name),
     transcript: null,
     transcriptAt: 0,
     hasTranscript: null,

@@ -4,6 +4,7 @@ import { nameOf, tagsOf } from './names.ts';
 import * as make from './originals.ts';
 import { randomOf } from './random.ts';
 import { speech } from './speech.ts';
+import { placeholder } from './thumbnail.ts';
 
 const SPREAD = 270 * 24 * 3600 * 1000;
 
@@ -94,7 +95,7 @@ function sampleAsset(
     original: isUnavailable ? null : () => original.body,
     originalGone: original.mp4 !== undefined && ordinal % 7 === 4,
     mp4: original.mp4 ? () => original.mp4! : null,
-    thumbnail: isUnavailable ? null : (original.thumbnail ?? null),
+    thumbnail: original.thumbnail ?? placeholder(filename),
     ...spoken(`${seed} ${i}`, original.duration, ordinal, startedAt + delays.transcript),
     override: {},
     overrideDetail: {},

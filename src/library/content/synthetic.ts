@@ -3,10 +3,10 @@ import { newestFirst } from '../catalogue.ts';
 import { type Asset, type Company, isVideo, type Project } from '../model.ts';
 import { type Body, bodyOf, generated } from './body.ts';
 import { NEWEST } from './content.ts';
-import { png } from './formats/images.ts';
 import { nameOf, tagsOf } from './names.ts';
 import { randomFrom } from './random.ts';
 import { speech } from './speech.ts';
+import { placeholder } from './thumbnail.ts';
 
 const SPREAD = 3 * 365 * 24 * 3600 * 1000;
 const PROJECTS = 40;
@@ -86,7 +86,7 @@ export function synthetic({ count, seed, sizes }: Synthetic): { company: Company
       original: isUnavailable ? null : body(mimeType, `${seed} ${i}`, size),
       originalGone: isVideo(mimeType) && i % 50 === 49,
       mp4: isVideo(mimeType) ? body('video/mp4', `${seed} ${i} mp4`, Math.ceil(size / 3)) : null,
-      thumbnail: /^(video|image)/.test(mimeType) ? () => bodyOf('image/png', [png(64, 40, `${seed} ${i}`)]) : null,
+      thumbnail: placeholder(`${seed} ${i}`),
       // Only made when it is read: a long one has thousands of words, and lists are full of assets.
       get transcript() {
         return isTimed ? speech(`${seed} ${i}`, Math.min(duration ?? 0, 3600), i % 2 === 0) : null;
