@@ -1,8 +1,9 @@
 import http from 'node:http';
 import https from 'node:https';
 import { pipeline } from 'node:stream/promises';
+import { S3Client } from '@aws-sdk/client-s3';
+import { SignatureV4 } from '@smithy/signature-v4';
 import { request } from 'undici';
-import { sign } from '../src/storage/sigv4.ts';
 import type { S3Server } from '../test/support/services.ts';
 
 /**
@@ -20,13 +21,20 @@ const { s3, bucket, does } = JSON.parse(process.argv[2]!) as BareClient;
 const { protocol, hostname, port, host } = new URL(s3.endpoint);
 const plain = protocol === 'https:' ? https : http;
 const agent = new plain.Agent({ keepAlive: true });
-const credentials = { accessKeyId: s3.accessKey, secretAccessKey: s3.secretKey };
+const signer = new SignatureV4({
+  credentials: { accessKeyId: s3.accessKey, secretAccessKey: s3.secretKey },
+  region: s3.region,
+  service: 's3',
+  sha256: new S3Client({ region: s3.region }).config.sha256,
+  uriEscapePath: false,
+  applyChecksum: false,
+});
 
-function put(key: string, bytes: number) {
+async function put(key: string, bytes: number) {
   const path = `/${bucket}/${key}`;
   const unsigned = { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
-  const headers: Record<string, string> = { host, ...unsigned };
-  sign({ path, query: '', headers, credentials, region: s3.region, now: new Date() });
+  const unsignedRequest = { method: 'PUT', protocol, hostname, path, headers: { host, ...unsigned } };
+  const { headers } = await signer.sign(unsignedRequest);
   const call = plain.request({ agent, method: 'PUT', host: hostname, port, path, headers });
   const taken = new Promise<void>((resolve, reject) => {
     call.on('error', reject);
@@ -40,7 +48,7 @@ function put(key: string, bytes: number) {
 
 async function copy(key: string, link: string, bytes: number): Promise<void> {
   const { body } = await request(link, { headers: { referer: 'http://127.0.0.1' } });
-  const { call, taken } = put(key, bytes);
+  const { call, taken } = await put(key, bytes);
   await Promise.all([pipeline(body, call), taken]);
 }
 
@@ -53,7 +61,7 @@ async function assets(origin: string, files: number, atOnce: number): Promise<vo
       const text = await body.text();
       const { asset } = JSON.parse(text) as { asset: { size: number; download: { url: string } } };
       await copy(`${id}.bin`, asset.download.url, asset.size);
-      const record = put(`${id}.json`, Buffer.byteLength(text));
+      const record = await put(`${id}.json`, Buffer.byteLength(text));
       record.call.end(text);
       await record.taken;
     }

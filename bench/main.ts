@@ -59,11 +59,6 @@ const benchmarks: Record<string, Benchmark> = {
     minutes: 3,
     needs: ['redis-server', 'versitygw'],
   },
-  's3-put': {
-    what: 'what a request to S3 costs, by the SDK and by the mirror',
-    takes: '[PUTS=3000] [ROUNDS=5]',
-    minutes: 1,
-  },
   'first-sync': {
     what: 'the first sync of a large library',
     takes: '[ASSETS=1000000]',

@@ -27,8 +27,6 @@ async function measure(tls: boolean): Promise<({ name: string } & Cost)[]> {
   await newBucket(s3, 'others');
   const link = `${stage.origin}/files/file-0.bin`;
   let user = 0;
-  // Whoever has changed the sources compiles them first.
-  await stage.ended(await stage.mirror('all'));
   let mirror: Mirror;
 
   /** From the request to sync until the file is whole in the bucket. */

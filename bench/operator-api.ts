@@ -97,7 +97,7 @@ for (const path of requests) {
   for (let run = -2; run < RUNS && (run < 3 || performance.now() - started < patienceMs); run++) {
     const began = performance.now();
     const response = await fetch(`${url}/api${path}`, {
-      headers: { authorization: 'Bearer the-operators-token', accept: 'application/json' },
+      headers: { authorization: 'Bearer the-token-of-the-operators', accept: 'application/json' },
     });
     bytes = (await response.arrayBuffer()).byteLength;
     if (!response.ok) throw new Error(`${path}: ${response.status}`);

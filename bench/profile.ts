@@ -21,11 +21,7 @@ export const sampledAt = () => Number(process.hrtime.bigint() / 1000n);
  * @throws Error when it has sampled nothing between them
  */
 export function sharesOf(directory: string, pid: number, from: number, to: number): Map<string, number> {
-  // A process that has begun once more may have left one before.
-  const [file] = readdirSync(directory)
-    .filter((name) => name.split('.')[3] === String(pid))
-    .sort()
-    .slice(-1) as [string];
+  const file = readdirSync(directory).find((name) => name.split('.')[3] === String(pid))!;
   const {
     nodes,
     startTime,

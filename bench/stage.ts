@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
-import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -130,9 +130,6 @@ export async function newStage(options: StageOptions) {
   const directory = options.directory ?? (await mkdtemp(join(tmpdir(), 'asset-mirror-bench-')));
   if (!options.directory) starting.defer(() => rm(directory, { recursive: true, force: true }));
 
-  // So that as root, too, the database is in here and goes with it.
-  await chmod(directory, 0o755);
-
   const database = { directory: join(directory, 'database'), log };
   let postgres = await startEmbeddedPostgres(database);
   starting.defer(() => postgres.stop());
@@ -195,6 +192,9 @@ export async function newStage(options: StageOptions) {
   const nowhere = 'http://127.0.0.1:9';
   const environment: Record<string, string> = {
     PATH: process.env.PATH!,
+    // As in the image.
+    NODE_OPTIONS: '--max-semi-space-size=4',
+    MALLOC_ARENA_MAX: '2',
     DATABASE_URL: postgres.url,
     ...(certificates && { NODE_EXTRA_CA_CERTS: certificates.ca }),
     ...(redisUrl && { REDIS_URL: redisUrl }),
@@ -210,7 +210,7 @@ export async function newStage(options: StageOptions) {
     DATA_DIR: directory,
     PORT: String(port),
     PUBLIC_URL: url,
-    ADMIN_TOKEN: 'the-operators-token',
+    ADMIN_TOKEN: 'the-token-of-the-operators',
     ENCRYPTION_KEYS: encryptionKey.toString('base64'),
     LIBRARY_API_URL: library?.apiUrl ?? origin ?? nowhere,
     LIBRARY_APP_URL: library?.appUrl ?? origin ?? nowhere,
@@ -224,7 +224,10 @@ export async function newStage(options: StageOptions) {
   async function operator(path: string, body?: object): Promise<any> {
     const response = await fetch(`${url}/api${path}`, {
       ...(body && { method: 'POST', body: JSON.stringify(body) }),
-      headers: { authorization: 'Bearer the-operators-token', ...(body && { 'content-type': 'application/json' }) },
+      headers: {
+        authorization: 'Bearer the-token-of-the-operators',
+        ...(body && { 'content-type': 'application/json' }),
+      },
     });
     if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return response.json();

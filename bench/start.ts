@@ -150,7 +150,7 @@ write('start', {
   ],
   text: `
 Until /readyz answers, on the clock and of the processor; then VmRSS after ${idleMs / 1000} seconds without work, and VmHWM. No
-connections, medians of ${rounds} starts in turns; from the sources with compiled code of an earlier start. The roles have PostgreSQL and
+connections, medians of ${rounds} starts in turns. The roles have PostgreSQL and
 Redis beside them; embedded is all roles on nothing but a directory, the first time with the making of the database.
 PostgreSQL's own processes are not in these figures.
 

@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf } from './cli/failures.ts';
 import type { StartDatabase } from './cli/library.ts';
+import { harmless, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import type { RebuildReport } from './rebuild.ts';
@@ -21,9 +22,9 @@ function stopSignal(): AbortSignal {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       if (!first) {
-        first = { signal, at: Date.now() };
+        first = { signal, at: performance.now() };
         stop.abort();
-      } else if (signal === 'SIGTERM' || signal !== first.signal || Date.now() - first.at > sameKeystrokeMs) {
+      } else if (signal === 'SIGTERM' || signal !== first.signal || performance.now() - first.at > sameKeystrokeMs) {
         process.exit(signal === 'SIGINT' ? 130 : 143);
       }
     });
@@ -63,26 +64,18 @@ async function terminalLog() {
   return createLog({ level: 'warn', pretty: process.stderr.isTTY, destination: process.stderr });
 }
 
-/** What is set for the service, as far as this installation can do with it. */
+/**
+ * The settings of the service; an .env file in the working directory adds to the environment. No other verb reads that file,
+ * which might send the operator's exported ADMIN_TOKEN to another address.
+ */
 async function configured() {
+  if (existsSync('.env')) process.loadEnvFile('.env');
   const { readConfig } = await import('./config.ts');
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
 /** Only who starts the service waits until it is loaded. */
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
-
-/**
- * All that `start` may need, and what is loaded later. One after another: what a CommonJS module requires must not be on its way
- * for another import (ERR_REQUIRE_ESM_RACE_CONDITION).
- */
-export async function loadService(): Promise<void> {
-  await import('./config.ts');
-  await loaded();
-  await import('./storage/s3.ts');
-  await import('./http/server.ts');
-  await import('./http/queue-board.ts');
-}
 
 // Whoever reads what is printed may have read enough, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -116,7 +109,7 @@ const app = program(
       if (!service) return;
       const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
       if (adminTokenIsNew && role !== 'worker') {
-        process.stderr.write(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}\n`);
+        printError(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}`);
       }
       await aborted(stop);
       await service.stop();
@@ -165,19 +158,16 @@ const app = program(
 /** Does what `argv` asks for, and ends the process. */
 export async function run(): Promise<never> {
   try {
-    if (existsSync('.env')) process.loadEnvFile('.env');
     await app.parseAsync();
     // Whatever still holds a socket open has been told to close: the work is done.
     process.exit(process.exitCode ?? 0);
   } catch (error) {
     if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
     if (error instanceof ConfigurationError) {
-      process.stderr.write(
-        `asset-mirror: wrong or missing settings\n${error.problems.map((problem) => `  ${problem}\n`).join('')}`,
-      );
+      printError(['asset-mirror: wrong or missing settings', ...error.problems].join('\n  '));
       process.exit(2);
     }
-    process.stderr.write(`asset-mirror: ${reasonOf(error)}\n`);
+    printError(`asset-mirror: ${harmless(reasonOf(error))}`);
     process.exit(exitCodeOf(error));
   }
 }

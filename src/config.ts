@@ -104,6 +104,19 @@ function parseProxies(text: string): string[] | undefined {
   return places.every(known) ? places : undefined;
 }
 
+/** `true`: any address. Else the hosts that may be private; none with `false`. */
+function parsePrivateHosts(text: string): true | string[] | undefined {
+  if (/^(true|1|yes)$/i.test(text)) return true;
+  if (/^(false|0|no)$/i.test(text)) return [];
+  const hosts = text.split(',').map((host) =>
+    host
+      .trim()
+      .toLowerCase()
+      .replace(/^\[|\]$/g, ''),
+  );
+  return hosts.every((host) => isIP(host) || /^[\w-]+(\.[\w-]+)*$/.test(host)) ? hosts : undefined;
+}
+
 /** A 32-byte key in base64 or base64url. */
 function parseKey(text: string): Buffer | undefined {
   const key = Buffer.from(text, 'base64');
@@ -198,7 +211,10 @@ const variables = {
     }).optional(),
     '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
   ),
-  ADMIN_TOKEN: text('a long random text (openssl rand -base64 32 makes one)').optional(),
+  ADMIN_TOKEN: variable(
+    z.string().min(24).optional(),
+    'a random text of at least 24 characters (openssl rand -base64 32 makes one)',
+  ),
   HTTP_PROXY: proxy(),
   HTTPS_PROXY: proxy(),
   NO_PROXY: text('host names with commas between them').optional(),
@@ -216,7 +232,16 @@ const variables = {
   TRANSFER_CONCURRENCY: count(8, 1000),
   CONNECTION_CONCURRENCY: count(4, 1000),
   TRANSFER_STALL_TIMEOUT: timer('30s'),
+  TRANSFER_MIN_RATE: variable(
+    parsed((t) => (t.toLowerCase() === 'off' ? 0 : parseRate(t))).prefault('4KiB/s'),
+    'a size per second, such as 4KiB/s, or off',
+  ),
+  TRANSFER_MIN_RATE_WINDOW: timer('3m'),
   BANDWIDTH_LIMIT: variable(parsed(parseRate).optional(), 'a size per second, such as 50MiB/s'),
+  DOWNLOAD_ALLOW_PRIVATE: variable(
+    parsed(parsePrivateHosts).prefault('false'),
+    'true, false, or hosts with commas between them, such as media.internal,10.0.0.5',
+  ),
   INCLUDE_ASSET_TYPES: list(),
   EXCLUDE_ASSET_TYPES: list(),
   MIRROR_THUMBNAILS: flag(true),
@@ -344,7 +369,13 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       concurrency: env.TRANSFER_CONCURRENCY,
       perConnection: env.CONNECTION_CONCURRENCY,
       stallTimeout: env.TRANSFER_STALL_TIMEOUT,
+      /** Undefined: a file may come at any rate. */
+      minRate: env.TRANSFER_MIN_RATE
+        ? { bytesPerSecond: env.TRANSFER_MIN_RATE, windowMs: env.TRANSFER_MIN_RATE_WINDOW }
+        : undefined,
       bandwidth: env.BANDWIDTH_LIMIT,
+      /** Hosts that links may lead to although their addresses are not public. */
+      allowPrivate: env.DOWNLOAD_ALLOW_PRIVATE,
     },
     webhook: {
       url: env.WEBHOOK_URL,

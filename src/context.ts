@@ -20,6 +20,7 @@ import { createLines, createTraffic } from './source/bandwidth.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
+import { guardLinks } from './source/links.ts';
 import { watchRequests } from './source/requests.ts';
 import { identified } from './storage/identity.ts';
 import { openStorage } from './storage/open.ts';
@@ -30,7 +31,7 @@ import { createWebhookSender } from './webhooks/sender.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
-/** The composition root: opens everything in order; `close` closes it in reverse. What takes long looks at `signal`. */
+/** The composition root: opens everything in order; `close` closes it in reverse. `signal` stops the slow steps. */
 export async function openContext(config: Config, log: Log, signal?: AbortSignal) {
   await using opening = new AsyncDisposableStack();
 
@@ -55,19 +56,20 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
 
   const connections = config.transfer.concurrency * 5 + 8;
   const objects = await openStorage(config.storage, { connections, memory: store.bucket });
-  const storage = identified(objects, store.bucket.id);
+  const storage = identified(objects, store.bucket.id, { onWrong: store.verifications.requestRoutine });
   opening.defer(() => storage.close());
 
-  // Room for a transfer, its detail and its thumbnail each, beside the syncs.
+  // Sockets for a transfer, its details and its thumbnail each, and for the syncs.
   const forSource = { connections: config.transfer.concurrency * 6 + 20, proxies: config.proxies };
   const agent = createAgent(forSource);
   opening.defer(() => agent.destroy());
-  const downloads = createAgent({ ...forSource, lends: true });
-  opening.defer(() => downloads.destroy());
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
+  const guard = guardLinks({ apiUrl, appUrl, allowPrivate: config.transfer.allowPrivate });
+  const downloads = createAgent({ ...forSource, lookup: guard.lookup });
+  opening.defer(() => downloads.destroy());
   const metrics = createMetrics();
   const watched = watchRequests(apiUrl, () => {
-    // Where the answer comes nothing is known of the work that asked.
+    // The log fields of the caller: the callback below runs outside its context.
     const work = fieldsHere();
     const libraryRequestId = randomUUID();
     return ({ endpoint, status, ms }) => {
@@ -83,7 +85,9 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const downloader = createDownloader({
     referer: appUrl,
     dispatcher: downloads.compose(watched),
+    guard,
     stallMs: config.transfer.stallTimeout,
+    minRate: config.transfer.minRate,
     throttle(bytes, signal) {
       metrics.bytes.inc(bytes);
       return traffic.take(bytes, signal);
@@ -160,7 +164,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     schedule,
     operations,
     adminToken: admin.value,
-    /** Made just now: to be shown once. */
+    /** The token was just generated: show it once. */
     adminTokenIsNew: admin.made,
     adminTokenFile: join(config.dataDir, 'admin-token'),
 

@@ -13,7 +13,8 @@ import { createLibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe.ts';
 import { probeDirectory, probeS3 } from './storage/probe.ts';
-import { embeddedPostgresIsThere, joinEmbeddedPostgres } from './store/embedded.ts';
+import { joinEmbeddedPostgres } from './store/embedded.ts';
+import { clusterExists } from './store/embedded-cluster.ts';
 import { probeDatabase } from './store/probe.ts';
 import { openStore, type Store } from './store/store.ts';
 
@@ -94,7 +95,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
     if (config.databaseUrl !== undefined) return config.databaseUrl;
     const directory = config.dataDir;
     try {
-      if (!(await embeddedPostgresIsThere(directory))) return undefined;
+      if (!(await clusterExists(directory))) return undefined;
       const embedded = await joinEmbeddedPostgres({ directory, log });
       open.defer(() => embedded.stop());
       return embedded.url;
@@ -141,10 +142,6 @@ function* configuration(config: Config): Generator<Finding> {
     const nothing = what === 'INCLUDE_ASSET_TYPES' && unknown.length === types.length;
     const found = `${unknown.join(', ')}: the service names no such type${nothing ? ', so nothing is mirrored' : ''}`;
     yield { ...note(what, found, remedy), level: nothing ? 'wrong' : 'note' };
-  }
-  if (config.adminToken !== undefined && config.adminToken.length < 16) {
-    const found = `is ${config.adminToken.length} characters long, which can be guessed`;
-    yield note('ADMIN_TOKEN', found, 'a long random text: openssl rand -base64 32 makes one');
   }
   if (config.transfer.perConnection > config.transfer.concurrency) {
     const { perConnection, concurrency } = config.transfer;

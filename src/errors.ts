@@ -30,8 +30,11 @@ export class RetryLater extends Error {
 /** In the reason of a pause that the service asked for. */
 export const askedToWait = 'the service asked to wait';
 
-/** Nobody is made to wait longer than this by a header: one that was meant in milliseconds would be obeyed for weeks. */
-const longestWait = 3_600_000;
+/**
+ * The longest time until something is tried again, in ms. A Retry-After header that says more is not obeyed: one that was
+ * meant in milliseconds would stop everything for weeks.
+ */
+export const longestWait = 3_600_000;
 
 /**
  * When to come back, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds, or a date by the clock of
@@ -125,6 +128,14 @@ export function scrub(text: string): string {
   return text
     .replace(/svc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
     .replace(/\b(Bearer|Basic) +[\w.~+/=-]+/gi, '$1 …')
-    .replace(/\b([a-z][a-z0-9+.-]*:\/\/)[^\s/?#]+@/gi, '$1…@')
-    .replace(/\b([a-z][a-z0-9+.-]*:\/\/[^\s?#"'<>]*)[?#][^\s"'<>]*/gi, '$1?…');
+    .replace(/:\/\/[^\s/?#]+@/g, '://…@')
+    .replace(/[^\s"'<>]+/g, withoutQuery);
+}
+
+/** A word without the query and the fragment of the address in it. One pattern for all would take quadratic time. */
+function withoutQuery(word: string): string {
+  const address = word.indexOf('://');
+  if (address === -1) return word;
+  const query = word.slice(address).search(/[?#]/);
+  return query === -1 ? word : `${word.slice(0, address + query)}?…`;
 }

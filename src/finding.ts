@@ -35,7 +35,7 @@ export function told(reason: string): { found: string; remedy?: string } {
   const at = reason.indexOf('; ');
   if (at < 0) return { found: reason };
   // The code behind it, and what the other side said in its own words, are for logs.
-  return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Za-z]+\)(: .*)?$/s, '') };
+  return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Z]\w+\)(: .*)?$/s, '') };
 }
 
 /** Another machine's clock against ours: signatures and expiry times rest on the two being near each other. */

@@ -5,10 +5,10 @@ import { ConfigurationError } from './errors.ts';
 
 /** What a start needs of the machine, looked at before anything is begun. */
 
-/** Makes DATA_DIR. @throws ConfigurationError */
+/** Makes DATA_DIR, which holds secrets, for its owner only. @throws ConfigurationError */
 export async function makeDataDir(path: string): Promise<void> {
   try {
-    await make(path);
+    await make(path, 0o700);
   } catch (error) {
     throw new ConfigurationError([
       `DATA_DIR is ${path}, which cannot be made (${(error as NodeJS.ErrnoException).code}); expected a directory that this account may write to`,
@@ -17,15 +17,15 @@ export async function makeDataDir(path: string): Promise<void> {
 }
 
 /** Not `recursive`: where nothing can be made, such as below /proc, that never returns. */
-async function make(path: string): Promise<void> {
+async function make(path: string, mode?: number): Promise<void> {
   try {
-    await mkdir(path);
+    await mkdir(path, mode);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'EEXIST' && (await stat(path)).isDirectory()) return;
     if (code !== 'ENOENT' || dirname(path) === path) throw error;
     await make(dirname(path));
-    await mkdir(path).catch((again: NodeJS.ErrnoException) => {
+    await mkdir(path, mode).catch((again: NodeJS.ErrnoException) => {
       if (again.code !== 'EEXIST') throw again;
     });
   }

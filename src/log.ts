@@ -28,6 +28,7 @@ const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^
  * fields, errors and their causes.
  */
 export function createLog(options: { level: string; pretty: boolean; destination?: NodeJS.WritableStream }): Log {
+  const written = options.pretty ? (text: string) => harmless(scrub(text)) : scrub;
   const destination = options.pretty
     ? pretty({
         colorize: true,
@@ -44,28 +45,36 @@ export function createLog(options: { level: string; pretty: boolean; destination
       timestamp: stdTimeFunctions.isoTime,
       formatters: {
         level: (level) => ({ level }),
-        log: (fields) => clean(fields) as Record<string, unknown>,
+        log: (fields) => clean(fields, written) as Record<string, unknown>,
       },
       // An error that gets here is a plain object already.
-      serializers: { err: (err) => err, msg: (msg) => (typeof msg === 'string' ? scrub(msg) : msg) },
+      serializers: { err: (err) => err, msg: (msg) => (typeof msg === 'string' ? written(msg) : msg) },
     },
     // biome-ignore lint/suspicious/noExplicitAny: pino's stream type is narrower than what it accepts
     ...((destination ? [destination] : []) as [any?]),
   );
 }
 
-function clean(value: unknown, depth = 0): unknown {
-  if (typeof value === 'string') return scrub(value);
+/** A terminal would obey what others wrote. Line ends stay, for stacks have some. */
+const harmless = (text: string) =>
+  text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, (c) =>
+    c === '\n' ? c : `\\u{${c.codePointAt(0)!.toString(16)}}`,
+  );
+
+/** `written`: how a text is written. */
+function clean(value: unknown, written: (text: string) => string, depth = 0): unknown {
+  if (typeof value === 'string') return written(value);
   if (value === null || typeof value !== 'object' || value instanceof Date) return value;
   if (depth > 6) return '…';
-  if (Array.isArray(value)) return value.map((item) => clean(item, depth + 1));
-  if (value instanceof URL || ArrayBuffer.isView(value)) return scrub(String(value instanceof URL ? value : '…'));
+  if (Array.isArray(value)) return value.map((item) => clean(item, written, depth + 1));
+  if (value instanceof URL || ArrayBuffer.isView(value)) return written(String(value instanceof URL ? value : '…'));
   const out: Record<string, unknown> = {};
   const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
   for (const [key, v] of Object.entries(fields)) {
     // Errors of HTTP and S3 clients carry whole requests and answers: their words are enough.
     if (key === 'raw' || key === 'input' || key.startsWith('$')) continue;
-    out[key] = secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, depth + 1);
+    out[key] =
+      secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, written, depth + 1);
   }
   return out;
 }

@@ -31,7 +31,7 @@ export function createReadiness(checks: Record<string, () => Promise<void>>) {
   return {
     /** `ok`, or why not, by name; a look that is no older than `maxAgeMs` will do. */
     look(maxAgeMs: number) {
-      if (!last || last.at < Date.now() - maxAgeMs) last = { at: Date.now(), answer: ask() };
+      if (!last || last.at < performance.now() - maxAgeMs) last = { at: performance.now(), answer: ask() };
       return last.answer;
     },
   };

@@ -12,6 +12,11 @@ export function adminTokenIn(dataDir: string): Promise<{ value: string; made: bo
   return readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
 }
 
+/** Of the superuser of the embedded PostgreSQL. */
+export function postgresPasswordIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+  return readOrMake(dataDir, 'postgres-password', () => randomBytes(24).toString('hex'));
+}
+
 /** The operators' token of a service that runs on this machine, if its files can be read. */
 export async function findAdminToken(dataDir: string): Promise<string | undefined> {
   return readFile(join(dataDir, 'admin-token'), 'utf8').then(
@@ -25,7 +30,7 @@ async function readOrMake(
   name: string,
   make: () => string,
 ): Promise<{ value: string; made: boolean }> {
-  await mkdir(dataDir, { recursive: true });
+  await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const path = join(dataDir, name);
   try {
     const value = (await readFile(path, 'utf8')).trim();

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { collect } from './collect.ts';
 import type { Config } from './config.ts';
 import { openContext } from './context.ts';
 import { makeDataDir, probePort } from './ground.ts';
@@ -30,7 +29,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
 
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: queues.check, bucket: storage.check });
-  // The records are the same for all: workers, of which there may be many, show what they do themselves.
+  // Gauges from the database are the same in every process, so workers do not export them.
   const records = role === 'worker' ? undefined : recordGauges(metrics.registry, { store, queues });
   const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
   if (metricsPort !== undefined) {
@@ -39,7 +38,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     log.info({ port: server.port }, 'metrics are on a port of their own');
   }
   if (role !== 'worker') {
-    // Not loaded by workers, which have no use for its memory.
+    // Imported here, so that workers do not spend memory on it.
     const { startServer } = await import('./http/server.ts');
     const { appUrl, clientId } = config.library;
     const server = await startServer(
@@ -60,12 +59,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   }
   if (role !== 'web') {
     const workers = await context.startWorkers();
-    starting.defer(() => workers.stop(Math.max(0, stopBy - Date.now())));
+    starting.defer(() => workers.stop(Math.max(0, stopBy - performance.now())));
   }
   signal?.throwIfAborted();
   log.info({ role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
-  // A tenth of the memory by now is what only the start has needed; V8 would keep it until it has to look.
-  collect({ type: 'major', flavor: 'last-resort' });
 
   const running = starting.move();
   return {
@@ -75,20 +72,20 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     adminToken,
     storage: storage.name,
     async stop(): Promise<void> {
-      const started = Date.now();
+      const started = performance.now();
       stopBy = started + config.shutdownGrace;
       health.drain();
       const ended = new AbortController();
       const orderly = running.disposeAsync().finally(() => ended.abort());
-      // A queue that does not answer cannot be told goodbye: what is on it is made again from the records.
+      // A queue that does not answer may block the shutdown. Its jobs are recreated from the database.
       const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
       if (await Promise.race([orderly.then(() => false), late])) {
-        log.warn({ ms: Date.now() - started }, 'not everything could be closed in time; leaving it');
+        log.warn({ ms: Math.round(performance.now() - started) }, 'not everything could be closed in time; leaving it');
         orderly.catch(() => {});
       }
-      // Of a token that was rotated just now this process has the only copy: that is saved, however long it takes.
+      // This process may have the only copy of a token that was just rotated: wait until it is saved.
       await context.tokens.settled();
-      log.info({ ms: Date.now() - started }, 'stopped');
+      log.info({ ms: Math.round(performance.now() - started) }, 'stopped');
     },
   };
 }

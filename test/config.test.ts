@@ -78,7 +78,14 @@ describe('without more than the required four', () => {
       processing: { poll: 30_000, giveUp: 24 * hour },
       transcripts: { mirror: true, delay: 5 * minute, giveUp: 24 * hour },
       thumbnails: { mirror: true },
-      transfer: { concurrency: 8, perConnection: 4, stallTimeout: 30_000, bandwidth: undefined },
+      transfer: {
+        concurrency: 8,
+        perConnection: 4,
+        stallTimeout: 30_000,
+        minRate: { bytesPerSecond: 4096, windowMs: 3 * minute },
+        bandwidth: undefined,
+        allowPrivate: [],
+      },
       webhook: {
         url: undefined,
         keys: undefined,
@@ -130,7 +137,7 @@ describe('each variable is read:', () => {
       (c) => [c.dataDir, c.storage.target],
       ['/var/lib/x', { kind: 'directory', path: '/var/lib/x/mirror' }],
     ],
-    ['ADMIN_TOKEN', 'x', (c) => c.adminToken, 'x'],
+    ['ADMIN_TOKEN', 'a-token-of-24-characters', (c) => c.adminToken, 'a-token-of-24-characters'],
     ['KEY_TEMPLATE', 'all/{assetId}/{filename}', (c) => c.storage.keyTemplate, 'all/{assetId}/{filename}'],
     ['SYNC_INTERVAL', '90s', (c) => c.sync.interval, 90_000],
     ['RECONCILE_INTERVAL', '7d', (c) => c.sync.reconcileInterval, 7 * 24 * hour],
@@ -142,7 +149,13 @@ describe('each variable is read:', () => {
     ['TRANSFER_CONCURRENCY', '16', (c) => c.transfer.concurrency, 16],
     ['CONNECTION_CONCURRENCY', '1', (c) => c.transfer.perConnection, 1],
     ['TRANSFER_STALL_TIMEOUT', '500ms', (c) => c.transfer.stallTimeout, 500],
+    ['TRANSFER_MIN_RATE', '1kB/s', (c) => c.transfer.minRate?.bytesPerSecond, 1000],
+    ['TRANSFER_MIN_RATE', 'off', (c) => c.transfer.minRate, undefined],
+    ['TRANSFER_MIN_RATE_WINDOW', '10m', (c) => c.transfer.minRate?.windowMs, 10 * minute],
     ['BANDWIDTH_LIMIT', '50MiB/s', (c) => c.transfer.bandwidth, 50 * 2 ** 20],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'TRUE', (c) => c.transfer.allowPrivate, true],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'no', (c) => c.transfer.allowPrivate, []],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'CDN.internal, [::1]', (c) => c.transfer.allowPrivate, ['cdn.internal', '::1']],
     ['INCLUDE_ASSET_TYPES', ' videos, brand assets ,', (c) => c.sync.includeTypes, ['videos', 'brand assets']],
     ['EXCLUDE_ASSET_TYPES', 'audio', (c) => c.sync.excludeTypes, ['audio']],
     ['MIRROR_THUMBNAILS', 'no', (c) => c.thumbnails.mirror, false],
@@ -175,7 +188,11 @@ describe('each variable is read:', () => {
       'ENCRYPTION_KEYS',
       'ADMIN_TOKEN',
     ]);
-    const config = read({ ...database, ENCRYPTION_KEYS: key(1).toString('base64'), ADMIN_TOKEN: 'x' });
+    const config = read({
+      ...database,
+      ENCRYPTION_KEYS: key(1).toString('base64'),
+      ADMIN_TOKEN: 'a-token-of-24-characters',
+    });
     expect(config.databaseUrl).toBe('postgresql://u:p@h/d');
   });
 
@@ -299,7 +316,10 @@ describe('what is wrong', () => {
     TRANSFER_CONCURRENCY: ['0', '1001', '1.5', 'all'],
     CONNECTION_CONCURRENCY: ['0'],
     TRANSFER_STALL_TIMEOUT: ['0s', '25d'],
+    TRANSFER_MIN_RATE: ['4KiB', '0B/s', 'no'],
+    TRANSFER_MIN_RATE_WINDOW: ['0s', '25d'],
     BANDWIDTH_LIMIT: ['50MiB', '0B/s', '50/s', 'fast'],
+    DOWNLOAD_ALLOW_PRIVATE: ['http://cdn.internal', 'cdn.internal:8080', '10.0.0.0/8', 'a,,b'],
     MIRROR_THUMBNAILS: ['on and off'],
     MIRROR_TRANSCRIPTS: ['-'],
     WEBHOOK_URL: ['h'],
@@ -310,13 +330,14 @@ describe('what is wrong', () => {
     SHUTDOWN_GRACE: ['soon', '30d'],
     OTEL_EXPORTER_OTLP_ENDPOINT: ['collector:4318'],
     OTEL_TRACES_SAMPLER_ARG: ['1.5', 'all', '-1'],
+    ADMIN_TOKEN: ['a', 'one-short-of-24-letters'],
   };
   for (const [name, values] of Object.entries(wrong)) {
     it(`with ${name} is refused by name`, () => {
       for (const value of values) {
         const secret = key(1).toString('base64');
         const together = {
-          ...(name === 'DATABASE_URL' && { ENCRYPTION_KEYS: secret, ADMIN_TOKEN: 'x' }),
+          ...(name === 'DATABASE_URL' && { ENCRYPTION_KEYS: secret, ADMIN_TOKEN: secret }),
           ...(name === 'WEBHOOK_URL' && { WEBHOOK_SECRET: secret }),
         };
         const problems = problemsOf({ ...required, ...together, [name]: value });
@@ -340,7 +361,7 @@ describe('what is wrong', () => {
       WEBHOOK_URL: 'hooks.example.com/hunter2',
     };
     const problems = problemsOf({ ...required, ...secrets, ADMIN_TOKEN: 'hunter2', WEBHOOK_SECRET: 'hunter2' });
-    expect(problems).toHaveLength(6);
+    expect(problems).toHaveLength(7);
     expect(problems.join()).not.toContain('hunter2');
     expect(problems.join()).not.toContain(key(7).toString('base64'));
     expect(problems[0]).toMatch(

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigurationError, Disconnected, Rejected, RetryLater, reasonOf, retryAfter, scrub } from '../src/errors.ts';
+import { growth } from './support/growth.ts';
 
 describe('an error of ours', () => {
   it('has a name that survives, and keeps its cause', () => {
@@ -71,6 +72,14 @@ describe('scrubbed text', () => {
       }),
     );
   });
+
+  it.each(['a-', 'a://', 'a://b@', '://', 'Bearer ', '?', 'https://h/?q '])(
+    'takes a time that grows with its length, also if it is all %j',
+    (part) => {
+      const text = (length: number) => part.repeat(length / part.length);
+      expect(growth(text, scrub)).toBeLessThan(24);
+    },
+  );
 
   it('is scrubbed already', () => {
     const once = scrub('svca_x Bearer y https://u:p@h/p?q');

@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { probeQueue } from '../src/jobs/probe.ts';
 import { createAgent } from '../src/source/http.ts';
 import { openS3 } from '../src/storage/s3.ts';
-import { PreparingClient } from '../src/store/prepared.ts';
 import { openStore } from '../src/store/store.ts';
 import { silent } from './store/records.ts';
 import { type Certificates, newCertificates } from './support/certificates.ts';
@@ -134,10 +133,6 @@ test.runIf(pgbouncer)(
   },
   async () => {
     const pooled = await newPooledPostgres(certificates);
-    const client = new PreparingClient({ connectionString: pooled.url });
-    await client.connect();
-    expect(await client.findPooler()).toBe(false);
-    await client.end();
     // Many that start at once, on an empty database and on one that is up to date: each waits its turn, and none for ever.
     for (let round = 0; round < 2; round++) {
       const stores = await Promise.all(Array.from({ length: 5 }, () => openStore({ url: pooled.url, log: silent })));

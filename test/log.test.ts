@@ -148,4 +148,14 @@ describe('pretty', () => {
     expect(text).toContain('no room');
     expect(text).not.toContain('"pid"');
   });
+
+  it('writes no control character that others chose, wherever it stands', () => {
+    const hostile = 'a\u001b[2J\u009b2J\u202e\u2028b';
+    const err = new Error(hostile, { cause: new Error(hostile) });
+    const text = stripVTControlCharacters(
+      logged((log) => log.warn({ companyId: hostile, of: [{ hostile }], err }, hostile), { pretty: true }),
+    );
+    expect(text.match(/[^\P{Cc}\n]|[\p{Zl}\p{Zp}\p{Bidi_Control}]/gu)).toBeNull();
+    expect(text).toContain('\\u{9b}2J');
+  });
 });

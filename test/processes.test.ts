@@ -1,13 +1,15 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { access, chmod, mkdtemp, rm } from 'node:fs/promises';
+import { access, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer as createHttpServer, type Server } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { makeDataDir } from '../src/ground.ts';
 import { bytesOf, chunksOf } from '../src/library/index.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
@@ -276,10 +278,89 @@ test('what a start needs of the machine and does not get is a setting that is na
   }
 });
 
-/** The service with a PostgreSQL of its own, below a directory that the account `postgres` can enter. */
+test.each(['start', 'demo', '--help'])(
+  '`%s` keeps no compiled code in the shared temporary directory',
+  async (verb) => {
+    const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-tmp-'));
+    try {
+      const child = spawn(process.execPath, ['src/main.ts', verb], {
+        env: { PATH: process.env.PATH, TMPDIR: directory, DATA_DIR: '/proc/nothing/can/be/made/here' },
+        stdio: 'ignore',
+      });
+      const [code] = await once(child, 'close');
+      expect(code).toBe(verb === '--help' ? 0 : 2);
+      expect(await readdir(directory)).toEqual([]);
+    } finally {
+      await rm(directory, { recursive: true, force: true });
+    }
+  },
+);
+
+describe('an .env file in the working directory', () => {
+  let directory: string;
+  let asked: string[];
+  let server: Server;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'asset-mirror-cwd-'));
+    asked = [];
+    server = createHttpServer((request, response) => {
+      asked.push(request.url!);
+      response.end('{}');
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    await writeFile(join(directory, '.env'), `ASSET_MIRROR_URL=http://127.0.0.1:${port}\nLOG_LEVEL=none\n`);
+  });
+  afterEach(async () => {
+    server.close();
+    await rm(directory, { recursive: true, force: true });
+  });
+  async function run(...args: string[]) {
+    const child = spawn(process.execPath, [resolve('src/main.ts'), ...args], {
+      cwd: directory,
+      env: {
+        PATH: process.env.PATH,
+        ADMIN_TOKEN: 'the-exported-token-of-the-operator',
+        PORT: String(await freePort()),
+        DATA_DIR: '/proc/nothing/can/be/made/here',
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let said = '';
+    child.stderr.on('data', (chunk) => (said += chunk));
+    const [code] = await once(child, 'close');
+    return { code, said };
+  }
+
+  test.each(['status', 'keys rotate'])('does not say whom `%s` asks', async (verb) => {
+    expect(await run(...verb.split(' '))).toEqual({ code: 3, said: expect.stringContaining('127.0.0.1') });
+    expect(asked).toEqual([]);
+  });
+
+  test('is not read by `demo`', async () => {
+    expect(await run('demo')).toEqual({ code: 2, said: expect.stringContaining('DATA_DIR') });
+  });
+
+  test.each(['start', 'doctor', 'rebuild'])('is read by `%s`', async (verb) => {
+    expect(await run(verb)).toEqual({ code: 2, said: expect.stringContaining('LOG_LEVEL is "none"') });
+  });
+});
+
+test('a DATA_DIR that is made is for its owner only', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-data-'));
+  try {
+    await makeDataDir(join(directory, 'parent/data'));
+    const modeOf = async (path: string) => (await stat(join(directory, path))).mode & 0o777;
+    expect(await modeOf('parent/data')).toBe(0o700);
+    expect(await modeOf('parent')).toBe(0o777 & ~process.umask());
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+});
+
+/** The service with a PostgreSQL of its own. */
 async function embedded() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
-  await chmod(directory, 0o755);
   const child = spawn(process.execPath, ['src/main.ts', 'start'], {
     env: {
       PATH: process.env.PATH,

@@ -2,7 +2,7 @@ import { formatBytes } from '../units.ts';
 import type { ApiClient, AssetList, AssetQuery } from './client.ts';
 import { UsageError } from './failures.ts';
 import { mostRows } from './options.ts';
-import { ago, type Cell, counted, harmless, paint, print, printJson, table } from './output.ts';
+import { ago, type Cell, counted, paint, print, printJson, printJsonLine, table } from './output.ts';
 
 export interface AssetsOptions {
   connection?: string;
@@ -47,7 +47,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
     let found = 0;
     for await (const page of api.assetPages(query)) {
       found += page.length;
-      if (options.json) for (const asset of page) print(JSON.stringify(asset));
+      if (options.json) for (const asset of page) printJsonLine(asset);
       else if (page.length > 0) print(assetTable(page));
     }
     if (!options.json) print(found === 0 ? none : `\n${counted(found, 'asset')}`);
@@ -64,12 +64,12 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
 function assetTable(found: AssetSummary[]): string {
   const rows = found.map((asset): Cell[] => [
     asset.id,
-    harmless(asset.name ?? ''),
+    asset.name ?? '',
     asset.leftOut === null ? { text: asset.state, style: colours[asset.state] } : { text: 'left out', style: 'dim' },
     asset.size === null ? '' : formatBytes(asset.size),
-    harmless(asset.type ?? ''),
+    asset.type ?? '',
     asset.uploadDate === null ? '' : dateOf(asset.uploadDate),
-    harmless(whyOf(asset)),
+    whyOf(asset),
   ]);
   return table(
     [

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { formatBytes } from '../units.ts';
 import type { ApiClient, ConnectionQuery, ConnectionSummary } from './client.ts';
 import { UsageError } from './failures.ts';
-import { ago, agoShort, type Cell, counted, harmless, number, paint, print, printJson, table } from './output.ts';
+import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from './output.ts';
 
 export const statusColours = { active: 'green', paused: 'yellow', disconnected: 'red' } as const;
 
@@ -17,9 +17,9 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
     const { failed } = connection.counts.byState;
     return [
       connection.id,
-      harmless(connection.user.email || connection.user.name),
+      connection.user.email || connection.user.name,
       { text: connection.status, style: statusColours[connection.status] },
-      harmless(connection.companies.map(({ name }) => name).join(', ')),
+      connection.companies.map(({ name }) => name).join(', '),
       mirroredOf(connection),
       formatBytes(connection.bytes),
       failed > 0 ? { text: number(failed), style: 'red' } : '0',
@@ -135,6 +135,3 @@ async function confirmed(question: string): Promise<boolean> {
 }
 
 const nameOf = ({ id, user }: ConnectionSummary) => harmless(user.email || user.name || id);
-
-/** `3 connections` … */
-export const countedConnections = (n: number) => counted(n, 'connection');

@@ -1,5 +1,5 @@
 import type { Finding } from '../finding.ts';
-import { paint, print, printJson } from './output.ts';
+import { harmless, paint, print, printJson } from './output.ts';
 
 const marks = { ok: ['green', '✓'], note: ['yellow', '!'], wrong: ['red', '✗'] } as const;
 
@@ -37,8 +37,10 @@ export function describe(finding: Finding): string {
   const [colour, mark] = marks[level];
   // A longer name stands in a line of its own.
   const name = what.length > 14 ? `${what}\n${' '.repeat(indent)}` : what.padEnd(15);
-  const text = wrapped(chosen ? `${found}, so ${chosen}` : found);
-  const help = remedy ? wrapped(remedy, 2).map((line, at) => paint('dim', `${at === 0 ? '→' : ' '} ${line}`)) : [];
+  const text = wrapped(harmless(chosen ? `${found}, so ${chosen}` : found));
+  const help = remedy
+    ? wrapped(harmless(remedy), 2).map((line, at) => paint('dim', `${at === 0 ? '→' : ' '} ${line}`))
+    : [];
   const lines = [...text, ...help].join(`\n${' '.repeat(indent)}`);
   return `  ${paint(colour, mark)} ${name}${lines}`;
 }

@@ -1,5 +1,5 @@
 import type { ApiClient, MirrorEvent } from './client.ts';
-import { harmless, paint, print, printJson } from './output.ts';
+import { harmless, paint, print, printError, printJson, printJsonLine } from './output.ts';
 
 export interface EventsOptions {
   connection?: string;
@@ -22,14 +22,14 @@ export async function events(api: ApiClient, options: EventsOptions): Promise<vo
     return;
   }
 
-  const say = (event: MirrorEvent) => print(options.json ? JSON.stringify(event) : lineOf(event));
+  const say = (event: MirrorEvent) => (options.json ? printJsonLine(event) : print(lineOf(event)));
   // What happens while the past is asked for is told behind it, and once.
   let early: MirrorEvent[] | undefined = [];
   let good = true;
   const following = api.followEvents(filter, {
     onEvent: (event) => (early ? early.push(event) : say(event)),
     onLine(now) {
-      if (now !== good) process.stderr.write(now ? 'The service is back.\n' : 'The line is lost; trying again …\n');
+      if (now !== good) printError(now ? 'The service is back.' : 'The line is lost; trying again …');
       good = now;
     },
   });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { probePort } from '../ground.ts';
 import { type LibraryOptions, startLibrary } from '../library/index.ts';
 import { UsageError } from './failures.ts';
-import { paint, print } from './output.ts';
+import { jsonOf, paint, print, printError, printJsonLine } from './output.ts';
 
 export interface LibraryVerbOptions {
   host: string;
@@ -55,7 +55,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
     const directory = join(deps.dataDir, 'library');
     const embedded = await deps.startDatabase(directory).catch((error) => {
       if (!/in use by another/.test(String(error))) throw error;
-      process.stderr.write(`Another library is at work in ${directory}; this one forgets everything at its end.\n`);
+      printError(`Another library is at work in ${directory}; this one forgets everything at its end.`);
     });
     if (embedded) {
       running.defer(() => embedded.stop());
@@ -74,7 +74,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
     await writeFile(credentials, `${JSON.stringify({ clientId, clientSecret })}\n`, { mode: 0o600 });
   }
   if (json) {
-    print(JSON.stringify({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users }));
+    printJsonLine({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users });
   } else {
     print(`${paint('bold', 'The library is running.')} A mirror of it needs:
 
@@ -119,7 +119,7 @@ function settingsOf(options: LibraryVerbOptions): LibraryOptions {
     transcriptDelay: 120_000,
     // Requests are nobody's business here; what went wrong is.
     log: (line) => {
-      if ('error' in line || 'warning' in line) process.stderr.write(`${JSON.stringify(line)}\n`);
+      if ('error' in line || 'warning' in line) printError(jsonOf(line));
     },
     ...defined(given),
   };

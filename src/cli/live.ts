@@ -1,4 +1,4 @@
-import { cut, print, width } from './output.ts';
+import { clean, cut, overwrite, print, width } from './output.ts';
 
 /** How often something is said where lines cannot be written over. */
 const saidMs = 5000;
@@ -13,22 +13,22 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
       if (silent || text === last) return;
       if (stdout.isTTY) {
         const room = (stdout.columns || 80) - 1;
-        stdout.write(`\r\u001b[K${width(text) <= room ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), room)}`);
-      } else if (Date.now() - saidAt >= saidMs) {
+        overwrite(stdout, width(text) <= room ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), room));
+      } else if (performance.now() - saidAt >= saidMs) {
         print(text);
-        saidAt = Date.now();
+        saidAt = performance.now();
       }
       last = text;
     },
     /** A line that stays; what is shown goes on below it. */
     say(text: string): void {
       if (silent) return;
-      if (stdout.isTTY && last !== '') stdout.write('\r\u001b[K');
+      if (stdout.isTTY && last !== '') overwrite(stdout);
       print(text);
       last = '';
     },
     end(): void {
-      if (!silent && stdout.isTTY && last !== '') stdout.write('\r\u001b[K');
+      if (!silent && stdout.isTTY && last !== '') overwrite(stdout);
     },
   };
 }
@@ -46,7 +46,7 @@ export function liveScreen() {
       const fitting = shown.map((line) =>
         width(line) <= columns ? line : cut(line.replace(/\u001b\[[\d;]*m/g, ''), columns),
       );
-      stdout.write(`\u001b[H${fitting.map((line) => `${line}\u001b[K\n`).join('')}\u001b[J`);
+      stdout.write(`\u001b[H${fitting.map((line) => `${clean(line)}\u001b[K\n`).join('')}\u001b[J`);
     },
   };
 }

@@ -1,7 +1,10 @@
 import { stripVTControlCharacters, styleText } from 'node:util';
 import { formatDuration } from '../units.ts';
 
-/** How things are printed: colours on a terminal only (NO_COLOR and FORCE_COLOR are heard), tables that fit. */
+/**
+ * All that verbs print goes through here: colours on a terminal only (NO_COLOR and FORCE_COLOR are heard), tables that fit,
+ * and no control characters but our own.
+ */
 
 type Style = Parameters<typeof styleText>[0];
 
@@ -10,16 +13,45 @@ export function paint(style: Style, text: string): string {
 }
 
 export function print(text = ''): void {
-  process.stdout.write(`${text}\n`);
+  process.stdout.write(`${clean(text)}\n`);
 }
 
-export function printJson(value: unknown): void {
-  print(JSON.stringify(value, null, 2));
+export function printError(text: string): void {
+  process.stderr.write(`${clean(text)}\n`);
 }
 
-/** The names that others give may hold anything, and must neither move the cursor nor make up lines. */
+/** Replaces the line that the cursor is in. */
+export function overwrite(stream: NodeJS.WriteStream, text = ''): void {
+  stream.write(`\r\u001b[K${clean(text)}`);
+}
+
+export const printJson = (value: unknown) => print(jsonOf(value, 2));
+
+/** As one line. */
+export const printJsonLine = (value: unknown) => print(jsonOf(value));
+
+const controls = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
+
+/** JSON escapes C0 controls only; escaping the others in it too changes no value. */
+export const jsonOf = (value: unknown, indent?: number) =>
+  JSON.stringify(value, null, indent).replace(controls, (c) =>
+    c === '\n' ? c : `\\u${c.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+  );
+
+/** One line of text that others wrote: it can neither move the cursor nor make up lines. */
 export function harmless(text: string): string {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
+  return text.replace(controls, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
+}
+
+/** What `paint` writes. */
+const ownColours = /(\u001b\[(?:1|2|22|3[1236]|39)m)/;
+
+/** Text without control characters but line ends and our colours. */
+export function clean(text: string): string {
+  return text
+    .split(ownColours)
+    .map((part, i) => (i % 2 === 1 ? part : part.split('\n').map(harmless).join('\n')))
+    .join('');
 }
 
 const segmenter = new Intl.Segmenter();
@@ -73,7 +105,7 @@ export function table(
   rows: Cell[][],
   room = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
-  const textOf = (cell: Cell | undefined) => (typeof cell === 'object' ? cell.text : (cell ?? ''));
+  const textOf = (cell: Cell | undefined) => harmless(typeof cell === 'object' ? cell.text : (cell ?? ''));
   let columns = all.map((column, place) => ({
     ...column,
     place,

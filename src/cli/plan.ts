@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, Plan, PlanProgress } from './client.ts';
-import { ago, paint, print, printJson, table } from './output.ts';
+import { ago, cut, harmless, overwrite, paint, print, printJson, table } from './output.ts';
 
 /** What a full sync would move, before it moves. Returns how much could not be listed. */
 export async function plan(
@@ -9,19 +9,17 @@ export async function plan(
   options: { json?: boolean },
 ): Promise<number> {
   const line = process.stderr.isTTY && !options.json;
-  const erase = () => line && process.stderr.write('\r\u001b[K');
   const found = await api.plan(connectionId, (progress) => {
-    erase();
-    if (line) process.stderr.write(describeProgress(progress).slice(0, (process.stderr.columns || 80) - 1));
+    if (line) overwrite(process.stderr, cut(describeProgress(progress), (process.stderr.columns || 80) - 1));
   });
-  erase();
+  if (line) overwrite(process.stderr);
   if (options.json) printJson(found);
   else print(describe(found));
   return found.problems.length;
 }
 
 function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress): string {
-  const where = companyId === null ? 'asking what can be read' : `listing ${companyId}`;
+  const where = companyId === null ? 'asking what can be read' : `listing ${harmless(companyId)}`;
   const wait = waitsUntil === null ? '' : `; it waits, and goes on ${ago(waitsUntil)}`;
   return `${where}: ${listed} assets, ${pages} pages${wait}`;
 }
@@ -69,10 +67,10 @@ function describe(found: Plan): string {
   if (rest.length > 0)
     lines.push('', 'It would leave alone', ...rest.map(({ of, words }) => `  ${of.assets} ${words}`));
   if (found.leftOutCompanies.length > 0) {
-    lines.push(`  all of ${found.leftOutCompanies.join(', ')}: left out by the settings, and not listed`);
+    lines.push(`  all of ${found.leftOutCompanies.map(harmless).join(', ')}: left out by the settings, and not listed`);
   }
   if (found.rows.length > 0) lines.push('', byCompany(found));
-  for (const problem of found.problems) lines.push(`${paint('red', '✗')} ${problem}`);
+  for (const problem of found.problems) lines.push(`${paint('red', '✗')} ${harmless(problem)}`);
   return lines.join('\n');
 }
 

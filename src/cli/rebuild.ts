@@ -1,7 +1,7 @@
 import { Presets, SingleBar } from 'cli-progress';
 import type { Rebuilding, RebuildReport } from '../rebuild.ts';
 import { formatBytes, formatDuration } from '../units.ts';
-import { paint, print, printJson, speed } from './output.ts';
+import { harmless, overwrite, paint, print, printJson, speed } from './output.ts';
 
 /** So many sentences are kept for JSON. */
 const mostTold = 1000;
@@ -11,7 +11,7 @@ export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   options: { json?: boolean; stop: AbortSignal },
 ): Promise<number> {
-  const started = Date.now();
+  const started = performance.now();
   const json = options.json === true;
   const told: string[] = [];
   let toldMore = 0;
@@ -30,7 +30,7 @@ export async function rebuild(
     percent: so.of ? `${Math.floor((100 * so.objects) / so.of)}%`.padStart(4) : 'counting',
     count: `${so.restored + so.known} assets`,
     bytes: formatBytes(so.bytes).padStart(9),
-    rate: speed({ done: so.objects, left: (so.of ?? so.objects) - so.objects, ms: Date.now() - started }),
+    rate: speed({ done: so.objects, left: (so.of ?? so.objects) - so.objects, ms: performance.now() - started }),
   });
   const report: RebuildReport = {
     start(storage) {
@@ -43,8 +43,8 @@ export async function rebuild(
       else toldMore++;
       if (json) return;
       // Above the bar, which is drawn again below it.
-      if (shown) process.stdout.write('\r\u001b[K');
-      print(`  ${paint('yellow', '!')} ${line}`);
+      if (shown) overwrite(process.stdout);
+      print(`  ${paint('yellow', '!')} ${harmless(line)}`);
     },
     progress(now) {
       so = now;
@@ -63,7 +63,7 @@ export async function rebuild(
   } finally {
     if (shown) bar.stop();
   }
-  const ms = Date.now() - started;
+  const ms = performance.now() - started;
   if (json) {
     printJson({ ...(interrupted && { interrupted }), ...so, of: so.of ?? null, seconds: ms / 1000, told, toldMore });
   } else {

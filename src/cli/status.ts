@@ -3,7 +3,7 @@ import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, ConnectionSummary, Status } from './client.ts';
 import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';
 import { liveScreen } from './live.ts';
-import { ago, bar, fits, harmless, number, paint, print, printJson } from './output.ts';
+import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLine } from './output.ts';
 
 const watchMs = 1000;
 /** More are not shown one by one, but by `asset-mirror connections`. */
@@ -19,7 +19,7 @@ export async function status(api: ApiClient, options: { json?: boolean; watch?: 
     ]);
     const facts = { ...totals, connectionList: connections };
     // While it is watched, one line each time, for who reads lines.
-    if (options.json && options.watch) print(JSON.stringify(facts));
+    if (options.json && options.watch) printJsonLine(facts);
     else if (options.json) printJson(facts);
     else if (screen) screen.show(describe(totals, connections, true));
     else print(describe(totals, connections, false));

@@ -1,7 +1,7 @@
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../units.ts';
 import type { ApiClient, Verification } from './client.ts';
-import { harmless, paint, print, speed } from './output.ts';
+import { harmless, paint, print, printJsonLine, speed } from './output.ts';
 
 export interface VerifyOptions {
   connection?: string;
@@ -55,9 +55,9 @@ interface View {
 /** One object each line, the summary last. */
 function jsonView(): View {
   return {
-    line: ({ number: _, ...line }) => print(JSON.stringify(line)),
+    line: ({ number: _, ...line }) => printJsonLine(line),
     progress: () => {},
-    end: ({ lines: _, next: __, ...summary }) => print(JSON.stringify({ summary })),
+    end: ({ lines: _, next: __, ...summary }) => printJsonLine({ summary }),
     close: () => {},
   };
 }
@@ -91,8 +91,10 @@ function terminalView(): View {
     progress(run) {
       const { done, total } = run.progress;
       bar.setTotal(Math.max(total, 1));
-      if (run.phase === 'objects') first ??= { done, at: Date.now() };
-      const pace = first ? speed({ done: done - first.done, left: total - done, ms: Date.now() - first.at }) : '';
+      if (run.phase === 'objects') first ??= { done, at: performance.now() };
+      const pace = first
+        ? speed({ done: done - first.done, left: total - done, ms: performance.now() - first.at })
+        : '';
       const note = [noteOf(run), run.phase === 'objects' && pace].filter(Boolean).join(', ');
       bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
     },
@@ -113,7 +115,7 @@ const phases = {
 };
 
 function noteOf({ status, phase, progress, counts, error }: Verification): string {
-  if (error) return `waits: ${error}`;
+  if (error) return `waits: ${harmless(error)}`;
   if (status === 'waiting') return 'waits for a worker';
   if (phase === null) return '';
   if (phase !== 'objects') return phases[phase];

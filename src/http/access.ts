@@ -1,6 +1,7 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { Problem } from './problems.ts';
-import { type Sessions, sameToken } from './session.ts';
+import type { Sessions } from './session.ts';
+import type { TokenCheck } from './token-check.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -11,7 +12,7 @@ declare module 'fastify' {
 
 export interface AccessDeps {
   sessions: Sessions;
-  adminToken: string;
+  checkToken: TokenCheck;
   publicUrl: string;
 }
 
@@ -26,17 +27,32 @@ export function fromOurPages(request: FastifyRequest, publicUrl: string): boolea
   return site === undefined ? request.headers.origin === new URL(publicUrl).origin : site === 'same-origin';
 }
 
-/** What a request shows besides a cookie: undefined where it shows nothing. */
-function tokenIn({ headers }: FastifyRequest, adminToken: string): boolean | undefined {
-  if (headers.authorization === undefined) return undefined;
-  const given = /^Bearer +(.+)$/i.exec(headers.authorization)?.[1]?.trim();
-  return given !== undefined && sameToken(given, adminToken);
+/**
+ * Whether a request carries the operators' token; undefined if it carries none.
+ * @throws Problem 429 after too many wrong ones from its address
+ */
+async function bearsToken(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  checkToken: TokenCheck,
+): Promise<boolean | undefined> {
+  const { authorization } = request.headers;
+  if (authorization === undefined) return undefined;
+  const given = /^Bearer +(.+)$/i.exec(authorization)?.[1]?.trim() ?? '';
+  const verdict = await checkToken(given, request.ip);
+  if (typeof verdict === 'string') return verdict === 'right';
+  reply.header('retry-after', verdict.wait);
+  throw new Problem(
+    429,
+    'too_many_wrong_tokens',
+    `Too many wrong tokens came from this address. Send the operators' token, or try again in ${verdict.wait} seconds.`,
+  );
 }
 
 /** Lets in who holds the operators' token (RFC 6750), or has signed in with it. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
-    const token = tokenIn(request, deps.adminToken);
+    const token = await bearsToken(request, reply, deps.checkToken);
     if (token) {
       request.operator = 'token';
       return;
@@ -65,7 +81,7 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
 export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   app.addHook('onRequest', async (request, reply) => {
-    if (tokenIn(request, deps.adminToken)) {
+    if (await bearsToken(request, reply, deps.checkToken)) {
       request.operator = 'token';
       return;
     }

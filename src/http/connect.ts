@@ -1,28 +1,12 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { z } from 'zod';
-import { reasonOf } from '../errors.ts';
-import type { Queues } from '../jobs/queues.ts';
-import type { Schedule } from '../jobs/schedule.ts';
-import type { Log } from '../log.ts';
-import { beginAttempt, connectUrl, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
-import { type OAuthClient, OAuthError } from '../oauth/client.ts';
+import { beginAttempt, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
+import { OAuthError } from '../oauth/client.ts';
 import type { Sealer } from '../oauth/seal.ts';
-import type { Tokens } from '../oauth/tokens.ts';
-import { within } from '../operations/within.ts';
-import { storable } from '../source/answers.ts';
-import type { LibraryClient } from '../source/client.ts';
-import type { Store } from '../store/store.ts';
+import { type ConsentDeps, createConsents, type Finished } from '../operations/consents.ts';
 import { page, pageHeaders } from './pages.ts';
 
-export interface ConnectDeps {
-  store: Store;
-  sealer: Sealer;
-  oauth: OAuthClient;
-  client: LibraryClient;
-  tokens: Tokens;
-  queues: Queues;
-  schedule: Schedule;
-  log: Log;
+export interface ConnectDeps extends ConsentDeps {
   publicUrl: string;
   appUrl: string;
   clientId: string;
@@ -58,14 +42,15 @@ const cookieName = 'asset_mirror_connect';
 /** Holds the page of a connect that worked, for who loads it again. */
 const doneCookieName = 'asset_mirror_connected';
 const donePurpose = 'connected page';
-/** A new link for who cancelled or came too late lives this long. */
-const retryLifetimeMs = 60 * 60_000;
 
 /**
  * The connect flow (spec, section 5): a signed link → the consent page with PKCE and state → back with a code → tokens and
  * `/me` → a connection. State and verifier travel in a sealed cookie, so only the browser that began can finish.
  */
 export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
+  const consents = createConsents(deps);
+  app.addHook('onReady', async () => consents.start());
+  app.addHook('onClose', async () => consents.stop());
   const redirectUri = `${deps.publicUrl}/oauth/callback`;
   const cookiePath = `${new URL(deps.publicUrl).pathname.replace(/\/$/, '')}/oauth/callback`;
   const cookie = {
@@ -77,10 +62,13 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
   };
   const show = (reply: FastifyReply, status: number, content: Page) =>
     reply.code(status).headers(pageHeaders).send(page(content));
-  const tryAgain = (connectionId: string | undefined, label = 'Try again') => {
-    const { publicUrl, sealer } = deps;
-    return { href: connectUrl(sealer, { publicUrl, connectionId, lifetimeMs: retryLifetimeMs }).url, label };
-  };
+  const tryAgain = (link: string) => ({ href: `${deps.publicUrl}/connect?link=${link}`, label: 'Try again' });
+  const linkEnded = (reply: FastifyReply) =>
+    show(reply, 410, {
+      tone: 'bad',
+      title: 'This link has ended',
+      paragraphs: ['Your account was disconnected after the link was made. Ask whoever sent it to you for a new one.'],
+    });
 
   app.get('/connect', { schema: schemas.connect }, async (request, reply) => {
     const { link } = request.query as z.infer<typeof connectQuery>;
@@ -96,11 +84,16 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
         ],
       });
     }
+    const connection =
+      read.connectionId === undefined ? undefined : await deps.store.connections.get(read.connectionId);
+    if (connection?.linksSince && connection.linksSince > read.madeAt) return linkEnded(reply);
     const { attempt, url } = beginAttempt({
       appUrl: deps.appUrl,
       clientId: deps.clientId,
       redirectUri,
       connectionId: read.connectionId,
+      link: link!,
+      linkMadeAt: read.madeAt.getTime(),
     });
     return reply
       .setCookie(cookieName, sealAttempt(deps.sealer, attempt), { ...cookie, maxAge: 3600 })
@@ -117,7 +110,10 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
         ? openAttempt(deps.sealer, sealed, query.state)
         : undefined;
     const done = pageOf(deps.sealer, request.cookies[doneCookieName], query.state);
-    if (done) return show(reply, 400, { ...done, tone: 'plain', title: 'This sign-in is finished: you are connected' });
+    if (done) {
+      const title = `This sign-in is finished: ${done.title[0]!.toLowerCase()}${done.title.slice(1)}`;
+      return show(reply, 400, { ...done, tone: 'plain', title });
+    }
     if (!attempt || !(await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)))) {
       return show(reply, 400, {
         tone: 'bad',
@@ -143,12 +139,19 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
               'If that was not what you wanted, try again.',
             ]
           : ['Nothing was connected. Trying again often helps; if it does not, tell whoever runs this service.'],
-        action: tryAgain(connectionId),
+        action: tryAgain(attempt.link),
       });
     }
 
     try {
-      const outcome = await finish(deps, { code: query.code, verifier: attempt.verifier, redirectUri, connectionId });
+      const outcome = await consents.accept({
+        code: query.code,
+        verifier: attempt.verifier,
+        redirectUri,
+        connectionId,
+        linkMadeAt: new Date(attempt.linkMadeAt),
+      });
+      if (outcome.kind === 'link ended') return linkEnded(reply);
       if (outcome.kind === 'another user') {
         return show(reply, 409, {
           tone: 'bad',
@@ -157,20 +160,13 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
             `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
             'Sign out of the library service, then try again with the right account.',
           ],
-          action: tryAgain(connectionId),
+          action: tryAgain(attempt.link),
         });
       }
-      const content: Page = {
-        tone: 'good',
-        title: outcome.created ? 'You are connected' : 'You are connected again',
-        paragraphs: [
-          `Everything in ${named(outcome.companies)} is being copied from now on.`,
-          'You can close this page.',
-        ],
-      };
+      const content = pageFor(outcome);
       const kept = deps.sealer.seal(donePurpose, JSON.stringify({ state: attempt.state, content }));
       reply.setCookie(doneCookieName, kept, { ...cookie, maxAge: 600 });
-      return show(reply, 200, content);
+      return show(reply, outcome.kind === 'later' ? 202 : 200, content);
     } catch (err) {
       const refused = err instanceof OAuthError && err.status < 500;
       deps.log.error({ err }, 'connecting failed');
@@ -183,13 +179,44 @@ export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
             : 'The library service could not be asked, or gave an answer that makes no sense.',
           'Nothing was connected. Try again; if it keeps failing, tell whoever runs this service.',
         ],
-        action: tryAgain(connectionId),
+        action: tryAgain(attempt.link),
       });
     }
   });
 }
 
 type Page = Parameters<typeof page>[0];
+
+function pageFor(outcome: Exclude<Finished, { kind: 'another user' | 'link ended' }> | { kind: 'later' }): Page {
+  switch (outcome.kind) {
+    case 'connected':
+      return {
+        tone: 'good',
+        title: outcome.created ? 'You are connected' : 'You are connected again',
+        paragraphs: [
+          `Everything in ${named(outcome.companies)} is being copied from now on.`,
+          'You can close this page.',
+        ],
+      };
+    case 'later':
+      return {
+        tone: 'good',
+        title: 'Your sign-in worked, and you will be connected soon',
+        paragraphs: [
+          'The library service is busy. The connection is finished in the background as soon as it answers.',
+          'There is nothing left for you to do. You can close this page.',
+        ],
+      };
+    case 'superseded':
+      return {
+        tone: 'plain',
+        title: 'A newer sign-in has replaced this one',
+        paragraphs: [
+          'Your account was connected or disconnected in the meantime, so this sign-in has changed nothing.',
+        ],
+      };
+  }
+}
 
 /** The page that this browser has been shown for this state, if it has. */
 function pageOf(sealer: Sealer, cookie: string | undefined, state: unknown): Page | undefined {
@@ -206,52 +233,4 @@ function named(companies: string[]): string {
   if (companies.length === 0) return 'your library';
   const [first, rest] = [companies.slice(0, 5), companies.length - 5];
   return new Intl.ListFormat('en').format(rest > 0 ? [...first, `${rest} others`] : first);
-}
-
-type Finished =
-  | { kind: 'connected'; created: boolean; companies: string[] }
-  | { kind: 'another user'; expected: string; actual: string };
-
-/** Code → tokens → who it is → the connection, saved with its companies, first sync and schedule. */
-async function finish(
-  deps: ConnectDeps,
-  grant: { code: string; verifier: string; redirectUri: string; connectionId: string | undefined },
-): Promise<Finished> {
-  const { store, log } = deps;
-  const pair = await deps.oauth.exchangeCode(grant);
-  if (pair.refreshToken === undefined) throw new Error('the service gave no refresh token');
-  const me = storable(await deps.client.me({ token: pair.accessToken, signal: AbortSignal.timeout(30_000) }));
-
-  const save = () =>
-    store.connections.saveGrant({
-      user: me.user,
-      tokens: deps.tokens.seal(me.user.id, { accessToken: pair.accessToken, refreshToken: pair.refreshToken! }),
-      accessExpiresAt: pair.accessExpiresAt,
-    });
-  const expected = grant.connectionId === undefined ? undefined : await store.connections.get(grant.connectionId);
-  if (expected && expected.userId !== me.user.id) {
-    // Revoking might end a connection that this other user has; so a live one gets the fresh tokens instead.
-    const own = await store.connections.ofUser(me.user.id);
-    if (own && own.status !== 'disconnected') await save();
-    else
-      await deps.oauth.revoke(pair.refreshToken).catch((err) => log.warn({ err }, 'an unwanted grant was not revoked'));
-    return {
-      kind: 'another user',
-      expected: expected.userEmail || expected.userName,
-      actual: me.user.email || me.user.name,
-    };
-  }
-
-  const { id, created, recovered } = await save();
-  await store.connections.setCompanies(id, me.companies, { complete: me.complete });
-  await store.syncs.request(id, 'incremental');
-  log.info(
-    { connectionId: id, companies: me.companies.length, created, recovered },
-    created ? 'connected' : 'connected again',
-  );
-  // The dispatcher does the same from the records when the queue is away, or this process dies here.
-  await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
-    log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued yet'),
-  );
-  return { kind: 'connected', created, companies: me.companies.map((company) => company.name) };
 }

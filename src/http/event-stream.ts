@@ -77,10 +77,10 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
       streams.add(stream);
       ended.signal.addEventListener('abort', wake);
       out.on('close', stream.end).on('error', stream.end);
-      let spoken = Date.now();
+      let spoken = performance.now();
       const say = (text: string) => {
         out.write(text);
-        spoken = Date.now();
+        spoken = performance.now();
       };
       try {
         out.writeHead(200, {
@@ -102,7 +102,7 @@ export function createEventStreams(deps: { operations: Operations; log: Log }) {
           place = page.at(-1)?.place ?? place;
           if (progress !== told) say(`event: progress\ndata: ${progress}\n\n`);
           told = progress;
-          if (Date.now() - spoken > heartbeatMs) say(': still here\n\n');
+          if (performance.now() - spoken > heartbeatMs) say(': still here\n\n');
           if (out.writableNeedDrain) {
             await once(out, 'drain', { signal: AbortSignal.any([ended.signal, AbortSignal.timeout(stuckMs)]) });
           }

@@ -33,6 +33,7 @@ const titles: Record<number, string> = {
   413: 'Too large',
   414: 'Address too long',
   415: 'Unsupported media type',
+  429: 'Too many requests',
   431: 'Headers too large',
   500: 'Internal error',
   503: 'Not available',

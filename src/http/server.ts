@@ -16,6 +16,7 @@ import { notFound, Problem, problemHandler, unheard, unreadable } from './proble
 import { queuePages } from './queues.ts';
 import { createSessions } from './session.ts';
 import { signInRoutes } from './sign-in.ts';
+import { createTokenCheck } from './token-check.ts';
 
 export interface ServerDeps extends ConnectDeps {
   operations: Operations;
@@ -68,7 +69,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   });
 
   const sessions = createSessions(deps);
-  const access = { sessions, adminToken: deps.adminToken, publicUrl: deps.publicUrl };
+  const access = { sessions, checkToken: createTokenCheck(deps.adminToken), publicUrl: deps.publicUrl };
   const streams = createEventStreams(deps);
   let closing = false;
   app.addHook('preClose', async () => {

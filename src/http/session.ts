@@ -1,4 +1,4 @@
-import { createHash, randomUUID, timingSafeEqual } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import type { CookieSerializeOptions } from '@fastify/cookie';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -18,12 +18,6 @@ const contents = z.object({
   /** The digest of the token that it was begun with: another token ends all sessions. */
   token: z.string(),
 });
-
-/** In constant time, whatever is given. */
-export function sameToken(given: string, expected: string): boolean {
-  const digest = (text: string) => createHash('sha256').update(text).digest();
-  return timingSafeEqual(digest(given), digest(expected));
-}
 
 /**
  * Sessions of operators who signed in: a sealed cookie, good in every process that has the keys, until it runs out, its

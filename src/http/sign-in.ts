@@ -1,16 +1,10 @@
 import formbody from '@fastify/formbody';
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import { RateLimiterMemory } from 'rate-limiter-flexible';
 import { z } from 'zod';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { type AccessDeps, fromOurPages } from './access.ts';
 import { formPageHeaders, signInPage } from './pages.ts';
-import { sameToken } from './session.ts';
-
-/** Wrong tokens from one address, and in how many seconds. */
-const mostFailures = 10;
-const failureWindow = 60;
 
 const form = z.object({ token: z.string().max(1000).default(''), to: z.string().max(2000).optional() });
 
@@ -21,7 +15,6 @@ export async function signInRoutes(
 ): Promise<void> {
   const { sessions, operations, log } = deps;
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
-  const failures = new RateLimiterMemory({ points: mostFailures, duration: failureWindow });
   await app.register(formbody);
 
   /** Where to go on: only ever a page of ours. */
@@ -53,18 +46,13 @@ export async function signInRoutes(
     if (!fromOurPages(request, deps.publicUrl)) {
       return show(reply, 403, to, 'The form was sent from a page elsewhere. Use this one.');
     }
-    const before = await failures.get(request.ip);
-    if (before && before.consumedPoints >= mostFailures) {
-      const seconds = Math.ceil(before.msBeforeNext / 1000);
-      reply.header('retry-after', seconds);
-      return show(reply, 429, to, `That was wrong too often. Try again in ${seconds} seconds.`);
+    const verdict = await deps.checkToken(token.trim(), request.ip);
+    if (verdict !== 'right') log.warn({ address: request.ip }, 'sign-in refused');
+    if (verdict === 'wrong') return show(reply, 401, to, "That is not the operators' token.");
+    if (verdict !== 'right') {
+      reply.header('retry-after', verdict.wait);
+      return show(reply, 429, to, `That was wrong too often. Try again in ${verdict.wait} seconds.`);
     }
-    if (!sameToken(token.trim(), deps.adminToken)) {
-      await failures.penalty(request.ip);
-      log.warn({ address: request.ip }, 'sign-in refused');
-      return show(reply, 401, to, "That is not the operators' token.");
-    }
-    await failures.delete(request.ip);
     await operations.writeDown({ action: 'signIn', by: 'session', status: 303, requestId: request.id });
     sessions.begin(reply);
     return reply.header('cache-control', 'no-store').redirect(to, 303);

@@ -21,12 +21,12 @@ export function streamWork<Progress, Result>(
   const line = (value: object) => {
     if (!lines.destroyed && !lines.writableEnded) lines.write(`${JSON.stringify(value)}\n`);
   };
-  let last = 0;
+  let last = Number.NEGATIVE_INFINITY;
   let newest: Progress | undefined;
   const report = (progress: Progress) => {
     newest = progress;
-    if (Date.now() - last < everyMs) return;
-    last = Date.now();
+    if (performance.now() - last < everyMs) return;
+    last = performance.now();
     line({ progress });
   };
   const beat = setInterval(() => line({ progress: newest ?? null }), beatMs);

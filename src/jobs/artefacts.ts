@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { longestWait } from '../errors.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/answers.ts';
 import { note } from '../store/happenings.ts';
 import type { Artefacts, Asset } from '../store/schema.ts';
@@ -33,7 +34,7 @@ export function nextLook(deps: MirrorDeps, artefacts: Artefacts, detail: AssetDe
     const first = Math.min(detail.uploadDate ?? now, now) + delay;
     const step = Math.min(Math.max(delay / 5, 1000), 60_000);
     const next =
-      tries === 0 ? Math.max(first, now) : Math.max(first, now + Math.min(step * 1.5 ** (tries - 1), 3_600_000));
+      tries === 0 ? Math.max(first, now) : Math.max(first, now + Math.min(step * 1.5 ** (tries - 1), longestWait));
     looks.push(Math.min(next, artefacts.transcriptDeadline?.getTime() ?? next));
   }
   if (artefacts.thumbnailState === 'pending') looks.push(now + Math.min(2000 * 2 ** tries, 600_000));

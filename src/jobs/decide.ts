@@ -3,26 +3,35 @@ import { mayHaveTranscript } from '../source/answers.ts';
 import type { Decision, KnownAsset, ListedAsset } from '../store/listing.ts';
 import { leftOutReason } from './selection.ts';
 
-/** Begins the reason of an asset that breaks the API's schema where it is listed. */
+/** Prefix of the reason of an asset whose listing breaks the API's schema. */
 const cannotBeRead = 'its listing cannot be read: ';
 
+interface DecideOptions {
+  full: boolean;
+  asked?: boolean;
+  transcripts?: boolean;
+  thumbnails?: boolean;
+  leftOut?: string | null;
+  connectionId?: string;
+}
+
 /**
- * What a listing makes of an asset. Pure. `full`: the run is a complete one, which also looks again at what failed, was
- * unavailable or was given up; `asked`: an operator named this asset; `leftOut`: the setting of the run's connection that
- * leaves it out.
+ * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries what failed, was unavailable or was
+ * given up; `asked`: an operator named this asset; `leftOut`: the connection's filter that skips it. An asset that moved to
+ * another company is written even if nothing else has changed.
  */
 export function decide(
   before: KnownAsset | undefined,
   listed: ListedAsset,
-  options: {
-    full: boolean;
-    asked?: boolean;
-    transcripts?: boolean;
-    thumbnails?: boolean;
-    leftOut?: string | null;
-    connectionId?: string;
-  },
+  options: DecideOptions,
 ): Decision | undefined {
+  const decision = judge(before, listed, options);
+  if (decision || !before?.stranded) return decision;
+  const { state, reason, leftOut } = before;
+  return { state, reason, afresh: false, due: false, ...(leftOut && { leftOut }) };
+}
+
+function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
   const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
   if (options.leftOut) {
     const decision = leaveOut(before, listed, options.leftOut, options.connectionId);
@@ -32,7 +41,7 @@ export function decide(
     const reason = `${cannotBeRead}${listed.problem}`;
     if (!before) return { state: 'failed', reason, afresh: true, due: false };
     if (before.leftOut) return undefined;
-    // What is known keeps its state: a listing that cannot be read says nothing about the file.
+    // A known asset keeps its state: an unreadable listing says nothing about the file.
     return before.reason === reason ? undefined : { state: before.state, reason, afresh: false, due: false };
   }
   if (!before || options.asked || before.leftOut) return pending;
@@ -42,7 +51,7 @@ export function decide(
   switch (before.state) {
     case 'mirrored': {
       if (replaced) return pending;
-      // What was given up is tried again when anything has changed, and by a full run.
+      // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
       const again = changed || options.full;
       const transcript =
         options.transcripts !== false &&
@@ -72,7 +81,7 @@ export function decide(
     case 'gone':
       return before.media && before.mirroredAt && !replaced ? { ...pending, state: 'mirrored' } : pending;
     default:
-      // On its way already; another file starts afresh. A new status, such as a video that became ready, is a reason to look now.
+      // Pending or in transfer. A replaced file starts over; a new status, such as a video that became ready, is handled now.
       if (!changed) return undefined;
       if (replaced) return pending;
       return {
@@ -85,8 +94,8 @@ export function decide(
 }
 
 /**
- * Of an asset that the run's connection leaves out. What another is in charge of is that one's to decide; what is in the
- * bucket stays as it is; what has been begun, and what is due, its worker decides.
+ * Decides about an asset that the connection's filter skips. Assets of another connection and those in the bucket stay as
+ * they are; for those that are due or in transfer the worker decides ('as ever').
  */
 function leaveOut(
   before: KnownAsset | undefined,
@@ -95,7 +104,7 @@ function leaveOut(
   connectionId: string | undefined,
 ): Decision | undefined | 'as ever' {
   const aside: Decision = { state: 'pending', reason: leftOutReason(rule), leftOut: rule, afresh: true, due: false };
-  // What cannot be read may be anything: it is told for as long as it is listed, and not recorded.
+  // An unreadable asset that is skipped is reported, but not recorded.
   if (listed.problem !== undefined) return undefined;
   if (!before) return aside;
   if (before.connectionId !== connectionId) return undefined;

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { watchClock } from '../clock.ts';
 import type { Log } from '../log.ts';
+import type { Horizon } from '../store/future.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
 import type { Queues } from './queues.ts';
@@ -12,11 +14,12 @@ export type Dispatcher = ReturnType<typeof startDispatcher>;
 const tickMs = 1000;
 /** A place on the queue that became free waits so long for others, for one round fills them all. */
 const gatherMs = 5;
-/** How often lost jobs are looked for, and schedules compared; how long a job may be unseen before it counts as lost. */
+/** How often lost jobs are looked for; how often schedules are compared, and times that lie too far ahead corrected. */
 const sweepMs = 5000;
 const alignMs = 30_000;
-/** The comparison of many schedules takes its time, and is no more than this part of all. */
+/** With many schedules and assets that takes its time, and is no more than this part of all. */
 const alignShare = 1 / 100;
+/** How long a job may be unseen before it counts as lost. */
 const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;
@@ -36,6 +39,7 @@ export function startDispatcher(options: {
   log: Log;
   perConnection: number;
   selection: SelectionDefaults;
+  horizon: Horizon;
 }) {
   const { store, queues, schedule, log } = options;
   const stopping = new AbortController();
@@ -52,6 +56,7 @@ export function startDispatcher(options: {
   /** Connections of which somebody has told that something changed. */
   const changed = new Set<string>();
   let failing = false;
+  const clockStep = watchClock();
 
   async function sweep(): Promise<void> {
     await store.counts.fold();
@@ -81,7 +86,22 @@ export function startDispatcher(options: {
     gathering ??= setTimeout(look, gatherMs);
   }
 
+  /** Makes schedules what the records say, and times what the clock allows. */
+  async function align(): Promise<void> {
+    const began = performance.now();
+    nextAligned = began + alignMs;
+    const corrected = await store.correctFuture(options.horizon);
+    if (Object.keys(corrected).length > 0) log.warn(corrected, 'times too far in the future corrected');
+    await schedule.align();
+    nextAligned = Math.max(nextAligned, performance.now() + (performance.now() - began) / alignShare);
+  }
+
   async function round(): Promise<void> {
+    const step = clockStep();
+    if (step !== 0) {
+      log.warn({ ms: step }, step < 0 ? 'the clock was set back' : 'the clock was set forward, or the machine slept');
+      nextAligned = Number.NEGATIVE_INFINITY;
+    }
     if (options.gate.closed === undefined) await dispatch();
     if (performance.now() - lastSweep > sweepMs) {
       lastSweep = performance.now();
@@ -95,12 +115,7 @@ export function startDispatcher(options: {
         throw error;
       });
     }
-    if (performance.now() > nextAligned) {
-      const began = performance.now();
-      nextAligned = began + alignMs;
-      await schedule.align();
-      nextAligned = Math.max(nextAligned, performance.now() + (performance.now() - began) / alignShare);
-    }
+    if (performance.now() > nextAligned) await align();
   }
 
   const silence = store.onNotice(({ connectionId }) => {

@@ -6,8 +6,8 @@ import type { Storage } from '../storage/storage.ts';
 export type Gate = ReturnType<typeof createGate>;
 
 /**
- * Closed while the bucket takes nothing: then no asset is sent on its way, and all of them wait instead of failing.
- * Opens again when an object can be written.
+ * The circuit breaker of the bucket. While it is closed no asset is started, and all of them wait instead of failing.
+ * It opens when the bucket passes its check again.
  */
 export function createGate(options: { storage: Storage; log: Log; onOpen: () => void }) {
   const { storage, log } = options;
@@ -17,7 +17,7 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
   let looking: Promise<void> | undefined;
   // A gate that closes again right away opens later each time.
   let wait = 2000;
-  let opened = 0;
+  let opened = Number.NEGATIVE_INFINITY;
 
   async function probe(): Promise<void> {
     for (; reason !== undefined && !stopping.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
@@ -26,7 +26,7 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
       try {
         await storage.check();
         reason = undefined;
-        opened = Date.now();
+        opened = performance.now();
         log.info({ storage: storage.name }, 'the bucket takes objects again');
         options.onOpen();
       } catch (error) {
@@ -37,7 +37,7 @@ export function createGate(options: { storage: Storage; log: Log; onOpen: () => 
 
   function close(error: unknown): void {
     log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
-    if (Date.now() - opened > 120_000) wait = 2000;
+    if (performance.now() - opened > 120_000) wait = 2000;
     reason = reasonOf(error);
     probing = probe();
   }

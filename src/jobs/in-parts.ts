@@ -1,19 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
+import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable, withMargin } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { CannotGoOn, type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
-import { type Part, partLength, type Storage, type Stored, UploadLost } from '../storage/storage.ts';
+import { TooSlow } from '../source/min-rate.ts';
+import { type Part, partLength, type Storage, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
 import { note } from '../store/happenings.ts';
-import type { UploadUnderWay } from '../store/schema.ts';
+import type { Asset, UploadUnderWay } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { Turn } from '../store/turns.ts';
 import type { Budget } from './budget.ts';
-import { Interrupted } from './turns.ts';
+import { Interrupted, mustHold } from './turns.ts';
 
-/** Files of more than this go in parts, each of which is fetched, stored and proven alone. */
-export const inPartsFrom = 32 * 2 ** 20;
+/**
+ * Files of more than this go in parts, each of which is fetched, stored and proven alone. After a failed attempt smaller
+ * files do so, too: the next attempt then continues with what this one stored.
+ */
+export const inPartsFrom = ({ attempts }: Asset) => (attempts > 0 ? smallestPart : 32 * 2 ** 20);
 
 /** Parts of one file at a time. */
 const atOnce = 4;
@@ -53,8 +57,10 @@ export async function moveInParts(
   const { storage, log } = deps;
   const { turn, upload, signal } = options;
   let done = new Map<number, Part>();
+  let resumedParts = 0;
   try {
     done = await storedParts(deps, turn, upload, signal);
+    resumedParts = done.size;
     if (done.size > 0) {
       const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
       log.info({ assetId: turn.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
@@ -75,6 +81,10 @@ export async function moveInParts(
     // A file that is not there any more may be there in another way.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forget(deps, turn, upload);
+    // Each attempt that stores a part brings the file nearer to its end, so it costs none.
+    if (error instanceof TooSlow && done.size > resumedParts) {
+      throw new RetryLater(error.message, withMargin(2 * error.windowMs));
+    }
     if (error instanceof CannotGoOn && done.size === 0) throw new NotInParts(error.message, { cause: error });
     throw error;
   }
@@ -87,7 +97,7 @@ export async function forget(
   upload: UploadUnderWay,
 ): Promise<void> {
   await storage.uploads.abort(upload);
-  if (!(await store.assets.saveUpload(turn, null))) throw new Interrupted('another worker has the asset');
+  mustHold(await store.assets.saveUpload(turn, null));
 }
 
 /** What the store has, as far as the records know its checksums. */
@@ -163,7 +173,7 @@ async function movePart(
     const body = deps.downloader.part(link, pinned, from, from + partLength(upload, number), signal);
     try {
       const part = await deps.storage.uploads.put(upload, number, body, { signal });
-      if (!(await deps.store.assets.savePart(turn, part))) throw new Interrupted('another worker has the asset');
+      mustHold(await deps.store.assets.savePart(turn, part));
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
@@ -172,7 +182,7 @@ async function movePart(
       note(turn, 'part failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {
-      body.on('error', () => {}).destroy();
+      body.destroy();
     }
   }
 }
@@ -188,6 +198,7 @@ function isOwn(error: unknown): boolean {
     Rejected,
     RetryLater,
     StorageUnavailable,
+    TooSlow,
   ];
   return !others.some((kind) => error instanceof kind);
 }

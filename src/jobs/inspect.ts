@@ -1,5 +1,6 @@
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { storable } from '../source/answers.ts';
+import { idSegment, isDigested } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
 import type { AssetContents } from '../store/contents.ts';
@@ -149,13 +150,27 @@ const names: Record<ObjectKind, string> = {
 
 /**
  * Which of these keys belong to an asset all the same: named by its row in the meantime, or of a file that is just being
- * stored or cleared away. An asset's id is a segment of every key of its own.
+ * stored or cleared away. The segment of an asset's id is in every key of its own; a digest in it hides the id, so what
+ * the rows say of media and of work in hand is asked for, too.
  */
-async function ownedAmong(store: Store, keys: string[]): Promise<Set<string>> {
-  const segments = new Map(keys.map((key) => [key, key.split('/').flatMap(idsFrom)]));
-  const ids = [...new Set([...segments.values()].flat())];
-  const rows = new Map((await store.contents.some(ids)).map((row) => [row.id, row]));
-  return new Set(keys.filter((key) => segments.get(key)!.some((id) => rows.has(id) && mayHave(rows.get(id)!, key))));
+async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
+  if (keys.length === 0) return new Set();
+  const named = await contents.some([...new Set(keys.flatMap((key) => key.split('/').flatMap(idsFrom)))]);
+  const stored = await contents.atKeys([...new Set(keys.flatMap(mediaKeysFrom))]);
+  const moving = keys.some((key) => key.split('/').some(isDigested)) ? await contents.queued() : [];
+  const byId = new Map([...named, ...moving].map((row) => [row.id, row]));
+  const bySegment = new Map(moving.map((row) => [idSegment(row.id), row]));
+  const byMedia = new Map(stored.map((row) => [row.media!.key, row]));
+  const rowsOf = (key: string) => [
+    ...key.split('/').flatMap((segment) => [...idsFrom(segment).map((id) => byId.get(id)), bySegment.get(segment)]),
+    ...mediaKeysFrom(key).map((mediaKey) => byMedia.get(mediaKey)),
+  ];
+  return new Set(keys.filter((key) => rowsOf(key).some((row) => row && mayHave(row, key))));
+}
+
+/** The media that the object at a key may lie beside, or be: all that is beside it has its key, a dot, and more. */
+function mediaKeysFrom(key: string): string[] {
+  return [key, ...[...key.matchAll(/\./g)].map(({ index }) => key.slice(0, index))];
 }
 
 function idsFrom(segment: string): string[] {

@@ -68,7 +68,7 @@ export async function writeInventory(
   const { store, storage } = deps;
   const { day, signal } = options;
   const { pageSize = 1000, fileSize = 50_000 } = deps;
-  const started = Date.now();
+  const started = performance.now();
   const prefix = inventoryPrefix(day);
   const sumsKey = `${prefix}SHA256SUMS`;
   await storage.remove(sumsKey);
@@ -124,7 +124,10 @@ export async function writeInventory(
   for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);
   const sums = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join('');
   await storage.put(sumsKey, sums, { contentType: 'text/plain', signal });
-  deps.log.info({ day, assets: manifest.assets, bytes: manifest.bytes, ms: Date.now() - started }, 'inventory written');
+  deps.log.info(
+    { day, assets: manifest.assets, bytes: manifest.bytes, ms: Math.round(performance.now() - started) },
+    'inventory written',
+  );
   return manifest;
 }
 

@@ -1,12 +1,19 @@
 import { createHash } from 'node:crypto';
 import { type ApiAsset, asset, storable, withoutLinks } from '../source/answers.ts';
+import type { AssetPage } from '../source/client.ts';
 import type { ListedAsset } from '../store/listing.ts';
+
+/** The items of a page, those that cannot be read at the end. */
+export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [
+  ...assets.map(listedOf),
+  ...broken.map(({ item, problem }) => brokenOf(item, problem)),
+];
 
 /** An asset of a page as the records take it. */
 export function listedOf(item: ApiAsset): ListedAsset {
-  // Exactly as it will be read from the records: else it would be news for ever.
+  // Exactly as the database will return it; otherwise every listing would see a change.
   const listed = storable(withoutLinks(item));
-  // The link is signed, and another each time; that there is one is news.
+  // The link is signed and differs each time; only its presence is compared.
   if (item.thumbnailUrl) listed.hasThumbnail = true;
   return {
     id: item.id,
@@ -19,14 +26,14 @@ export function listedOf(item: ApiAsset): ListedAsset {
   };
 }
 
-/** Begins the key of a record of an item whose id cannot be one. */
+/** Prefix of the ids under which items without a readable id are recorded. */
 export const unreadable = 'unreadable:';
 
 /**
- * An item that breaks the schema, as far as it can be read. It has a record too, so that it is told of for as long as it
- * is listed: under its id, or when that cannot be read under a digest.
+ * An item that breaks the schema, as far as it can be read. It is recorded under its id, or under a digest if the id cannot
+ * be read, so that it is reported for as long as it is listed.
  */
-export function brokenOf(item: unknown, problem: string): ListedAsset {
+function brokenOf(item: unknown, problem: string): ListedAsset {
   const given: Record<string, unknown> =
     item !== null && typeof item === 'object' ? withoutLinks(item as ApiAsset) : { item };
   const read = <K extends keyof typeof asset.shape>(key: K) =>

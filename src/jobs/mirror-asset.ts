@@ -14,9 +14,9 @@ import { leftOutNow } from './reselect.ts';
 import { leftOutReason } from './selection.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
-import { type HeldAsset, Interrupted } from './turns.ts';
+import { type HeldAsset, Interrupted, mustHold } from './turns.ts';
 
-/** One asset, from its name to a checked copy with a record: ask, look at its status, move, verify, record, mark. */
+/** Turns one asset into a verified copy with a record: ask the library, transfer, verify, write the record, finish. */
 export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, held) };
   const { store } = deps;
@@ -42,12 +42,12 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       throw new Rejected(`the service gives it the status ${JSON.stringify(detail.status ?? null)} and no file`);
     }
 
-    const started = Date.now();
-    // What was pending became so when its turn began.
-    if (asset.state !== 'transferring') still(await store.assets.startTransfer(turn));
+    const started = performance.now();
+    // A pending asset became `transferring` when its turn began.
+    if (asset.state !== 'transferring') mustHold(await store.assets.startTransfer(turn));
     const outdated = new Set(asset.outdated);
     const stored = await alreadyStored(deps, asset, detail, signal);
-    // Begun for a version that is no more, now that the one before it is back.
+    // The upload is of a version that was replaced by the one that is stored already.
     if (stored && asset.upload) await forget(deps, turn, asset.upload);
     const media =
       stored ??
@@ -58,7 +58,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
         renew: read,
         throttle: deps.lines.of(asset.connectionId),
         async onStart(key) {
-          for (const old of await giveWay(deps, held, key, versionOf(detail))) outdated.add(old);
+          for (const old of await supersede(deps, held, key, versionOf(detail))) outdated.add(old);
         },
         signal,
       }));
@@ -67,9 +67,9 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
 
     const artefacts = artefactsAtFirst(deps, asset, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
-    // Of a small file the records hear together with all the rest, unless that takes its time.
-    const now = media.bytes > inPartsFrom || artefacts.thumbnailState === 'pending';
-    if (now) still(await store.assets.saveMedia(turn, media));
+    // A small file's media is saved in the statement that ends the turn, unless a thumbnail comes first.
+    const cameInParts = asset.upload !== null || media.bytes > inPartsFrom(asset);
+    if (cameInParts || artefacts.thumbnailState === 'pending') mustHold(await store.assets.saveMedia(turn, media));
     else unsaved = media;
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, {
@@ -86,7 +86,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     artefacts.beside[record.key] = keptOf(record);
     note(turn, 'recorded');
     await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
-    await held.mirrored({
+    const ended = await store.assets.mirrored(turn, {
       detail: storable(api),
       recordKey: record.key,
       ...artefacts,
@@ -95,7 +95,8 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       tell: deps.tellMirrored && !stored ? media : undefined,
       nextAt: nextLook(deps, artefacts, detail, 0),
     });
-    const ms = Date.now() - started;
+    mustHold(ended);
+    const ms = Math.round(performance.now() - started);
     if (!stored) deps.metrics.transferSeconds.observe(ms / 1000);
     if (asset.mirroredAt === null && detail.uploadDate) {
       deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
@@ -115,7 +116,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
   } catch (error) {
     if (unsaved) await store.assets.saveMedia(turn, unsaved).catch(() => {});
     return await settle(deps, held, error, async (reason) => {
-      // What has come to be left out meanwhile was left to this turn, and has not failed anybody.
+      // Settings that changed meanwhile may skip it now: then it has not failed.
       const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;
       const leftOut = await leftOutNow(deps, { ...asset, settings });
       if (leftOut) return leaveOut(deps, held, leftOut);
@@ -126,7 +127,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
   }
 }
 
-/** The settings leave it out: another connection mirrors it that wants it, or nobody does. */
+/** Skipped by the connection's filter: goes to another connection that wants it, if there is one. */
 async function leaveOut(
   deps: MirrorDeps,
   held: HeldAsset,
@@ -143,32 +144,36 @@ async function leaveOut(
   return { outcome: 'left out', reason };
 }
 
-/** What was begun of a file that is given up leaves nothing in the store. */
+/** Ends an upload that an earlier turn began, so that nothing of it stays in the store. */
 async function dropUpload(deps: MirrorDeps, { turn }: HeldAsset): Promise<void> {
   const upload = (await deps.store.assets.get(turn.assetId))?.upload;
   if (upload) await forget(deps, turn, upload);
 }
 
 /**
- * Before the first byte of a file that takes the place of another. In this order, for the worker may die behind each step:
- * the row first forgets the record and remembers the keys; then the record goes, while what it describes is still there;
- * then the bytes. So no record ever describes bytes that are not its own, the row claims none that is gone, and until the
- * new record is written any later turn finds in the row what is to be cleared away.
+ * Prepares the replacement of a stored file, and returns the keys to remove once the new record is written. The worker may
+ * die after each step, so the order matters: the row forgets the record and remembers the keys, then the record is removed,
+ * then the bytes are written. So no record ever describes bytes that are not its own, and no key is forgotten.
  */
-async function giveWay(deps: MirrorDeps, { asset, turn }: HeldAsset, key: string, version: string): Promise<string[]> {
+async function supersede(
+  deps: MirrorDeps,
+  { asset, turn }: HeldAsset,
+  key: string,
+  version: string,
+): Promise<string[]> {
   const { media } = asset;
   if (!media) return [];
   const record = beside.record(media.key);
-  // The same file in the same place, because it was lost there: what lies beside it is still its own.
+  // The same file at the same key is a repair: its sidecars stay valid.
   const repaired = media.version === version && media.key === key;
   const others = [...(asset.transcriptKeys ?? []), ...(asset.thumbnail ? [asset.thumbnail.key] : [])];
   const outdated = repaired ? [] : [key, media.key, record, ...others];
-  still(await deps.store.assets.replace(turn, outdated));
+  mustHold(await deps.store.assets.replace(turn, outdated));
   await deps.storage.remove(record);
   return outdated;
 }
 
-/** The new record is written: what other versions of the asset have left goes, unless this one has it, too. */
+/** Removes the objects of superseded versions. Only once the new record is written. */
 async function removeOutdated(
   deps: MirrorDeps,
   outdated: Iterable<string>,
@@ -181,12 +186,7 @@ async function removeOutdated(
   }
 }
 
-/** Every write is refused once another worker has the turn: then what this one does counts for nothing, and it stops. */
-function still(held: boolean): void {
-  if (!held) throw new Interrupted('another worker has the asset');
-}
-
-/** The next look at a video that is still transcoding: after a half of the time it has taken so far, up to ten minutes. */
+/** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
 async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const { poll, giveUp } = deps.processing;
   const now = Date.now();
@@ -203,7 +203,7 @@ async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Out
   return { outcome: 'processing', at };
 }
 
-/** The media of this very version, if an earlier turn has stored it and it is still there, byte for byte. */
+/** The media of this version if an earlier turn stored it and the bucket still has exactly these bytes. */
 async function alreadyStored(
   deps: MirrorDeps,
   asset: Asset,
@@ -212,17 +212,16 @@ async function alreadyStored(
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
-  if (media.key !== placeOf(deps.keyTemplate, asset.companyId, detail, media.variant).key && !asset.recordKey)
-    return undefined;
+  if (media.key !== placeOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // A store without ETags says nothing of the content, so that is read.
+  // Without ETags only the content itself tells.
   const body = await deps.storage.get(media.key, { signal });
   return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
 }
 
-/** A thumbnail that cannot be had now is tried again later, and holds nothing up; being told to stop is another matter. */
+/** A thumbnail that fails is tried again later and holds nothing up; an abort is thrown. */
 const passOn =
   (deps: MirrorDeps, { asset, signal }: HeldAsset) =>
   async (error: unknown): Promise<undefined> => {

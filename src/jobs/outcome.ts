@@ -1,7 +1,8 @@
-import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
+import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { passing } from '../source/http.ts';
+import { TooSlow } from '../source/min-rate.ts';
 import type { Store } from '../store/store.ts';
 import type { Gate } from './gate.ts';
 import type { Pacer } from './pacer.ts';
@@ -43,7 +44,7 @@ export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => resul
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
 
 /** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
-function backoff(times: number, first = 1000, last = 120_000): number {
+function backoff(times: number, first: number, last: number): number {
   return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
 
@@ -84,14 +85,14 @@ export async function settle(
     return wait('later', error.at, reason);
   }
   if (error instanceof StorageUnavailable) {
-    if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, 3_600_000);
+    if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, longestWait);
     await deps.gate.look();
     if (deps.gate.closed !== undefined) {
       return wait('the bucket takes nothing', new Date(Date.now() + 5000 + Math.random() * 10_000), reason);
     }
     if (asset.waits < mostWaits) {
       log.warn({ ...ids, reason }, 'the bucket takes other things, and not this one; it comes back');
-      return putOff('the bucket does not take it', reason, 5000, 3_600_000);
+      return putOff('the bucket does not take it', reason, 5000, longestWait);
     }
   }
   if (deps.reach.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
@@ -101,7 +102,9 @@ export async function settle(
     log.warn({ ...ids, attempts: asset.attempts + 1, err: error }, 'asset failed');
     return exhausted(reason);
   }
-  const at = new Date(Date.now() + backoff(asset.attempts));
+  // A slow file keeps a slot for a whole window, so it waits longer than that.
+  const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [1000, 120_000];
+  const at = new Date(Date.now() + backoff(asset.attempts, first, last));
   log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
   await store.assets.again(turn, at, { spent: true, reason });
   return { outcome: 'attempt failed', reason, at };

@@ -6,11 +6,11 @@ import type { ListedAsset } from '../store/listing.ts';
 import type { Asset, Connection } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { Access } from './access.ts';
+import { doubtfulEnd, followCursors } from './cursor.ts';
 import { decide } from './decide.ts';
-import { brokenOf, listedOf } from './listed.ts';
+import { listedOn } from './listed.ts';
 import type { SelectionDefaults } from './reselect.ts';
 import { leavesOutCompany, leftOutBy, type Selection, selectionOf } from './selection.ts';
-import { createWay, leadsBack } from './way.ts';
 
 export interface PlanDeps {
   store: Store;
@@ -136,7 +136,7 @@ export async function plan(
           ask((token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
         );
         try {
-          for await (const { listed, back } of listing) {
+          for await (const { listed, isDoubtful } of listing) {
             const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
             for (const asset of listed) {
               const rules = selections.map((selection) => leftOutBy(selection, { companyId: company.id, ...asset }));
@@ -146,7 +146,7 @@ export async function plan(
             }
             planned.pages++;
             planned.listed += listed.length;
-            if (back) planned.problems.push(`company ${companyId}: ${leadsBack}`);
+            if (isDoubtful) planned.problems.push(`company ${companyId}: ${doubtfulEnd}`);
             report();
           }
         } catch (error) {
@@ -187,16 +187,17 @@ export function kindOf(
   return before.media !== null ? 'changed' : 'waiting';
 }
 
-/** A listing, page by page, to its end, each page once. `back`: see createWay. */
+/** A listing, page by page, to its end; a page without a new asset comes as an empty one. */
 async function* pagesOf(
   ask: (cursor: string | undefined) => Promise<AssetPage>,
-): AsyncGenerator<{ listed: ListedAsset[]; back: boolean }> {
-  const way = createWay();
+): AsyncGenerator<{ listed: ListedAsset[]; isDoubtful: boolean }> {
+  const cursors = followCursors('list its assets');
   for (let cursor: string | undefined; ; ) {
-    const { assets, broken, nextCursor } = await ask(cursor);
-    const listed = [...assets.map(listedOf), ...broken.map(({ item, problem }) => brokenOf(item, problem))];
-    const { next, again, back } = way.behind(cursor, { ids: listed.map(({ id }) => id), nextCursor });
-    yield { listed: again ? [] : listed, back };
+    const page = await ask(cursor);
+    const listed = listedOn(page);
+    const ids = listed.map(({ id }) => id);
+    const { next, isNew, isDoubtful } = cursors.after(cursor, { ids, nextCursor: page.nextCursor });
+    yield { listed: isNew ? listed : [], isDoubtful };
     if (next === undefined) return;
     cursor = next;
   }

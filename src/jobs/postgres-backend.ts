@@ -4,16 +4,22 @@ import { createPostgresBackend } from 'bullmq';
 /** How long a worker waits after it could not get a job. */
 const pauseMs = 1000;
 
-/** Of two kinds in BullMQ. */
 interface Readiness {
   waitUntilReady(): Promise<void>;
   readyPromise?: Promise<void> | undefined;
 }
 
 /**
- * BullMQ's backend on PostgreSQL, made to get over a database that is away at the wrong moment. As it comes (6.7.0) it keeps
- * the failure of its first connection as the answer to every call, and its worker asks again at once: in one turn of the
- * event loop for ever, in which nothing else is done any more, not even ending on a signal.
+ * BullMQ's backend on PostgreSQL, without two faults of version 6.7.0. Both can be reported as they stand here.
+ *
+ * 1. A failed first connection is remembered. `PostgresConnection` and `PostgresQueueBackend` keep the promise of
+ *    `waitUntilReady` when it rejects. To reproduce: create a worker while the server refuses connections, then start the
+ *    server. Each call rejects with the first error for ever. The fix of https://github.com/taskforcesh/bullmq/issues/4729
+ *    corrects the same mistake in `getListenClient`.
+ * 2. A worker does not wait after an error. `Worker.retryIfFailed` waits only after ECONNREFUSED; in the main loop it
+ *    otherwise emits the error, and `moveToActive` is called again at once. To reproduce: restart PostgreSQL under a worker,
+ *    so that it answers 57P03 for some seconds. Together with the first fault the loop never leaves the microtask queue, and
+ *    the process does not even react to signals.
  */
 export const postgresBackend: typeof createPostgresBackend = (...args) => {
   const backend = createPostgresBackend(...args);

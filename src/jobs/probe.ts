@@ -40,10 +40,10 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     const facts = (name: string) =>
       infos.map((info) => new RegExp(`^${name}:(.*?)\r?$`, 'm').exec(info)?.[1] ?? '').sort();
     const fact = (name: string) => facts(name)[0] ?? '';
-    const began = Date.now();
+    const began = performance.now();
     await redis.ping();
     const many = infos.length > 1 ? `, ${infos.length} primaries` : '';
-    const found = `${fact('redis_version')}${many}, answers in ${Math.max(1, Date.now() - began)} ms`;
+    const found = `${fact('redis_version')}${many}, answers in ${Math.max(1, Math.round(performance.now() - began))} ms`;
     const old = Number.parseFloat(fact('redis_version')) < 6.2;
     const newer = 'upgrade to 6.2 or newer';
     yield { area, what: 'Redis', found, ...(old && { remedy: newer }), level: old ? 'note' : 'ok' };

@@ -39,7 +39,7 @@ export function createReach() {
       } catch (error) {
         if (passing(error)) {
           for (const silent of place === 'api' ? places : []) {
-            if (!silentSince.has(silent)) silentSince.set(silent, Date.now());
+            if (!silentSince.has(silent)) silentSince.set(silent, performance.now());
           }
           // A link is renewed at the API: what fails there has failed there.
           if (!placesOf.has(error as object)) placesOf.set(error as object, places);
@@ -55,7 +55,9 @@ export function createReach() {
           const assets = troubled.get(place) ?? new Set();
           troubled.set(place, assets);
           if (assets.size < enough) assets.add(assetId);
-          return assets.size === enough || Date.now() - (silentSince.get(place) ?? Date.now()) >= silentMs;
+          return (
+            assets.size === enough || performance.now() - (silentSince.get(place) ?? performance.now()) >= silentMs
+          );
         })
         .includes(true);
     },

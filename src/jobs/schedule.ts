@@ -1,9 +1,16 @@
 import { createHash } from 'node:crypto';
+import type { JobSchedulerJson } from 'bullmq';
+import { clockToleranceMs } from '../clock.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
-import type { Queues } from './queues.ts';
+import type { Queues, SyncJob } from './queues.ts';
 
 export type Schedule = ReturnType<typeof createSchedule>;
+
+type Scheduler = JobSchedulerJson<SyncJob>;
+
+/** The id of a scheduled job is its time. One that is kept is in the way when that time comes again. */
+const freesItsId = { removeOnComplete: true, removeOnFail: true };
 
 /**
  * One job scheduler per connection and kind of run, spread over the interval by the connection's id, so that a thousand
@@ -20,30 +27,40 @@ export function createSchedule(options: {
   const intervalOf = (settings: Record<string, unknown>) =>
     typeof settings.syncInterval === 'number' ? settings.syncInterval : options.interval;
 
-  const everyOf = (scheduler: { every?: unknown } | undefined) =>
-    scheduler?.every ? Number(scheduler.every) : undefined;
+  /**
+   * Whether a scheduler has this interval, a next run within it, and a job for that. Too far ahead: it was made while the
+   * clock was ahead. Without a job it stands still: BullMQ adds none whose id is taken, and says nothing.
+   */
+  async function isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
+    if (!scheduler || Number(scheduler.every) !== every) return false;
+    const { key, next = 0 } = scheduler;
+    const wait = next - Date.now();
+    if (wait > every + clockToleranceMs) return false;
+    return wait > -clockToleranceMs || (await queues.syncs.getJob(`repeat:${key}:${next}`)) !== undefined;
+  }
 
-  /** `sync`, `full`: the intervals of the schedulers that it has, in ms. */
+  /** `find`: the scheduler of a key, if there is one. */
   async function setRight(
     connectionId: string,
     settings: Record<string, unknown>,
-    sync: number | undefined,
-    full: number | undefined,
+    find: (key: string) => Promise<Scheduler | undefined> | Scheduler | undefined,
   ): Promise<void> {
-    const every = intervalOf(settings);
-    if (sync === every && full === options.reconcileInterval) return;
     const runs = [
-      { id: `sync-${connectionId}`, every, mode: 'incremental' },
-      { id: `full-${connectionId}`, every: options.reconcileInterval, mode: 'full' },
+      { key: `sync-${connectionId}`, every: intervalOf(settings), mode: 'incremental' },
+      { key: `full-${connectionId}`, every: options.reconcileInterval, mode: 'full' },
     ] as const;
-    for (const { id, every, mode } of runs) {
+    for (const { key, every, mode } of runs) {
+      const scheduler = await find(key);
+      if (await isRight(scheduler, every)) continue;
+      // One that is there would keep the time of its next run.
+      if (scheduler) await queues.syncs.removeJobScheduler(key);
       await queues.syncs.upsertJobScheduler(
-        id,
+        key,
         { every, offset: offsetOf(connectionId, every) },
-        { name: mode === 'full' ? 'full sync' : 'sync', data: { connectionId, mode } },
+        { name: mode === 'full' ? 'full sync' : 'sync', data: { connectionId, mode }, opts: freesItsId },
       );
+      log.debug({ connectionId, mode, every }, 'schedule set');
     }
-    log.debug({ connectionId }, 'schedule set');
   }
 
   return {
@@ -55,17 +72,16 @@ export function createSchedule(options: {
         for (const id of ids) await queues.syncs.removeJobScheduler(id);
         return;
       }
-      const [sync, full] = await Promise.all(ids.map((id) => queues.syncs.getJobScheduler(id)));
-      await setRight(connectionId, connection.settings, everyOf(sync), everyOf(full));
+      await setRight(connectionId, connection.settings, (key) => queues.syncs.getJobScheduler(key));
     },
 
     /** Makes all of them what the records say: also what a crash between the two left undone. */
     async align(): Promise<void> {
       const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));
-      const present = new Map<string, number | undefined>();
+      const present = new Map<string, Scheduler>();
       for (let start = 0; ; start += 1000) {
         const page = await queues.syncs.getJobSchedulers(start, start + 999, true);
-        for (const scheduler of page) present.set(scheduler.key, everyOf(scheduler));
+        for (const scheduler of page) present.set(scheduler.key, scheduler);
         if (page.length < 1000) break;
       }
       for (const key of present.keys()) {
@@ -73,7 +89,7 @@ export function createSchedule(options: {
         if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
       }
       for (const { id, settings } of wanted.values()) {
-        await setRight(id, settings, present.get(`sync-${id}`), present.get(`full-${id}`));
+        await setRight(id, settings, (key) => present.get(key));
       }
     },
 

@@ -4,8 +4,7 @@ import { type Log, withFields } from '../log.ts';
 import { storable } from '../source/answers.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { Decide, ListedAsset } from '../store/listing.ts';
-import type { QuietPage } from '../store/quiet-page.ts';
+import type { ListedAsset } from '../store/listing.ts';
 import type { SyncMode, SyncPosition } from '../store/schema.ts';
 import type { ReadableCompany } from '../store/standing.ts';
 import type { Store } from '../store/store.ts';
@@ -13,8 +12,9 @@ import { TurnLost } from '../store/sync-lease.ts';
 import type { TakenSync } from '../store/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Access } from './access.ts';
+import { doubtfulEnd, followCursors } from './cursor.ts';
 import { decide } from './decide.ts';
-import { brokenOf, listedOf, unreadable } from './listed.ts';
+import { listedOf, listedOn, unreadable } from './listed.ts';
 import { judgeMissing } from './missing.ts';
 import {
   leavesOutCompany,
@@ -24,7 +24,6 @@ import {
   type Selection,
   selectionOf,
 } from './selection.ts';
-import { createWay, leadsBack } from './way.ts';
 
 export interface SyncDeps {
   store: Store;
@@ -44,13 +43,14 @@ export interface SyncDeps {
 }
 
 const leaseMs = 45_000;
-/** So many items without a readable id are kept track of; with more, none of them is taken for repaired. */
+/** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
 const unreadableItems = 1000;
+/** Statuses with which a service may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
- * Runs everything that waits for a connection, one after another, under the connection's lease: so there is one running
- * sync, and while it runs whoever comes finds that out here and leaves. With `mode`, asks for such a run over everything.
+ * Runs the waiting syncs of a connection one after another, under the connection's lease; returns at once if another
+ * process has it. With `mode`, first requests a sync of everything in that mode.
  */
 export async function runSyncs(
   deps: SyncDeps,
@@ -80,7 +80,7 @@ export async function runSyncs(
       begun = undefined;
       if (sync === 'busy') return 'another process is at it';
       if (sync === undefined) return runs === 0 ? 'nothing waited' : `${runs} done`;
-      const started = Date.now();
+      const started = performance.now();
       try {
         const problems = new Problems();
         const run: Run = { sync, settings: sync.settings, owner, problems, signal };
@@ -91,15 +91,11 @@ export async function runSyncs(
             if (trace) await store.syncs.traced(sync.id, trace);
             return runSync(deps, run);
           }),
-        ).catch(async (error) => {
-          // What is done of it stays done; without the lease it is refused.
-          if (run.passing) await store.syncs.passPage(run.passing).catch(() => {});
-          throw error;
-        });
+        );
         const error = problems.text;
-        // What could not be read of single assets is told, and is not a failure of the run.
+        // Problems with single assets are reported, but do not fail the run.
         const outcome = { status: problems.fatal ? ('failed' as const) : ('done' as const), error };
-        const ended = await store.syncs.finish(sync, owner, outcome, run.passing);
+        const ended = await store.syncs.finish(sync, owner, outcome);
         if (!ended) return 'handed back';
         leased = ended.more;
         const { caughtUp } = ended;
@@ -115,7 +111,7 @@ export async function runSyncs(
             new: ended.new,
             changed: ended.changed,
             gone: ended.gone,
-            ms: Date.now() - started,
+            ms: Math.round(performance.now() - started),
             ...(error && { reason: error }),
           },
           error ? 'sync done, with problems' : 'sync done',
@@ -133,7 +129,7 @@ export async function runSyncs(
           log.warn({ connectionId, syncId: sync.id, err: error }, 'listing broken off; it goes on where it was');
           return 'broken off';
         }
-        // Of a run that has ended already, and only the answer was lost, nothing is said.
+        // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
         if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reasonOf(error) })))
           return 'handed back';
         log.warn({ connectionId, syncId: sync.id, err: error }, 'sync failed; the next one starts from the same marks');
@@ -143,12 +139,12 @@ export async function runSyncs(
   } finally {
     clearInterval(heartbeat);
     silence();
-    // What is still marked as running is taken up again by whoever comes next.
+    // The next process to take the lease resumes a run that is still marked as running.
     if (leased) await store.syncs.release(connectionId, owner).catch(() => {});
   }
 }
 
-/** What a run could not do while the rest went on: the first few, and how many. */
+/** Problems that did not stop a run: the first five, and how many more. */
 class Problems {
   fatal = false;
   #texts: string[] = [];
@@ -166,28 +162,29 @@ class Problems {
   }
 }
 
-/** A fault in the middle of a listing that had come some way: whoever comes next goes on at its cursor. */
+/** A fault after at least one page of a listing: the next run resumes at its cursor. */
 class BrokenOff extends Error {
   override readonly name = 'BrokenOff';
 }
 
-/** Without a page of progress, or when the answer would be the same again, the fault stays what it is. */
+/** @throws BrokenOff if resuming may help; without a page of progress, or if the same answer would come again, `error` itself */
 function breakOff(error: unknown, pages: number): never {
   const final = error instanceof Rejected || (error instanceof HttpError && error.status < 500);
-  const known = error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
-  if (pages === 0 || final || known) throw error;
+  if (pages === 0 || final || stopsRun(error)) throw error;
   throw new BrokenOff(reasonOf(error), { cause: error });
 }
 
+/** Whether an error concerns the connection, and so all of its companies. */
+const stopsRun = (error: unknown) =>
+  error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
+
 interface Run {
   sync: TakenSync;
-  /** Of its connection, as they were when the run last looked. */
+  /** The connection's settings, as of the last page. */
   settings: Record<string, unknown>;
   owner: string;
   problems: Problems;
   signal: AbortSignal;
-  /** The last page of a company, without news: written with what is written next, the end of the run at the latest. */
-  passing?: QuietPage | undefined;
 }
 
 async function runSync(deps: SyncDeps, run: Run): Promise<void> {
@@ -206,7 +203,7 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   for (const id of lost) deps.log.warn({ connectionId, companyId: id }, 'company can no longer be read');
   for (const id of gained) deps.log.info({ connectionId, companyId: id }, 'company can be read');
   if (!me.complete) problems.add('/me: a company without a readable id or name was left out', { fatal: false });
-  if (sync.scope.assetIds) return lookAtAssets(deps, run);
+  if (sync.scope.assetIds) return requestAssets(deps, run, readable);
 
   const { companyId } = sync.scope;
   if (companyId !== undefined && !readable.some((company) => company.id === companyId)) {
@@ -215,12 +212,12 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const companies = readable.filter(
     (company) => !sync.position.done?.includes(company.id) && (companyId === undefined || companyId === company.id),
   );
-  // The one that was interrupted first: its cursor is the youngest.
+  // The company that was interrupted comes first, before its cursor expires.
   companies.sort((a, b) => Number(b.id === sync.position.companyId) - Number(a.id === sync.position.companyId));
   let position = sync.position;
-  // A project is one company's: the others may say that they know of none.
+  // A project belongs to one company; for the others the service may answer that there is no such project.
   const searching = sync.scope.projectId !== undefined && companyId === undefined;
-  let strangers = 0;
+  let withoutProject = 0;
   for (const company of companies) {
     if (leavesOutCompany(selectionOf(run.settings, deps), company.id)) {
       if (companyId !== undefined) problems.add(`company ${companyId} is left out by the settings`, { fatal: true });
@@ -231,7 +228,8 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
       position = await listCompany(deps, run, company, position);
     } catch (error) {
       if (endsRun(error, signal)) throw error;
-      if (searching && error instanceof HttpError && error.status < 500 && ++strangers < companies.length) continue;
+      if (searching && error instanceof HttpError && error.status < 500 && ++withoutProject < companies.length)
+        continue;
       problems.add(reasonOf(error), { fatal: true });
       deps.log.warn({ connectionId, syncId: sync.id, companyId: company.id, err: error }, 'company not listed');
       position = { done: position.done ?? [] };
@@ -239,15 +237,13 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   }
 }
 
-function endsRun(error: unknown, signal: AbortSignal): boolean {
-  if (signal.aborted || error instanceof BrokenOff) return true;
-  return error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
-}
+const endsRun = (error: unknown, signal: AbortSignal) =>
+  signal.aborted || error instanceof BrokenOff || stopsRun(error);
 
 /**
- * Lists one company into the records, page by page, newest first. The mark moves with the last page only, to the newest
- * upload date seen, so a crash in the middle never hides the older half. An interrupted run goes on at its cursor. Behind
- * the last page of a full run comes what was on none of them.
+ * Lists one company into the records, page by page, newest first. The high-water mark moves with the last page only, to the
+ * newest upload date seen, so a crash in the middle never hides older assets. An interrupted run resumes at its cursor. A
+ * full run ends with the search for assets that are on no page.
  */
 async function listCompany(
   deps: SyncDeps,
@@ -257,118 +253,127 @@ async function listCompany(
 ): Promise<SyncPosition> {
   const { store, client, withToken } = deps;
   const { sync, owner, problems, signal } = run;
-  const { connectionId } = sync;
-  const { scope } = sync;
+  const { connectionId, scope } = sync;
   const full = sync.mode === 'full';
-  // `since` is strict, so even without an overlap the mark's own millisecond is looked at once more.
+  // `since` is strict, so even without an overlap the millisecond of the mark is listed once more.
   const back = Math.max(deps.overlap, 1);
   const since = scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back));
-  // Only a listing of everything since the mark says that everything up to its newest is known.
-  const everything = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
+  // Only an unfiltered listing shows all assets up to its newest.
+  const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
 
   const done: SyncPosition = { done: [...(start.done ?? []), company.id] };
-  if (start.companyId === company.id && start.listed) return lookForMissing(deps, run, company.id, done);
+  if (start.companyId === company.id && start.listed) return reportMissing(deps, run, company.id, done);
   const resumed = start.companyId === company.id && !!start.cursor;
   let cursor = resumed ? start.cursor! : undefined;
   let newest = resumed ? (start.newest ?? null) : null;
   let began = resumed ? start.began : undefined;
-  // What another version has begun to list has left no sightings.
-  const reconciles = full && everything && (!resumed || began !== undefined);
+  // A run that an older version began has no `began` and no sightings.
+  const reconciles = full && unfiltered && (!resumed || began !== undefined);
   const broken = new Set(resumed ? start.unreadable : []);
-  const way = createWay();
+  const what = `list the assets of company ${company.id}`;
+  const cursors = followCursors(what, resumed ? start.progress : undefined);
+  let previous: string | undefined;
   for (let pages = 0; ; pages++) {
-    const page = await withToken(connectionId, (token) =>
+    const ask = (token: string) =>
       client.listAssets({
         token,
         signal,
         companyId: company.id,
         cursor,
         since,
-        // The two are not used together (spec, section 4.6): the project is asked for, the type is sorted out here.
+        // The API takes only one of the two (spec, section 4.6). With a project, types are filtered below.
         ...(scope.projectId !== undefined ? { projectId: scope.projectId } : { assetType: scope.assetType }),
-      }),
-    ).catch((error) => {
-      // The service may have forgotten a cursor of long ago.
-      if (pages === 0 && resumed && error instanceof HttpError && cursorRefused.has(error.status)) return undefined;
+      });
+    // The first page follows /me at once, so the token that was read with the lease is still good.
+    const grant = pages === 0 && !start.done ? sync.grant : undefined;
+    const page = await withToken(connectionId, ask, grant).catch((error) => {
+      const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
+      // An old cursor may have expired.
+      if (isRefused && pages === 0 && resumed) return undefined;
+      // Some services repeat the cursor on the last page, and then refuse it.
+      if (isRefused && pages > 0 && cursor === previous) {
+        problems.add(`${what}: the service refused a cursor that it gave twice; it was taken for the end`, {
+          fatal: false,
+        });
+        return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
+      }
       return breakOff(error, pages);
     });
     if (!page) return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
-    const listed = [...page.assets.map(listedOf), ...page.broken.map(({ item, problem }) => brokenOf(item, problem))];
-    const { next, back } = way.behind(cursor, { ids: listed.map(({ id }) => id), nextCursor: page.nextCursor });
-    if (back) problems.add(`list the assets of company ${company.id}: ${leadsBack}`, { fatal: false });
-    // As the settings are now: a change of them takes effect with the next page.
-    const known = await store.syncs.known(connectionId, full ? [] : listed.map(({ id }) => id));
-    run.settings = known.settings;
-    const selection = selectionOf(known.settings, deps);
-    const leftOut = (asset: ListedAsset) => leftOutBy(selection, selectable(company.id, asset));
-    const decideOn: Decide = (before, asset) =>
-      decide(before, asset, {
-        full,
-        transcripts: deps.transcripts,
-        thumbnails: deps.thumbnails,
-        leftOut: leftOut(asset),
-        connectionId,
-      });
-    const assets = listed.filter(
-      (asset) => inScope(asset, scope.assetType) && (asset.problem === undefined || leftOut(asset) === null),
-    );
-    for (const { id, name, problem } of assets) {
-      if (problem === undefined) continue;
-      const readable = !id.startsWith(unreadable);
-      if (!readable && broken.size <= unreadableItems) broken.add(id);
-      const called = readable ? id : `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
-      problems.add(`asset ${called}: ${problem}`, { fatal: false });
+    const listed = listedOn(page);
+    const ids = listed.map(({ id }) => id);
+    const { next, repeats, isDoubtful } = cursors.after(cursor, { ids, nextCursor: page.nextCursor });
+    if (isDoubtful) problems.add(`${what}: ${doubtfulEnd}`, { fatal: false });
+    // Changed settings take effect with the next page.
+    const leftOut = (asset: ListedAsset, settings: Record<string, unknown>) =>
+      leftOutBy(selectionOf(settings, deps), selectable(company.id, asset));
+    const assets = repeats ? [] : listed.filter((asset) => inScope(asset, scope.assetType));
+    for (const { id, problem } of assets) {
+      if (problem !== undefined && id.startsWith(unreadable) && broken.size <= unreadableItems) broken.add(id);
     }
     began ??= page.date;
     for (const { uploadDate } of page.assets) {
-      // A date in the future must not hide what is uploaded until then, nor one of after the first page what it lacked.
+      // A mark after the first page's date would hide assets that were uploaded since, or are until then.
       if (typeof uploadDate === 'number' && uploadDate <= began && uploadDate > (newest ?? -Infinity))
         newest = uploadDate;
     }
     const last = next === undefined;
-    const position: SyncPosition =
-      last && !reconciles
-        ? done
-        : last
-          ? { ...start, companyId: company.id, cursor: null, listed: true }
-          : { ...start, companyId: company.id, cursor: next, newest, began, unreadable: [...broken] };
-    const common = {
-      sync,
-      owner,
-      leaseMs,
-      companyId: company.id,
-      position,
-      ...(last && everything && { mark: newest }),
-    };
-    const quiet = !full && assets.every((asset) => decideOn(known.assets.get(asset.id), asset) === undefined);
-    const write = async () => {
-      if (run.passing) await store.syncs.passPage(run.passing);
-      run.passing = undefined;
-      if (!quiet) {
-        return store.syncs.recordPage({
-          ...common,
-          assets,
-          decide: decideOn,
-          ...(reconciles && { sighted: listed.map((asset) => asset.id) }),
-          ...(last &&
-            everything &&
-            full &&
-            broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
-        });
-      }
-      const page = { ...common, seen: assets.length };
-      if (last) run.passing = page;
-      else await store.syncs.passPage(page);
-      return undefined;
-    };
-    const counts = await write().catch((error) => breakOff(error, pages));
-    if (counts && counts.new + counts.changed + counts.again > 0) deps.onWork();
-    if (last) return reconciles ? lookForMissing(deps, run, company.id, done) : position;
+    const here = { ...start, companyId: company.id };
+    const position: SyncPosition = !last
+      ? // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
+        {
+          ...here,
+          cursor: storable(next) === next ? next : null,
+          newest,
+          began,
+          unreadable: [...broken],
+          progress: cursors.progress(),
+        }
+      : reconciles
+        ? { ...here, cursor: null, listed: true }
+        : done;
+    const isComplete = last && unfiltered;
+    const counts = await store.syncs
+      .recordPage({
+        sync,
+        owner,
+        leaseMs,
+        companyId: company.id,
+        assets,
+        decide: (before, asset, settings) =>
+          decide(before, asset, {
+            full,
+            transcripts: deps.transcripts,
+            thumbnails: deps.thumbnails,
+            leftOut: leftOut(asset, settings),
+            connectionId,
+          }),
+        position,
+        ...(isComplete && { mark: newest }),
+        ...(reconciles && { sighted: ids }),
+        ...(isComplete &&
+          full &&
+          broken.size <= unreadableItems && { repaired: { prefix: unreadable, except: [...broken] } }),
+      })
+      .catch((error) => breakOff(error, pages));
+    run.settings = counts.settings;
+    for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { fatal: false });
+    for (const asset of assets) {
+      if (asset.problem === undefined || leftOut(asset, run.settings) !== null) continue;
+      const { id, name, problem } = asset;
+      const called = id.startsWith(unreadable)
+        ? `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`
+        : id;
+      problems.add(`asset ${called}: ${problem}`, { fatal: false });
+    }
+    if (counts.new + counts.changed + counts.again > 0) deps.onWork();
+    if (last) return reconciles ? reportMissing(deps, run, company.id, done) : position;
+    previous = cursor;
     cursor = next;
   }
 }
 
-async function lookForMissing(deps: SyncDeps, run: Run, companyId: string, done: SyncPosition): Promise<SyncPosition> {
+async function reportMissing(deps: SyncDeps, run: Run, companyId: string, done: SyncPosition): Promise<SyncPosition> {
   const { sync, owner, problems, signal } = run;
   const { connectionId } = sync;
   const { gone, held } = await judgeMissing(deps, { sync, owner, leaseMs, companyId, signal }, done);
@@ -388,8 +393,8 @@ async function lookForMissing(deps: SyncDeps, run: Run, companyId: string, done:
   return done;
 }
 
-/** Single assets that an operator named: each is asked for, checked in the bucket, and fetched again if need be. */
-async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
+/** Requests each asset that an operator named, and makes it due: its worker compares the bucket and fetches it if needed. */
+async function requestAssets(deps: SyncDeps, run: Run, readable: ReadableCompany[]): Promise<void> {
   const { store, client, withToken } = deps;
   const { sync, owner, problems, signal } = run;
   const { connectionId } = sync;
@@ -402,8 +407,16 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
     try {
       const detail = await withToken(connectionId, (token) => client.getAsset({ token, assetId, signal }));
       const { download: _, ...asset } = detail;
+      const companyId = companyNow(known, readable);
+      if (companyId === undefined) {
+        problems.add(
+          `asset ${assetId}: this connection cannot read its company ${known.companyId}; if the asset has moved to another one, a full resync finds it there`,
+          { fatal: true },
+        );
+        continue;
+      }
       const selection = await selectionNow(deps, connectionId);
-      const rule = known.media === null ? leftOutBy(selection, selectable(known.companyId, listedOf(asset))) : null;
+      const rule = known.media === null ? leftOutBy(selection, selectable(companyId, listedOf(asset))) : null;
       if (rule !== null) {
         problems.add(`asset ${assetId}: ${leftOutReason(rule)}`, { fatal: true });
         continue;
@@ -412,7 +425,7 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
         sync,
         owner,
         leaseMs,
-        companyId: known.companyId,
+        companyId,
         assets: [listedOf(asset)],
         decide: (before, listed) => decide(before, listed, { full: true, asked: true }),
         position: sync.position,
@@ -425,13 +438,19 @@ async function lookAtAssets(deps: SyncDeps, run: Run): Promise<void> {
   }
 }
 
+/** The company of an asset now: details do not name it, so it is known only if unchanged or the only readable one. */
+function companyNow(asset: { companyId: string }, readable: ReadableCompany[]): string | undefined {
+  if (readable.some(({ id }) => id === asset.companyId)) return asset.companyId;
+  return readable.length === 1 ? readable[0]!.id : undefined;
+}
+
 function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
-  // What cannot be read may be of the type that was asked for.
+  // An unreadable asset may be of the requested type.
   if (asset.problem !== undefined && asset.assetType === null) return true;
   return scopeType === undefined || asset.assetType === scopeType;
 }
 
-/** What cannot be read may be of a project and a type that are wanted. */
+/** Unknown fields of an unreadable asset are undefined: no rule applies to them. */
 function selectable(companyId: string, { projectId, assetType, problem }: ListedAsset): Selectable {
   if (problem === undefined) return { companyId, projectId, assetType };
   return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };

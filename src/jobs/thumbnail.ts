@@ -1,5 +1,4 @@
 import mime from 'mime';
-import { handBack } from '../buffers.ts';
 import type { AssetDetail } from '../source/answers.ts';
 import { headBytes, isErrorPage } from '../source/contents.ts';
 import { beside } from '../storage/keys.ts';
@@ -35,15 +34,14 @@ export async function mirrorThumbnail(
     for await (const chunk of download.body) {
       size += chunk.length;
       if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
-      chunks.push(Buffer.from(chunk));
-      handBack(chunk);
+      chunks.push(chunk);
     }
     const picture = Buffer.concat(chunks);
     if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');
     const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
     return await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
   } finally {
-    download.body.on('error', () => {}).destroy();
+    download.body.destroy();
   }
 }
 

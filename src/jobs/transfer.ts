@@ -11,16 +11,16 @@ import type { Asset, Media, UploadUnderWay } from '../store/schema.ts';
 import type { Turn } from '../store/turns.ts';
 import type { MirrorDeps } from './deps.ts';
 import { forget, inPartsFrom, moveInParts, NotInParts } from './in-parts.ts';
-import { Interrupted } from './turns.ts';
+import { mustHold } from './turns.ts';
 
-/** Where the file of an asset comes from, decided by asking: the original, or for a video that has none the mp4. */
+/** Where the file of an asset comes from: the original, or the mp4 of a video without one. */
 interface Source {
   variant: Media['variant'];
   link: Link;
-  /** What must arrive; undefined when neither the service nor the server says. */
+  /** The expected length; undefined when neither the library nor the server says. */
   bytes: number | undefined;
   contentType: string | undefined;
-  /** The file in pieces of one version, or as one body. */
+  /** In parts of one version, or as one body. */
   from: { pinned: Pinned } | { download: Download };
 }
 
@@ -28,27 +28,27 @@ interface Transfer {
   asset: Asset;
   turn: Turn;
   detail: AssetDetail;
-  /** Asks for the asset again, for a link that expired on the way. */
+  /** Requests the asset again, for fresh links. */
   renew: () => Promise<AssetDetail>;
-  /** The bandwidth of its connection. */
+  /** The bandwidth limit of the connection. */
   throttle: Throttle;
-  /** Called with the key when the file is there to be had, before anything of it can be seen there. */
+  /** Called once the source has answered, before the object at `key` changes. */
   onStart: (key: string) => Promise<void>;
   signal: AbortSignal;
 }
 
 /**
- * Moves the media file into the bucket and returns what is there, compared by length and checksum with what was declared
- * and sent. A large one goes in parts, and goes on with those that an earlier turn has left.
+ * Transfers the media file into the bucket, verified by length and checksum. A large file goes in parts, and resumes with
+ * those that an earlier turn stored.
  */
 export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promise<Media> {
   const { storage, store } = deps;
   const { asset, turn, detail, signal } = transfer;
-  const upload = await uploadToGoOnWith(deps, transfer);
+  const upload = await uploadToResume(deps, transfer);
   if (upload) return moveUpload(deps, transfer, upload, linkTo(transfer, upload.variant)!);
 
   const { variant, link, bytes, contentType, from } = await openSource(deps, transfer);
-  const { key, name } = placeOf(deps.keyTemplate, asset.companyId, detail, variant);
+  const { key, name } = placeOf(deps.keyTemplate, asset, detail, variant);
   note(turn, 'began', { variant, bytes: bytes ?? null });
   const options = {
     contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
@@ -60,23 +60,22 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
     },
     signal,
   };
-  // From here on the store may have parts of it, which are found by the key if this process dies.
-  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom) {
-    if (!(await store.uploads.intend(turn, key))) throw new Interrupted('another worker has the asset');
+  // If this process dies from here on, the janitor finds the parts in the store by this key.
+  if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(asset)) {
+    mustHold(await store.uploads.intend(turn, key));
   }
   let whole = 'download' in from ? from.download : undefined;
   if ('pinned' in from) {
     const { bytes, etag } = from.pinned;
     const begun = await storage.uploads.begin(key, { ...options, bytes });
     const upload = { ...begun, variant, version: versionOf(detail), etag };
-    if (!(await store.assets.saveUpload(turn, upload))) {
-      await storage.uploads.abort(begun);
-      throw new Interrupted('another worker has the asset');
-    }
+    const isOurs = await store.assets.saveUpload(turn, upload);
+    if (!isOurs) await storage.uploads.abort(begun);
+    mustHold(isOurs);
     try {
       return await moveUpload(deps, transfer, upload, link);
     } catch (error) {
-      // Once it may have been a chance: a server among several, or another version.
+      // The first time it may be chance, such as one server of several; after that the file goes as one body.
       if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
     }
     whole = await deps.downloader.open(link, signal);
@@ -87,7 +86,7 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
     await transfer.onStart(key);
     return mediaOf(await storage.put(key, body, { ...options, bytes }), variant, detail);
   } finally {
-    body.on('error', () => {}).destroy();
+    body.destroy();
   }
 }
 
@@ -98,7 +97,7 @@ async function moveUpload(deps: MirrorDeps, transfer: Transfer, upload: UploadUn
     upload,
     link,
     async onComplete() {
-      if (!(await deps.store.assets.startTransfer(turn))) throw new Interrupted('another worker has the asset');
+      mustHold(await deps.store.assets.startTransfer(turn));
       await transfer.onStart(upload.key);
     },
     signal,
@@ -106,14 +105,14 @@ async function moveUpload(deps: MirrorDeps, transfer: Transfer, upload: UploadUn
   return mediaOf(stored, upload.variant, detail);
 }
 
-/** What an earlier turn has begun, if it is of this version and for this place; anything else that was begun is ended. */
-async function uploadToGoOnWith(deps: MirrorDeps, transfer: Transfer): Promise<UploadUnderWay | undefined> {
+/** The upload that an earlier turn began, if it is of this version and key; any other upload is ended. */
+async function uploadToResume(deps: MirrorDeps, transfer: Transfer): Promise<UploadUnderWay | undefined> {
   const { asset, turn, detail } = transfer;
   const { upload } = asset;
   if (!upload) return undefined;
-  const { key } = placeOf(deps.keyTemplate, asset.companyId, detail, upload.variant);
-  const goesOn = upload.version === versionOf(detail) && upload.key === key && linkTo(transfer, upload.variant);
-  if (goesOn) return upload;
+  const { key } = placeOf(deps.keyTemplate, asset, detail, upload.variant);
+  const canResume = upload.version === versionOf(detail) && upload.key === key && linkTo(transfer, upload.variant);
+  if (canResume) return upload;
   await forget(deps, turn, upload);
   return undefined;
 }
@@ -129,18 +128,27 @@ function idInHeader(id: string): string {
   return encoded.length <= 1000 ? encoded : `${encoded.slice(0, 1000)}...`;
 }
 
-/** What tells one version of a file from the next, as far as the API lets on. */
+/** Identifies a version of the file, as far as the API tells. */
 export function versionOf(detail: AssetDetail): string {
   return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
 }
 
-/** The key of the media file, and its name for people, which need not be as short as a key's segment. */
-export function placeOf(template: string, companyId: string, detail: AssetDetail, variant: Media['variant']) {
+/**
+ * The key of the media file, and its name for people, which need not be as short as a key's segment. A file that replaces
+ * one whose key differs only in case takes that key, for some file systems ignore case.
+ */
+export function placeOf(
+  template: string,
+  { companyId, media }: Pick<Asset, 'companyId' | 'media'>,
+  detail: AssetDetail,
+  variant: Media['variant'],
+) {
   const given = detail.download?.filename ?? detail.name;
   const extension = variant === 'mp4' ? 'mp4' : undefined;
   const filename = safeFilename(given, extension);
   const key = mediaKey(template, { companyId, projectId: detail.projectId, assetId: detail.id, filename });
-  return { key, name: safeFilename(given, extension, 800) };
+  const isSame = media?.key.toLowerCase() === key.toLowerCase();
+  return { key: isSame ? media!.key : key, name: safeFilename(given, extension, 800) };
 }
 
 /** The link to the original or the rendition, and how to renew it; undefined: there is none. */
@@ -166,25 +174,28 @@ function linkTo({ turn, detail, renew, throttle }: Transfer, variant: Media['var
 
 /** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
 async function openSource({ downloader }: MirrorDeps, transfer: Transfer): Promise<Source> {
-  const { detail, signal } = transfer;
+  const { asset, detail, signal } = transfer;
   const size = detail.size ?? undefined;
   const original = linkTo(transfer, 'original');
   const mp4 = linkTo(transfer, 'mp4');
   if (original) {
     const variant = 'original';
     try {
-      const pinned = size !== undefined && size > inPartsFrom ? await downloader.pin(original, signal) : undefined;
+      const pinned =
+        size !== undefined && size > inPartsFrom(asset) ? await downloader.pin(original, signal) : undefined;
       if (pinned) {
         if (pinned.bytes !== size) throw new Error(wrongSize(size!, pinned.bytes));
+        if (isPageInstead(pinned.contentType, detail)) throw new Error(pageInstead);
         return { variant, link: original, bytes: size, contentType: pinned.contentType, from: { pinned } };
       }
       const download = await downloader.open(original, signal);
       const bytes = lengthOf(download, size, detail.mimeType);
-      // Without a size to compare, a page of words in place of the file would pass for it.
+      if (isPageInstead(download.contentType, detail)) refuse(download, pageInstead);
+      // Without a size to compare, an error page would pass for the file.
       if (size !== undefined) {
         return { variant, link: original, bytes, contentType: download.contentType, from: { download } };
       }
-      await refuseWords(download, detail);
+      await refuseErrorPage(download, detail);
       return await pinnedIfLarge({ variant, link: original, bytes, download });
     } catch (error) {
       if (!(error instanceof Missing && mp4)) throw error;
@@ -194,21 +205,21 @@ async function openSource({ downloader }: MirrorDeps, transfer: Transfer): Promi
   const download = await downloader.open(mp4, signal);
   // `size` is the original's: of the rendition only the server knows the length.
   const bytes = lengthOf(download, undefined, 'video/mp4');
-  await refuseWords(download, 'mp4');
+  await refuseErrorPage(download, 'mp4');
   return pinnedIfLarge({ variant: 'mp4', link: mp4, bytes, download });
 
-  /** How large it is was only seen when it was opened; the body that has begun is let go then. */
+  /** Switches to parts if the length, known only from the opened body, turns out to be large. */
   async function pinnedIfLarge(opened: Omit<Source, 'from' | 'contentType'> & { download: Download }): Promise<Source> {
     const { download, ...source } = opened;
     const { bytes, link } = source;
     const { contentType } = download;
-    if (bytes !== undefined && bytes > inPartsFrom) {
+    if (bytes !== undefined && bytes > inPartsFrom(asset)) {
       const pinned = await downloader.pin(link, signal).catch((error) => {
-        download.body.on('error', () => {}).destroy();
+        download.body.destroy();
         throw error;
       });
       if (pinned?.bytes === bytes) {
-        download.body.on('error', () => {}).destroy();
+        download.body.destroy();
         return { ...source, contentType, from: { pinned } };
       }
     }
@@ -218,6 +229,16 @@ async function openSource({ downloader }: MirrorDeps, transfer: Transfer): Promi
 
 const wrongSize = (said: number, found: number) =>
   `wrong size: the service says ${said} bytes, the download has ${found}`;
+
+const pageInstead = 'the download is text/html, not the file';
+
+/** Whether the server sends a web page in place of the file, as some do for an expired link. */
+function isPageInstead(contentType: string | undefined, detail: AssetDetail): boolean {
+  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !isText(detail);
+}
+
+const isText = ({ mimeType, download }: AssetDetail): boolean =>
+  isTextual(mimeType) || isTextual(mime.getType(download?.filename ?? ''));
 
 /** The length that must arrive. @throws when what the server sends cannot be the file, or could be cut unseen */
 function lengthOf(
@@ -239,19 +260,18 @@ function lengthOf(
   return download.bytes;
 }
 
-/** @throws when the file begins as a page does that tells why it cannot be had, whatever type it claims to be */
-async function refuseWords(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
-  const textual = of !== 'mp4' && (isTextual(of.mimeType) || isTextual(mime.getType(of.download?.filename ?? '')));
-  if (textual) return;
+/** @throws when the download begins like an error page, whatever its declared type */
+async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
+  if (of !== 'mp4' && isText(of)) return;
   const head = await download.peek(headBytes);
   if (isErrorPage(head)) refuse(download, 'the download is a page of words, not the file');
-  // A server that does not know what it gives may give anything; one that knows it for a film is believed.
+  // Without MP4 bytes at the start, only a server that declares a video is believed.
   if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
     refuse(download, 'the download is not an MP4');
   }
 }
 
 function refuse(download: Download, message: string): never {
-  download.body.on('error', () => {}).destroy();
+  download.body.destroy();
   throw new Error(message);
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 import type { OwnedAsset } from '../store/schema.ts';
 import type { Store } from '../store/store.ts';
-import { type Mirrored, type Turn, turnOf } from '../store/turns.ts';
+import { type Turn, turnOf } from '../store/turns.ts';
 
 export type Turns = ReturnType<typeof createTurns>;
 
@@ -16,19 +16,17 @@ export interface HeldAsset {
    * worker has the asset by then. @throws Interrupted unless the turn is ours for some seconds more
    */
   fence(): Promise<void>;
-  /**
-   * It is mirrored: the turn ends, if it is still ours, and the next one may begin in its place.
-   * @throws Interrupted if it is not ours
-   */
-  mirrored(done: Mirrored): Promise<void>;
-  /** What has begun in the place of this one. */
-  readonly next: HeldAsset | undefined;
   end(): void;
 }
 
 /** Why work was broken off, other than by an error of its own. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted';
+}
+
+/** Ends the work of a worker whose write was refused: another worker has the asset. */
+export function mustHold(held: boolean): void {
+  if (!held) throw new Interrupted('another worker has the asset');
 }
 
 const leaseMs = 20_000;
@@ -40,13 +38,7 @@ const surelyMs = 8_000;
  * The turns that this process holds, kept by one heartbeat. A turn that is lost (another worker has the asset, or its
  * connection was paused or ended) stops its work: at once when a notice comes, at the next heartbeat otherwise.
  */
-export function createTurns(options: {
-  store: Store;
-  log: Log;
-  /** How many places a connection has on the queue. */
-  perConnection: number;
-}) {
-  const { store, log, perConnection } = options;
+export function createTurns({ store, log }: { store: Store; log: Log }) {
   const held = new Map<string, { turn: Turn; aborter: AbortController; until: number }>();
   const stopping = new AbortController();
   let interrupted: string | undefined;
@@ -60,7 +52,7 @@ export function createTurns(options: {
   async function beat(): Promise<void> {
     const mine = [...held.values()];
     if (mine.length === 0) return;
-    const now = Date.now();
+    const now = performance.now();
     try {
       const kept = await store.assets.renew(
         mine.map((entry) => entry.turn),
@@ -74,7 +66,8 @@ export function createTurns(options: {
     } catch (err) {
       log.warn({ err }, 'heartbeat: the database does not answer');
       for (const entry of mine) {
-        if (entry.until < Date.now()) drop(entry.turn.assetId, 'the database was away for longer than the lease');
+        if (entry.until < performance.now())
+          drop(entry.turn.assetId, 'the database was away for longer than the lease');
       }
     }
   }
@@ -93,31 +86,20 @@ export function createTurns(options: {
     }
   })();
 
-  function hold(asset: OwnedAsset, since: number, goesOn: () => boolean): HeldAsset {
+  function hold(asset: OwnedAsset, since: number): HeldAsset {
     const turn = turnOf(asset);
     const aborter = new AbortController();
     const entry = { turn, aborter, until: since + leaseMs };
     held.set(asset.id, entry);
     if (interrupted !== undefined) aborter.abort(new Interrupted(interrupted));
-    let next: HeldAsset | undefined;
     return {
       asset,
       turn,
       signal: aborter.signal,
       async fence() {
-        if (entry.until - Date.now() < surelyMs) await beatNow();
+        if (entry.until - performance.now() < surelyMs) await beatNow();
         aborter.signal.throwIfAborted();
-        if (entry.until - Date.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
-      },
-      async mirrored(done) {
-        const now = Date.now();
-        const onward = goesOn() ? { leaseMs, perConnection, inHand: held.size } : undefined;
-        const ended = await store.assets.mirrored(turn, done, onward);
-        if (ended.next) next = hold(ended.next, now, goesOn);
-        if (!ended.held) throw new Interrupted('another worker has the asset');
-      },
-      get next() {
-        return next;
+        if (entry.until - performance.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
       },
       end() {
         if (held.get(asset.id) === entry) held.delete(asset.id);
@@ -126,14 +108,11 @@ export function createTurns(options: {
   }
 
   return {
-    /**
-     * The turn at an asset whose job came off the queue; undefined when there is nothing to do. `goesOn`: whether the
-     * connection's next may begin in its place when it is mirrored.
-     */
-    async take(assetId: string, goesOn: () => boolean): Promise<HeldAsset | undefined> {
-      const now = Date.now();
+    /** The turn at an asset whose job came off the queue; undefined when there is nothing to do. */
+    async take(assetId: string): Promise<HeldAsset | undefined> {
+      const now = performance.now();
       const asset = await store.assets.take(assetId, leaseMs);
-      return asset && hold(asset, now, goesOn);
+      return asset && hold(asset, now);
     },
 
     get size(): number {

@@ -106,7 +106,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
         counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
         await save([], {
           phase: 'objects',
-          ...(!options.routine && { since: (await store.contents.now()) - slackMs }),
+          ...(!options.routine && { since: (await store.now()) - slackMs }),
         });
       }
       const expected = expectedObjects(store, {
@@ -130,8 +130,7 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
     },
 
     assets: async () => {
-      // A process of an older release forgets it.
-      const since = new Date(position.since ?? run.startedAt!.getTime() - slackMs);
+      const since = new Date(position.since!);
       for (let after = position.assetId ?? ''; ; ) {
         const page = await store.contents.openSince({
           after,
@@ -242,7 +241,7 @@ async function listLibrary(
 
   for (const connection of connections) {
     const syncId = syncs[connection.id];
-    let progress = { pages: -1, at: Date.now() };
+    let progress = { pages: -1, at: performance.now() };
     for (;;) {
       const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
       if (sync?.status === 'done') break;
@@ -255,8 +254,8 @@ async function listLibrary(
         unlisted(connection, `it is ${now?.status ?? 'gone'}`);
         break;
       }
-      if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: Date.now() };
-      if (Date.now() - progress.at > syncPatienceMs) {
+      if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };
+      if (performance.now() - progress.at > syncPatienceMs) {
         unlisted(connection, `its full sync has made no progress for ${syncPatienceMs / 60_000} minutes`);
         break;
       }

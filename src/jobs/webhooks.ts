@@ -16,9 +16,11 @@ const atOnce = 4;
 /** Longer than sending one takes at most. */
 const leaseMs = 60_000;
 
+export const longestWebhookWait = 6 * 3_600_000;
+
 /** 5 s, 20 s, 80 s, … 6 h, each with up to a quarter more. */
 export function waitAfter(attempts: number): number {
-  return Math.min(5000 * 4 ** (attempts - 1), 6 * 3_600_000) * (1 + Math.random() / 4);
+  return Math.min(5000 * 4 ** (attempts - 1), longestWebhookWait) * (1 + Math.random() / 4);
 }
 
 export interface WebhookDeps {
@@ -128,8 +130,12 @@ async function messageOf({ store, sealer, publicUrl }: WebhookDeps, delivery: De
   const asset = assetId === null ? undefined : await store.assets.get(assetId);
   const connectionId = delivery.connectionId ?? asset?.connectionId ?? null;
   const connection = connectionId === null ? undefined : await store.connections.get(connectionId);
-  const reconnect = () => {
-    const { url, expiresAt } = connectUrl(sealer, { publicUrl, connectionId: connectionId! });
+  const reconnect = async () => {
+    const { url, expiresAt } = connectUrl(sealer, {
+      publicUrl,
+      connectionId: connectionId!,
+      madeAt: await store.now(),
+    });
     return { reconnectUrl: url, reconnectUrlExpiresAt: expiresAt };
   };
   return {
@@ -140,7 +146,7 @@ async function messageOf({ store, sealer, publicUrl }: WebhookDeps, delivery: De
       ...(connection && { user: { id: connection.userId, name: connection.userName, email: connection.userEmail } }),
       ...(assetId !== null && { assetId, companyId: asset?.companyId ?? null, name: asset?.name ?? null }),
       ...data,
-      ...(kind === 'connection.disconnected' && connectionId !== null && reconnect()),
+      ...(kind === 'connection.disconnected' && connectionId !== null && (await reconnect())),
     },
   };
 }

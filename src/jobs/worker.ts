@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { UnrecoverableError } from 'bullmq';
+import { longestWait } from '../errors.ts';
 import { type Log, withFields } from '../log.ts';
 import type { Tokens } from '../oauth/tokens.ts';
-import { span, withinTrace } from '../tracing/tracing.ts';
+import type { Horizon } from '../store/future.ts';
+import { span } from '../tracing/tracing.ts';
 import { type Access, createAccess } from './access.ts';
 import { completeArtefacts } from './artefacts.ts';
 import { startAudits } from './audits.ts';
@@ -12,7 +14,7 @@ import { startDispatcher } from './dispatch.ts';
 import { createGate } from './gate.ts';
 import { startJanitor } from './janitor.ts';
 import { mirrorAsset } from './mirror-asset.ts';
-import { type Outcome, type OutcomeName, resultOf } from './outcome.ts';
+import { type Outcome, resultOf } from './outcome.ts';
 import { createPacer } from './pacer.ts';
 import { startPruning } from './prune.ts';
 import type { AssetJob, Queues, SyncJob } from './queues.ts';
@@ -20,7 +22,7 @@ import { createReach } from './reach.ts';
 import type { Schedule } from './schedule.ts';
 import { runSyncs, type SyncDeps } from './sync.ts';
 import { createTurns, type HeldAsset } from './turns.ts';
-import { startWebhooks, type WebhookDeps } from './webhooks.ts';
+import { longestWebhookWait, startWebhooks, type WebhookDeps } from './webhooks.ts';
 
 export type Workers = Awaited<ReturnType<typeof startWorkers>>;
 
@@ -33,33 +35,31 @@ const bytesInFlight = 128 * 2 ** 20;
 /** What the last moments of a stop are for: handing back what is still in hand. */
 const handBackMs = 2000;
 
-/**
- * So long a place on the queue is passed on from one asset of a connection to the next, without the queue, in milliseconds.
- * Then it is free for whatever the dispatcher finds, in whichever worker.
- */
-const passedOnMs = 1000;
-
-/** What a job says of itself: what became of its asset, and of those that went on in its place, how many of each. */
-interface JobOutcome extends Outcome {
-  next?: Partial<Record<OutcomeName, number>>;
-}
-
 /** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
 async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
-  const { id: assetId, connectionId, syncId, traceparent } = held.asset;
+  const { id: assetId, connectionId, syncId } = held.asset;
   try {
-    return await withinTrace(traceparent, () =>
-      withFields({ connectionId, syncId, assetId }, () =>
-        span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
-      ),
+    return await withFields({ connectionId, syncId, assetId }, () =>
+      span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
     );
-  } catch (error) {
-    // Whose turn has begun already is not kept: it runs out, and the asset comes back.
-    held.next?.end();
-    throw error;
   } finally {
     held.end();
   }
+}
+
+/** How far ahead the jobs plan anything: `longestWait`, with up to a quarter of jitter, is the longest wait of each kind. */
+function horizonOf(
+  { processing, transcripts }: Pick<MirrorDeps, 'processing' | 'transcripts'>,
+  reconcileInterval: number,
+): Horizon {
+  const retry = longestWait * 1.25;
+  return {
+    lease: 60_000,
+    pause: retry,
+    asset: Math.max(retry, processing.poll, transcripts.delay),
+    delivery: longestWebhookWait * 1.25,
+    chore: Math.max(24 * 3_600_000, reconcileInterval),
+  };
 }
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
@@ -79,7 +79,7 @@ export async function startWorkers(options: {
   const { queues, log } = options;
   const { store, storage, metrics } = options.mirror;
   const stopping = new AbortController();
-  const turns = createTurns({ store, log, perConnection: options.perConnection });
+  const turns = createTurns({ store, log });
   const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
   const dispatcher = startDispatcher({
     store,
@@ -89,6 +89,7 @@ export async function startWorkers(options: {
     log,
     perConnection: options.perConnection,
     selection: options.mirror.selection,
+    horizon: horizonOf(options.mirror, options.reconcileInterval),
   });
   const reach = createReach();
   const pacer = createPacer({ store, log, perConnection: options.perConnection });
@@ -115,33 +116,24 @@ export async function startWorkers(options: {
   const assets = queues.worker<AssetJob>(
     'assets',
     async (job) => {
-      const until = performance.now() + passedOnMs;
-      const goesOn = () => performance.now() < until && gate.closed === undefined && !stopping.signal.aborted;
-      let held = await turns.take(job.data.assetId, goesOn);
+      const held = await turns.take(job.data.assetId);
       if (!held) {
         dispatcher.wake();
         return { outcome: 'nothing to do' };
       }
-      const { connectionId } = held.asset;
-      let told: JobOutcome | undefined;
+      const isMedia = job.name !== 'artefacts';
       try {
-        for (; held; held = held.next) {
-          const media = job.name !== 'artefacts';
-          const result = await inTurn(held, (held) =>
-            media ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
-          );
-          const counted = media && resultOf(result);
-          if (counted) metrics.assets.inc({ result: counted });
-          if (told)
-            told = { ...told, next: { ...told.next, [result.outcome]: (told.next?.[result.outcome] ?? 0) + 1 } };
-          else told = result;
-        }
+        const outcome = await inTurn(held, (held) =>
+          isMedia ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+        );
+        const counted = isMedia && resultOf(outcome);
+        if (counted) metrics.assets.inc({ result: counted });
+        // For the queue dashboard; the records have it already.
+        if (outcome.outcome === 'failed') throw new UnrecoverableError(outcome.reason);
+        return outcome;
       } finally {
-        dispatcher.freed(connectionId);
+        dispatcher.freed(held.asset.connectionId);
       }
-      // For the queue dashboard: the records know already.
-      if (told!.outcome === 'failed') throw new UnrecoverableError(told!.reason);
-      return told;
     },
     { concurrency: options.concurrency },
   );
@@ -184,7 +176,7 @@ export async function startWorkers(options: {
      * spent, and any other process can go on with it at once.
      */
     async stop(graceMs: number): Promise<void> {
-      const started = Date.now();
+      const started = performance.now();
       stopping.abort(new Error('shutting down'));
       const audited = audits.stop();
       await Promise.all([dispatcher.stop(), janitor.stop()]);
@@ -195,7 +187,8 @@ export async function startWorkers(options: {
       // A queue that is away never says that a worker is done: then what is in hand tells.
       const idle = () => closed || (!queues.answers && turns.size + syncing === 0);
       const until = started + Math.max(0, graceMs - handBackMs);
-      while (!idle() && Date.now() < until) await Promise.race([done, sleep(Math.min(200, until - Date.now()))]);
+      while (!idle() && performance.now() < until)
+        await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
       if (turns.size > 0) log.info({ assets: turns.size }, 'handing work back');
       turns.interrupt('shutting down');
       while (!idle()) await Promise.race([done, sleep(50)]);
@@ -204,7 +197,7 @@ export async function startWorkers(options: {
       await gate.stop();
       await turns.close();
       await audited;
-      log.info({ ms: Date.now() - started }, 'workers stopped');
+      log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
     },
   };
 }

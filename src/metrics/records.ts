@@ -76,8 +76,8 @@ export function recordGauges(registry: Registry, { store, queues }: { store: Sto
   return {
     /** Brings them up to date, unless they are. */
     async refresh(): Promise<void> {
-      if (!read || Date.now() - read.at > freshMs) {
-        read = { at: Date.now(), done: Promise.all([readRecords(), readQueues()]) };
+      if (!read || performance.now() - read.at > freshMs) {
+        read = { at: performance.now(), done: Promise.all([readRecords(), readQueues()]) };
       }
       await read.done;
     },

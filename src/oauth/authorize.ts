@@ -9,14 +9,19 @@ import type { Sealer } from './seal.ts';
 const linkPurpose = 'connect link';
 const attemptPurpose = 'connect attempt';
 
-/** A link that lets whoever holds it connect an account, or reconnect the one of `connectionId`, until it expires. */
+/** A link that lets its holder connect an account, or reconnect the one of `connectionId`, until it expires. */
 export interface ConnectLink {
   connectionId?: string | undefined;
+  /** By the database's clock: what an operator ends later ends this link, too. */
+  madeAt: Date;
   expiresAt: Date;
 }
 
 export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
-  return sealer.sign(linkPurpose, JSON.stringify({ c: link.connectionId, e: link.expiresAt.getTime() }));
+  return sealer.sign(
+    linkPurpose,
+    JSON.stringify({ c: link.connectionId, m: link.madeAt.getTime(), e: link.expiresAt.getTime() }),
+  );
 }
 
 const linkLifetimeMs = 7 * 86_400_000;
@@ -24,14 +29,10 @@ const linkLifetimeMs = 7 * 86_400_000;
 /** The address that a user opens to connect, or to reconnect one connection, and until when that works. */
 export function connectUrl(
   sealer: Sealer,
-  {
-    publicUrl,
-    connectionId,
-    lifetimeMs = linkLifetimeMs,
-  }: { publicUrl: string; connectionId?: string | undefined; lifetimeMs?: number },
+  { publicUrl, connectionId, madeAt }: { publicUrl: string; connectionId?: string | undefined; madeAt: number },
 ): { url: string; expiresAt: string } {
-  const expiresAt = new Date(Date.now() + lifetimeMs);
-  const link = signConnectLink(sealer, { connectionId, expiresAt });
+  const expiresAt = new Date(madeAt + linkLifetimeMs);
+  const link = signConnectLink(sealer, { connectionId, madeAt: new Date(madeAt), expiresAt });
   return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
 }
 
@@ -39,8 +40,8 @@ export function connectUrl(
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
   const payload = sealer.verify(linkPurpose, signed);
   if (payload === undefined) return 'invalid';
-  const { c, e } = JSON.parse(payload) as { c?: string; e: number };
-  return e > Date.now() ? { connectionId: c, expiresAt: new Date(e) } : 'expired';
+  const { c, m, e } = JSON.parse(payload) as { c?: string; m: number; e: number };
+  return e > Date.now() ? { connectionId: c, madeAt: new Date(m), expiresAt: new Date(e) } : 'expired';
 }
 
 /** What must survive the browser's way to the service and back. The verifier never leaves us unsealed. */
@@ -48,6 +49,9 @@ export interface Attempt {
   state: string;
   verifier: string;
   connectionId?: string | undefined;
+  /** The link that it began with, and when that was made. */
+  link: string;
+  linkMadeAt: number;
   expiresAt: number;
 }
 
@@ -59,11 +63,15 @@ export function beginAttempt(options: {
   clientId: string;
   redirectUri: string;
   connectionId?: string | undefined;
+  link: string;
+  linkMadeAt: number;
 }): { attempt: Attempt; url: string } {
   const attempt: Attempt = {
     state: randomBytes(24).toString('base64url'),
     verifier: randomBytes(48).toString('base64url'),
     connectionId: options.connectionId,
+    link: options.link,
+    linkMadeAt: options.linkMadeAt,
     expiresAt: Date.now() + attemptLifetime,
   };
   const url = new URL(`${options.appUrl.replace(/\/+$/, '')}/oauth/authorize`);

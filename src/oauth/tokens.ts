@@ -125,8 +125,11 @@ export function createTokens(options: {
         const reason = at.lostAnswer
           ? 'the answer to an earlier token refresh was lost, and the service no longer takes the old token; connect again'
           : 'the user disconnected the app or lost access at the service; connect again';
-        // Only while this pair is the current one: after a reconnect the answer is about a grant of the past.
-        if (!(await connections.end(connectionId, reason, version))) return undefined;
+        // After a reconnect the answer is about an earlier grant; with another lease holder, about a token that it has replaced.
+        if (!(await connections.end(connectionId, reason, { tokenVersion: version, owner: at.owner }))) {
+          log.info({ connectionId }, 'refused token refresh ignored');
+          return undefined;
+        }
         log.warn({ connectionId, reason }, 'connection disconnected');
         // The service may still hold a grant for the pair that was lost, and would for ever: nobody has its tokens.
         if (at.lostAnswer) await revoke(connectionId, at.refreshToken);
@@ -191,11 +194,11 @@ export function createTokens(options: {
    * into the database, so that gets the time of a lease.
    */
   async function replaced(at: { connectionId: string; version: number; takenOver: boolean }): Promise<boolean> {
-    const deadline = Date.now() + (at.takenOver ? leaseMs : 0);
+    const deadline = performance.now() + (at.takenOver ? leaseMs : 0);
     for (;;) {
       const connection = await connections.get(at.connectionId);
       if (!connection || connection.status === 'disconnected' || connection.tokenVersion !== at.version) return true;
-      if (Date.now() >= deadline) return false;
+      if (performance.now() >= deadline) return false;
       await sleep(500);
     }
   }

@@ -197,7 +197,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
         throw new Refused(
           409,
           'asset_not_readable',
-          `${noReader}. Reconnect one: \`asset-mirror connect-link\` or POST /api/connect-links makes the link.`,
+          `${noReader}. Reconnect one: \`asset-mirror connect-link\` or POST /api/connect-links makes the link. If the asset has moved to another company, a full resync finds it there.`,
         );
       await store.assets.retry(id);
       return asset(id);

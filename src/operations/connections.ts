@@ -151,7 +151,8 @@ export function connectionOperations(
       connectionId?: string | undefined;
     }): Promise<{ url: string; expiresAt: string }> {
       if (request.connectionId !== undefined) await existingConnection(store, request.connectionId);
-      return connectUrl(options.sealer, { publicUrl: options.publicUrl, connectionId: request.connectionId });
+      const madeAt = await store.now();
+      return connectUrl(options.sealer, { publicUrl: options.publicUrl, connectionId: request.connectionId, madeAt });
     },
 
     /** A page of connections, in the order in which they connected. */

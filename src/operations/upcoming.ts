@@ -47,7 +47,7 @@ const freshMs = 10_000;
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
   const looks = new Map<number, { at: number; found: Promise<Expected[]> }>();
   function look(minutes: number): Promise<Expected[]> {
-    const now = Date.now();
+    const now = performance.now();
     for (const [key, { at }] of looks) if (now - at > freshMs) looks.delete(key);
     const last = looks.get(minutes);
     if (last) return last.found;

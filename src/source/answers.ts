@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { Rejected } from '../errors.ts';
 
 /**
- * The shapes of the service's answers (spec, section 2). Only what identifies a thing is required; fields the spec
- * names must have its type when they are there; unknown fields, states and types are carried along.
+ * The shapes of the service's answers (spec, section 2). Only what identifies a thing is required; fields that a decision
+ * depends on must have the spec's type when they are there; all others, states and types are carried along as received.
  */
 
 /** The types that the spec names (section 2.6); the service may come to know others. */
@@ -21,13 +21,17 @@ export const assetTypes = [
 export const unknownTypes = (types: string[]): string[] => types.filter((type) => !assetTypes.includes(type));
 
 const text = z.string().nullish();
-const number = z.number().nullish();
+
+/** An index entry of the database holds a company's id and one of these together (2,704 bytes in all). */
+const mostBytes = 1000;
+const isIndexable = (value: string) => Buffer.byteLength(value) <= mostBytes;
+const indexed = z.string().refine(isIndexable, `expected at most ${mostBytes} bytes`).nullish();
 
 /** Ids become keys, rows and addresses: bounded, nothing a database cannot hold, and no step in a path (RFC 3986, 5.2.4). */
 const id = z
   .string()
   .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
-  .refine((value) => Buffer.byteLength(value) <= 2000, 'expected an id of at most 2000 bytes')
+  .refine(isIndexable, `expected an id of at most ${mostBytes} bytes`)
   .refine((value) => value !== '.' && value !== '..', 'no address can name this id');
 
 export const company = z.looseObject({ id, name: text });
@@ -41,14 +45,9 @@ export const asset = z.looseObject({
   id,
   name: text,
   mimeType: text,
-  assetType: text,
+  assetType: indexed,
   size: z.int().min(0).nullish(),
-  duration: number,
-  width: number,
-  height: number,
-  projectId: text,
-  projectName: text,
-  tags: z.array(z.string()).nullish(),
+  projectId: indexed,
   /** Epoch milliseconds. */
   uploadDate: z.int().nullish(),
   status: text,
@@ -61,8 +60,6 @@ export const download = z.looseObject({
   url: text,
   mp4Url: text,
   filename: text,
-  /** Epoch seconds. */
-  expiresAt: number,
 });
 export type Download = z.infer<typeof download>;
 
@@ -79,11 +76,8 @@ export const transcriptAnswer = z.union([
   z.looseObject({ assetId: z.string(), noSpeech: z.literal(true) }),
   z.looseObject({
     assetId: z.string(),
-    language: text,
-    durationSec: number,
     text: text,
     vtt: text,
-    words: z.array(z.looseObject({ word: z.string(), start: z.number(), end: z.number() })).nullish(),
     noSpeech: z.literal(false).nullish(),
   }),
 ]);
@@ -124,8 +118,8 @@ const nothing: Set<string> = new Set();
 const fileNames = new Set(['filename']);
 const plainText = new Set(['id', 'name', 'mimeType', 'assetType', 'projectId', 'projectName', 'tags', 'status']);
 
-/** A web address, or the query of a signed one that has no host. */
-const address = /\b[a-z][a-z0-9+.-]*:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
+/** A web address, or the query of a signed one that has no host. It must not backtrack: texts may have any length. */
+const address = /[a-z0-9+.-]:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 
 /** Unknown fields are carried along as deep as this; below, something else is going on. */
 const deepest = 50;
@@ -145,13 +139,16 @@ function fieldsOf(o: object, asWritten: Set<string>, depth: number): Record<stri
   const kept: Record<string, unknown> = {};
   for (const [key, v] of Object.entries(o)) {
     if (links.has(key) || address.test(key)) continue;
-    const left = asWritten.has(key) ? v : withoutAddresses(v, depth);
+    const left = asWritten.has(key) && isText(v) ? v : withoutAddresses(v, depth);
     if (left === undefined) continue;
     if (key !== '__proto__') kept[key] = left;
     else Object.defineProperty(kept, key, { value: left, enumerable: true, configurable: true, writable: true });
   }
   return kept;
 }
+
+const isText = (v: unknown) =>
+  typeof v === 'string' || (Array.isArray(v) && v.every((item) => typeof item === 'string'));
 
 function withoutAddresses(v: unknown, depth: number): unknown {
   if (typeof v === 'string') return address.test(v) ? undefined : v;

@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Dispatcher, request } from 'undici';
-import { passedOn } from '../buffers.ts';
 import { Disconnected, Rejected, RetryLater } from '../errors.ts';
 import type { Throttle } from './bandwidth.ts';
-import { type Body, bodyOf, handOn, type Take } from './body.ts';
+import { type Body, bodyOf, chunksOf } from './body.ts';
 import { HttpError, isUnbounded, throwFor } from './http.ts';
+import type { LinkGuard } from './links.ts';
+import { type MinRate, RateWatch, TooSlow } from './min-rate.ts';
 
 /** The file behind a signed link does not exist (any more). */
 export class Missing extends Error {
@@ -20,6 +21,8 @@ export interface Link {
   throttle?: Throttle;
   /** Several parts of a file may find out at the same time: one asks for all. */
   renewing?: Promise<string> | undefined;
+  /** How fast the file comes, over all its parts and new starts. */
+  rate?: RateWatch;
 }
 
 /** One version of a file that can be had in pieces: its length, and the strong ETag that every piece must carry. */
@@ -48,7 +51,11 @@ const fruitless = 4;
 export function createDownloader(options: {
   referer: string;
   dispatcher: Dispatcher;
+  /** Checks each link and each redirect. Undefined: they may lead anywhere. */
+  guard?: LinkGuard;
   stallMs: number;
+  /** A slower file breaks off with TooSlow. Undefined: any rate will do. */
+  minRate?: MinRate | undefined;
   throttle?: Throttle;
   /** A download goes on where it was broken off: called with the bytes that are not asked for again. */
   onResumed?: (bytes: number) => void;
@@ -63,6 +70,7 @@ export function createDownloader(options: {
       if (!URL.canParse(at) || !/^https?:$/.test(new URL(at).protocol)) {
         throw new Error('the download link is not a web address');
       }
+      options.guard?.check(new URL(at));
       const response = await request(at, {
         headers: { referer: options.referer, 'accept-encoding': 'identity', ...headers },
         dispatcher: options.dispatcher,
@@ -116,10 +124,9 @@ export function createDownloader(options: {
     async pin(link: Link, signal: AbortSignal): Promise<Pinned | undefined> {
       const response = await askWithLink(link, signal, { range: 'bytes=0-0' });
       const { headers, statusCode } = response;
-      response.body.on('error', () => {});
       if (statusCode === 206) await discard(response);
-      else response.body.destroy();
-      if (statusCode === 404 || statusCode === 410) throw new Missing(`the download link answered ${statusCode}`);
+      else drop(response);
+      throwIfMissing(statusCode);
       // Of an empty file there is no first byte.
       if (statusCode === 200 || statusCode === 416) return undefined;
       if (statusCode !== 206) throwFor('download', statusCode, headers);
@@ -134,7 +141,7 @@ export function createDownloader(options: {
       const released = new AbortController();
       const either = AbortSignal.any([signal, released.signal]);
       const range = { link, from, to, total: of.bytes, etag: of.etag, signal: either };
-      return bodyOf((take) => deliver(range, take), released).body;
+      return bodyOf(deliver(range), released).body;
     },
 
     /** @throws Missing on 404; RetryLater; HttpError */
@@ -145,12 +152,12 @@ export function createDownloader(options: {
       const { headers, statusCode } = response;
       if (statusCode !== 200) {
         await discard(response);
-        if (statusCode === 404 || statusCode === 410) throw new Missing(`the download link answered ${statusCode}`);
+        throwIfMissing(statusCode);
         if (statusCode >= 200 && statusCode < 300) throw new HttpError('download', statusCode);
         throwFor('download', statusCode, headers);
       }
       if (encoded(response)) {
-        response.body.on('error', () => {}).destroy();
+        drop(response);
         throw new Error(
           `the download came encoded (${headers['content-encoding']}), although it was asked for as it is`,
         );
@@ -163,24 +170,21 @@ export function createDownloader(options: {
         bytes,
         contentType: typeOf(response),
         unbounded: isUnbounded(headers),
-        ...bodyOf((take) => deliver(whole, take), released),
+        ...bodyOf(deliver(whole), released),
       };
     },
   };
 
-  /** Hands over the bytes from `from` to before `to`, or to the end; of `total`, the whole file's, as far as that is known. */
-  async function deliver(
-    of: {
-      link: Link;
-      first?: Dispatcher.ResponseData;
-      from: number;
-      to: number | undefined;
-      total: number | undefined;
-      etag: string | undefined;
-      signal: AbortSignal;
-    },
-    take: Take,
-  ): Promise<void> {
+  /** The bytes from `from` to before `to`, or to the end; of `total`, the whole file's, as far as that is known. */
+  async function* deliver(of: {
+    link: Link;
+    first?: Dispatcher.ResponseData;
+    from: number;
+    to: number | undefined;
+    total: number | undefined;
+    etag: string | undefined;
+    signal: AbortSignal;
+  }): AsyncGenerator<Buffer> {
     const { link, to, total, etag, signal } = of;
     let offset = of.from;
     let response: Dispatcher.ResponseData | undefined = of.first;
@@ -188,17 +192,9 @@ export function createDownloader(options: {
     let end = to;
     let starts = 0;
     let wasBroken = false;
-    const handOver: Take = (chunk) => {
-      // Who has taken it may hand its memory back.
-      const { length } = chunk;
-      offset += length;
-      starts = 0;
-      const taken = take(chunk);
-      passedOn(chunk);
-      const own = link.throttle?.(length, signal);
-      if (!taken && !own) return options.throttle?.(length, signal);
-      return Promise.all([taken, own]).then(() => options.throttle?.(length, signal));
-    };
+    if (options.minRate) link.rate ??= new RateWatch(options.minRate);
+    const { rate } = link;
+    rate?.begin();
     try {
       for (;;) {
         let broken: unknown;
@@ -207,7 +203,20 @@ export function createDownloader(options: {
             ({ response, end } = await goOn({ link, to: to!, total: total!, etag: etag!, offset, signal }));
             if (wasBroken && offset > of.from) options.onResumed?.(offset - of.from);
           }
-          await handOn(response.body, options.stallMs, handOver);
+          for await (const chunk of chunksOf(response.body, options.stallMs)) {
+            const tooSlow = rate?.received(chunk.length);
+            if (tooSlow) throw tooSlow;
+            offset += chunk.length;
+            starts = 0;
+            rate?.hold();
+            try {
+              await Promise.all([link.throttle?.(chunk.length, signal), options.throttle?.(chunk.length, signal)]);
+              yield chunk;
+            } finally {
+              // Also of a body that is given up here: other parts of the file share the clock.
+              rate?.release();
+            }
+          }
           if (to === undefined || (offset === to && end === to)) return;
           if (offset === end) {
             response = undefined;
@@ -225,7 +234,8 @@ export function createDownloader(options: {
         await sleep(starts * 250, undefined, { signal });
       }
     } finally {
-      response?.body.on('error', () => {}).destroy();
+      rate?.end();
+      if (response) drop(response);
     }
   }
 
@@ -252,7 +262,7 @@ export function createDownloader(options: {
       Number(range[3]) === at.total &&
       response.headers.etag === at.etag;
     if (same) return { response, end: Number(range[2]) + 1 };
-    response.body.on('error', () => {}).destroy();
+    drop(response);
     if (response.statusCode >= 400) throwFor('download', response.statusCode, response.headers);
     // 200 is the whole body, and so never a continuation.
     throw new CannotGoOn(`the download broke off at byte ${at.offset}, and the server cannot go on there`);
@@ -273,7 +283,16 @@ export class CannotGoOn extends OtherVersion {
 
 /** What another try would only meet again, or must not be tried now. */
 function isFinal(error: unknown): boolean {
-  return [OtherVersion, RetryLater, Disconnected, Rejected].some((kind) => error instanceof kind);
+  return [OtherVersion, RetryLater, Disconnected, Rejected, TooSlow].some((kind) => error instanceof kind);
+}
+
+function throwIfMissing(status: number): void {
+  if (status === 404 || status === 410) throw new Missing(`the download link answered ${status}`);
+}
+
+/** Closes the connection of an answer. undici reports that as an error of the body. */
+function drop({ body }: Dispatcher.ResponseData): void {
+  body.on('error', () => {}).destroy();
 }
 
 /** A validator that two versions never share (RFC 9110, section 8.8.1). */

@@ -1,10 +1,7 @@
-import { connect, isIP, type Socket } from 'node:net';
+import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ConnectionOptions, connect as connectSecurely } from 'node:tls';
-import { Agent, type buildConnector, type Dispatcher, EnvHttpProxyAgent } from 'undici';
-import { filled, lend } from '../buffers.ts';
+import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
 import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
-import { exchange } from '../exchange.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -33,94 +30,26 @@ const connectMs = 10_000;
 export function createAgent(options: {
   connections: number;
   proxies?: Proxies | undefined;
-  /** Reads into lent buffers, for bodies that are handed back; not through a proxy. */
-  lends?: boolean;
+  /** Resolves names, but for hosts behind a proxy. */
+  lookup?: LookupFunction;
 }): Dispatcher {
   const settings = {
     connections: options.connections,
     connectTimeout: connectMs,
+    ...(options.lookup && { connect: { lookup: options.lookup } }),
     headersTimeout: 60_000,
     bodyTimeout: 0,
     keepAliveTimeout: 10_000,
     allowH2: false,
   };
-  if (!options.proxies) return new Agent(options.lends ? { ...settings, connect: lendingConnector() } : settings);
+  if (!options.proxies) return new Agent(settings);
   const { http, https, no } = options.proxies;
   return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
 }
 
-/** Connections that read into lent buffers. What was read is pushed by hand, and comes out of the socket as ever. */
-function lendingConnector(): buildConnector.connector {
-  const sessions = new Map<string, Buffer>();
-  return (to, callback) => {
-    const secure = to.protocol === 'https:';
-    const where = { host: to.hostname, port: Number(to.port || (secure ? 443 : 80)) };
-    const host = `${to.hostname}:${where.port}`;
-    const name = to.servername ?? (isIP(to.hostname) ? '' : to.hostname);
-    const secured = () => {
-      const session = sessions.get(host);
-      return { ...where, ...(name && { servername: name }), ...(session && { session }), ALPNProtocols: ['http/1.1'] };
-    };
-    const plain = { buffer: lend, callback: (bytes: number, buffer: Uint8Array) => socket.push(filled(buffer, bytes)) };
-    const socket: Socket = secure ? connectGathering(secured()) : connect({ ...where, onread: plain });
-    socket.setNoDelay(true).setKeepAlive(true, 60_000);
-    socket.on('session', (session) => {
-      if (sessions.size >= 100) sessions.clear();
-      sessions.set(host, session);
-    });
-    const late = setTimeout(
-      () => socket.destroy(Object.assign(new Error('no connection within 10 s'), { code: 'ETIMEDOUT' })),
-      connectMs,
-    );
-    const failed = (error: Error) => {
-      clearTimeout(late);
-      callback(error, null);
-    };
-    // A line whose certificate was refused may break once more, with nobody to hear of it.
-    socket.on('error', () => {});
-    socket.once('error', failed).once(secure ? 'secureConnect' : 'connect', () => {
-      clearTimeout(late);
-      socket.off('error', failed);
-      callback(null, socket);
-    });
-  };
-}
-
-/** TLS gives one record at a time: those that come in one turn of the event loop go on in one lent buffer. */
-function connectGathering(options: ConnectionOptions): Socket {
-  // As much as a record holds (RFC 8446, section 5.1).
-  const record = Buffer.allocUnsafeSlow(2 ** 14);
-  let gathered: Buffer | undefined;
-  let bytes = 0;
-  const flush = () => {
-    if (!gathered) return;
-    const chunk = filled(gathered, bytes);
-    gathered = undefined;
-    bytes = 0;
-    push(chunk);
-  };
-  const callback = (length: number) => {
-    if (gathered && gathered.length - bytes < length) flush();
-    if (!gathered) {
-      gathered = lend();
-      setImmediate(flush);
-    }
-    bytes += record.copy(gathered, bytes, 0, length);
-    return socket.readableLength < socket.readableHighWaterMark;
-  };
-  const socket = connectSecurely(Object.assign(options, { onread: { buffer: record, callback } }));
-  const push = socket.push.bind(socket);
-  socket.push = (chunk, encoding) => {
-    // The end does not come before what is gathered.
-    if (chunk === null) flush();
-    return push(chunk, encoding);
-  };
-  return socket;
-}
-
 /** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
-  const wait = retryAfter(headers['retry-after'], headers.date);
+  const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
     const { at, text } = wait ?? { at: withMargin(30_000), text: 'and did not say how long' };
     throw new RetryLater(`${what}: ${askedToWait} (${status}) ${text}`, at, {
@@ -158,9 +87,10 @@ export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolea
   return !declared && !String(encoding ?? '').includes('chunked');
 }
 
-/** An answer that is no success is only read on so that its line can serve again. */
-const mostRead = (status: number) => (isSuccess(status) ? 64 * 2 ** 20 : 64 * 1024);
-const isSuccess = (status: number) => status >= 200 && status < 300;
+/** The longest answer that is read, in bytes. */
+const longestAnswer = 64 * 2 ** 20;
+/** An error's answer is read to its end up to this length: then its connection can serve again. */
+const longestRefusal = 64 * 1024;
 
 /** GETs a JSON answer of at most 64 MiB, given as text. */
 export async function getText(
@@ -173,27 +103,43 @@ export async function getText(
   /** A text that was cut could not be told: neither a length nor a chunked end. */
   unbounded: boolean;
 }> {
-  const { what, dispatcher, signal } = options;
-  const { origin, pathname, search } = new URL(url);
+  const { what, dispatcher } = options;
   return steadily(async () => {
-    const { status, headers, text, cut } = await exchange({
-      dispatcher,
-      method: 'GET',
-      origin,
-      path: pathname + search,
-      headers: { 'accept-encoding': 'identity', ...options.headers },
-      limit: mostRead,
-      timeoutMs: 60_000,
-      signal,
-    });
-    if (!isSuccess(status)) throwFor(what, status, headers);
-    if (cut) throw new Error(`${what}: the answer is larger than ${mostRead(status) / 2 ** 20} MiB`);
-    const date = Date.parse(headers.date ?? '');
-    return {
-      text,
-      contentType: headers['content-type'] ?? '',
-      date: Number.isNaN(date) ? undefined : date,
-      unbounded: isUnbounded(headers),
-    };
-  }, signal);
+    const late = new AbortController();
+    // Not AbortSignal.timeout, whose timer outlives the answer.
+    const timer = setTimeout(() => late.abort(new DOMException('no answer within 60 s', 'TimeoutError')), 60_000);
+    const signal = AbortSignal.any([options.signal, late.signal]);
+    try {
+      const headers = { 'accept-encoding': 'identity', ...options.headers };
+      const { statusCode, headers: said, body } = await request(url, { dispatcher, headers, signal });
+      if (statusCode < 200 || statusCode > 299) {
+        await body.dump({ limit: longestRefusal, signal }).catch(() => {});
+        throwFor(what, statusCode, said);
+      }
+      const date = Date.parse(one(said.date) ?? '');
+      return {
+        text: await textOf(body, what),
+        contentType: one(said['content-type']) ?? '',
+        date: Number.isNaN(date) ? undefined : date,
+        unbounded: isUnbounded(said),
+      };
+    } finally {
+      clearTimeout(timer);
+    }
+  }, options.signal);
 }
+
+/** A body as text. @throws if it is longer than is read */
+async function textOf(body: AsyncIterable<Buffer>, what: string): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > longestAnswer) throw new Error(`${what}: the answer is larger than ${longestAnswer / 2 ** 20} MiB`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Of a header that comes twice the first counts. */
+const one = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);

@@ -2,9 +2,8 @@ import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { appendFile, open, readFile, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { handBack } from '../buffers.ts';
 import { crc32Of } from './crc32.ts';
-import { Meter, measure, openBody } from './meter.ts';
+import { measure, metered } from './meter.ts';
 import {
   type Part,
   partBytesFor,
@@ -16,11 +15,11 @@ import {
 } from './storage.ts';
 
 /** What an upload needs of the directory that it is in. */
-export interface Yard {
-  /** Where drafts lie. */
+export interface Directory {
+  /** The folder of drafts. */
   temporary: string;
   prepare(): Promise<void>;
-  /** Sorts what the disk says. */
+  /** Classifies the errors of file system calls. */
   onDisk<T>(work: Promise<T>): Promise<T>;
   /** Where the object of a key lies. @throws when it is no key */
   fileOf(key: string): string;
@@ -33,7 +32,7 @@ export interface Yard {
   underWay: Set<Claim>;
 }
 
-/** A body on its way to the disk, and what was promised to it. */
+/** A body that is being written, and the bytes that are reserved for it. */
 export interface Claim {
   draft: string;
   bytes: number;
@@ -45,8 +44,8 @@ export interface Claim {
  * each that it is on the disk. The draft is renamed first and the lines go last, so lines without a draft are an upload
  * whose object is in its place.
  */
-export function directoryUploads(yard: Yard): Uploads {
-  const { temporary, onDisk, underWay } = yard;
+export function directoryUploads(directory: Directory): Uploads {
+  const { temporary, onDisk, underWay } = directory;
   const draftOf = ({ id }: Pick<Upload, 'id'>) => join(temporary, `${id}.upload`);
   const linesOf = ({ id }: Pick<Upload, 'id'>) => join(temporary, `${id}.parts`);
   const isMissing = (error: unknown) => (error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
@@ -58,14 +57,9 @@ export function directoryUploads(yard: Yard): Uploads {
       return undefined;
     });
     if (text === undefined) return undefined;
-    // A line is whole when the next has begun; what a power cut left of the last one is none.
+    // A power cut may leave half of the last line, or garbage in it.
     const lines = text.split('\n').slice(0, -1);
-    return new Map(
-      lines
-        .filter(isWhole)
-        .map((line) => JSON.parse(line) as Part)
-        .map((part) => [part.number, part]),
-    );
+    return new Map(lines.flatMap(partOf).map((part) => [part.number, part]));
   }
 
   const hasDraft = (upload: Upload) =>
@@ -80,13 +74,13 @@ export function directoryUploads(yard: Yard): Uploads {
   return {
     async begin(key, { bytes, signal }) {
       signal?.throwIfAborted();
-      yard.fileOf(key);
+      directory.fileOf(key);
       const upload = { id: randomUUID(), key, bytes, partBytes: partBytesFor(bytes) };
-      await onDisk(yard.prepare());
+      await onDisk(directory.prepare());
       const claim = { draft: draftOf(upload), bytes, meter: { passed: 0 } };
       underWay.add(claim);
       try {
-        await onDisk(yard.makeRoomFor(claim, key));
+        await onDisk(directory.makeRoomFor(claim, key));
         for (const path of [linesOf(upload), draftOf(upload)])
           await onDisk(open(path, 'wx').then((file) => file.close()));
       } finally {
@@ -97,31 +91,23 @@ export function directoryUploads(yard: Yard): Uploads {
 
     async put(upload, number, body, { signal } = {}) {
       const bytes = partLength(upload, number);
-      const flow = openBody(body, signal);
-      const { breaker } = flow;
-      const meter = new Meter({ expected: bytes, md5: false });
+      const meter = metered(body, { expected: bytes, signal });
       const claim = { draft: draftOf(upload), bytes, meter };
       underWay.add(claim);
       try {
-        breaker.signal.throwIfAborted();
-        await onDisk(yard.prepare());
+        signal?.throwIfAborted();
+        await onDisk(directory.prepare());
         const file = await onDisk(
           open(draftOf(upload), 'r+').catch((error) => {
             throw isMissing(error) ? lost(upload) : error;
           }),
         );
         try {
-          flow.flowInto(meter);
           let position = (number - 1) * upload.partBytes;
           for await (const chunk of meter as AsyncIterable<Buffer>) {
-            await onDisk(writeAll(file, chunk, position)).catch((error) => {
-              breaker.abort(error);
-              throw error;
-            });
+            await onDisk(writeAll(file, chunk, position));
             position += chunk.length;
-            handBack(chunk);
           }
-          breaker.signal.throwIfAborted();
           await onDisk(file.datasync());
         } finally {
           await file.close();
@@ -132,11 +118,11 @@ export function directoryUploads(yard: Yard): Uploads {
         return part;
       } catch (error) {
         underWay.delete(claim);
-        const reason = breaker.signal.aborted ? breaker.signal.reason : error;
-        throw (await yard.noRoomFor(upload.key, reason)) ?? reason;
+        signal?.throwIfAborted();
+        throw meter.bodyError ?? (await directory.noRoomFor(upload.key, error)) ?? error;
       } finally {
         underWay.delete(claim);
-        flow.close();
+        body.destroy();
       }
     },
 
@@ -160,13 +146,13 @@ export function directoryUploads(yard: Yard): Uploads {
         const draft = draftOf(upload);
         const { size } = await onDisk(stat(draft));
         if (size !== bytes) throw new Error(`store ${key}: the draft has ${size} bytes of ${bytes}`);
-        await onDisk(yard.place(draft, yard.fileOf(key), key));
+        await onDisk(directory.place(draft, directory.fileOf(key), key));
       }
       const crc32 = crc32Of(wanted);
-      const found = await yard.describe(key);
+      const found = await directory.describe(key);
       if (found?.bytes !== bytes) throw lost(upload);
       // Renamed before, or never there: then another file of this length may lie at the key.
-      if (!drafted && (await onDisk(measure(createReadStream(yard.fileOf(key)), signal))).crc32 !== crc32) {
+      if (!drafted && (await onDisk(measure(createReadStream(directory.fileOf(key)), signal))).crc32 !== crc32) {
         throw lost(upload);
       }
       await onDisk(rm(linesOf(upload), { force: true }));
@@ -185,11 +171,11 @@ async function writeAll(file: Awaited<ReturnType<typeof open>>, chunk: Buffer, p
   }
 }
 
-function isWhole(line: string): boolean {
+/** The part that a line records; none if the line is damaged. */
+function partOf(line: string): Part[] {
   try {
-    JSON.parse(line);
-    return true;
+    return [JSON.parse(line)];
   } catch {
-    return false;
+    return [];
   }
 }

@@ -1,26 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, readdir, rename, rm, stat, statfs, unlink, utimes } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { addAbortSignal, type Readable } from 'node:stream';
-import { handBack } from '../buffers.ts';
+import { addAbortSignal, Readable } from 'node:stream';
 import { Rejected, StorageUnavailable } from '../errors.ts';
+import { exists } from '../files.ts';
 import { type Claim, directoryUploads } from './directory-uploads.ts';
-import { Meter, openBody } from './meter.ts';
+import { caseCheck, ignoresCase } from './letter-case.ts';
+import { metered } from './meter.ts';
 import type { OpenUpload, PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 
 /** Holds files under way; never listed, and swept when the store is opened. */
-const workshop = '.asset-mirror-tmp';
+const draftFolder = '.asset-mirror-tmp';
 
-/** A draft that nobody has touched for so long belongs to a process that died. */
+/** A draft that was not touched for this long belongs to a process that died. */
 const abandonedMs = 60 * 60 * 1000;
 /** An upload in parts outlasts its process: whoever goes on with it may have to wait first. */
 const abandonedUploadMs = 7 * 24 * 60 * 60 * 1000;
 /** How often a process touches its drafts: a body may be slow, and come to rest for as long as the caller likes. */
 const touchMs = 10 * 60 * 1000;
 
-/** What is smaller is tried: to ask for room would take longer, and it is told soon enough. */
+/** Smaller bodies are written without asking for free space first: that would take longer than the write. */
 const large = 4 * 2 ** 20;
-/** Room that is left to records and other small objects. */
+/** Free space that stays reserved for records and other small objects. */
 const spare = 2 ** 20;
 
 /**
@@ -29,31 +30,31 @@ const spare = 2 ** 20;
  */
 export async function openDirectory(options: { path: string; touchMs?: number }): Promise<Storage> {
   const root = options.path;
-  const temporary = join(root, workshop);
+  const temporary = join(root, draftFolder);
   const fileOf = (key: string) => {
     const segments = key.split('/');
-    if (segments.some((s) => s === '' || s === '.' || s === '..' || s.includes('\0')) || segments[0] === workshop) {
+    if (segments.some((s) => s === '' || s === '.' || s === '..' || s.includes('\0')) || segments[0] === draftFolder) {
       throw new Error(`not a key: ${JSON.stringify(key)}`);
     }
     return join(root, key);
   };
 
-  /** What the disk says about the whole store is told apart from what a body or one file does. */
+  /** Classifies the errors of file system calls; errors of a body must not pass through here. */
   async function onDisk<T>(work: Promise<T>): Promise<T> {
     return work.catch((error) => {
-      throw sorted(error, root);
+      throw classify(error, root);
     });
   }
 
   let made = false;
   let device: number | undefined;
-  /** Made once: a directory that was there and is gone may be a disk that is not mounted, and is not to be made anew. */
+  /** Makes the root, once: if it is gone later, its disk may be unmounted, and must not be replaced by a new directory. */
   async function make(): Promise<void> {
     if (!made) await mkdir(root, { recursive: true });
     made = true;
   }
 
-  /** What is written below an empty mount point is hidden when the disk is back; and nothing of the disk is seen there. */
+  /** @throws if another disk is mounted than before: files written below an empty mount point would be hidden later */
   async function sameDisk(): Promise<number> {
     const place = await stat(root);
     if (!place.isDirectory()) throw new StorageUnavailable(`${root}: ${words.ENOTDIR}`);
@@ -75,47 +76,38 @@ export async function openDirectory(options: { path: string; touchMs?: number })
   }
 
   async function write(key: string, body: Readable | Buffer | string, put: PutOptions): Promise<Stored> {
-    const flow = openBody(body, put.signal);
-    const { breaker } = flow;
+    const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
+    const { promise: ready, resolve: start } = Promise.withResolvers<undefined>();
+    const meter = metered(source, { expected: put.bytes, fence: put.fence, signal: put.signal, ready });
     const draft = join(temporary, randomUUID());
-    const meter = new Meter({ expected: put.bytes, md5: false, fence: put.fence });
     const claim = { draft, bytes: put.bytes ?? 0, meter };
     try {
-      breaker.signal.throwIfAborted();
+      put.signal?.throwIfAborted();
       const target = fileOf(key);
       await onDisk(prepare());
       underWay.add(claim);
       await onDisk(makeRoomFor(claim, key));
-      const file = await onDisk(open(draft, 'wx', 0o644));
+      const file = await onDisk(open(draft, 'wx'));
       try {
-        flow.flowInto(meter);
-        for await (const chunk of meter) {
-          await onDisk(file.writeFile(chunk)).catch((error) => {
-            breaker.abort(error);
-            throw error;
-          });
-          // It is in the file, and the next one comes only now.
-          handBack(chunk);
-        }
+        start(undefined);
+        for await (const chunk of meter) await onDisk(file.writeFile(chunk));
         await onDisk(file.sync());
         const { size } = await onDisk(file.stat());
         if (size !== meter.passed) throw new Error(`store ${key}: the file has ${size} bytes of ${meter.passed}`);
       } finally {
         await file.close();
       }
-      breaker.signal.throwIfAborted();
+      put.signal?.throwIfAborted();
       await onDisk(place(draft, target, key));
       return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
     } catch (error) {
       await rm(draft, { force: true }).catch(() => {});
       underWay.delete(claim);
-      const full = await noRoomFor(key, breaker.signal.aborted ? breaker.signal.reason : error);
-      if (full) throw full;
-      breaker.signal.throwIfAborted();
-      throw error;
+      put.signal?.throwIfAborted();
+      throw meter.bodyError ?? (await noRoomFor(key, error)) ?? error;
     } finally {
       underWay.delete(claim);
-      flow.close();
+      source.destroy();
     }
   }
 
@@ -131,7 +123,26 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     return left;
   }
 
+  const letterCase = caseCheck(root);
+  /** Of the disk `device`. */
+  let folds: { device: number | undefined; names: boolean } | undefined;
+
+  /** What is in the place of a key on a file system that ignores case: the file or directory of another key. */
+  async function otherInPlaceOf(key: string): Promise<string | undefined> {
+    if (!folds || folds.device !== device) folds = { device, names: await ignoresCase(temporary) };
+    return folds.names ? letterCase.other(key) : undefined;
+  }
+
+  async function refuseOther(key: string): Promise<void> {
+    const other = await otherInPlaceOf(key);
+    if (other === undefined) return;
+    throw new Rejected(
+      `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
+    );
+  }
+
   async function makeRoomFor(claim: { bytes: number }, key: string): Promise<void> {
+    await refuseOther(key);
     if (claim.bytes < large || (await room()) >= spare) return;
     await sweep();
     const left = (await room()) + claim.bytes;
@@ -142,7 +153,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     );
   }
 
-  /** A disk that was full for one object, and without it is not: only that one has no place. */
+  /** The error to throw if the disk is full for this object, but still has space for smaller ones. */
   async function noRoomFor(key: string, error: unknown): Promise<StorageUnavailable | undefined> {
     if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return undefined;
     await sweep().catch(() => {});
@@ -159,13 +170,14 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     const folder = dirname(target);
     try {
       const first = await mkdir(folder, { recursive: true });
+      await refuseOther(key);
       await rename(draft, target);
       for (let at = folder; ; at = dirname(at)) {
         await syncDirectory(at);
         if (!first || at === dirname(first)) return;
       }
     } catch (error) {
-      // In the way of this one object, not of the store.
+      // These concern only this object, not the store.
       const code = codeOf(error);
       if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ELOOP'].includes(code)) {
         throw new Error(`store ${key}: a file or directory is in its place`, { cause: error });
@@ -176,7 +188,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
       if (code === 'EILSEQ' || code === 'EINVAL') {
         throw new Rejected(`store ${key}: this file system does not take such a name`, { cause: error });
       }
-      if (code === 'ENOENT' && !(await isThere(draft)) && (await isThere(temporary))) {
+      if (code === 'ENOENT' && !(await exists(draft)) && (await exists(temporary))) {
         throw new Error(`store ${key}: its draft was removed before it was done`, { cause: error });
       }
       throw error;
@@ -186,13 +198,13 @@ export async function openDirectory(options: { path: string; touchMs?: number })
   async function* walk(folder: string, prefix: string, signal?: AbortSignal): AsyncGenerator<StoredObject> {
     const entries = await readdir(folder === '' ? root : join(root, folder), { withFileTypes: true }).catch(
       async (error) => {
-        if (folder === '' || codeOf(error) !== 'ENOENT') throw sorted(error, root);
+        if (folder === '' || codeOf(error) !== 'ENOENT') throw classify(error, root);
         await absent();
         return [];
       },
     );
     const named = entries
-      .filter((entry) => !(folder === '' && entry.name === workshop))
+      .filter((entry) => !(folder === '' && entry.name === draftFolder))
       .map((entry) => ({
         entry,
         key: (folder === '' ? '' : `${folder}/`) + entry.name + (entry.isDirectory() ? '/' : ''),
@@ -215,22 +227,16 @@ export async function openDirectory(options: { path: string; touchMs?: number })
       const entry = await stat(fileOf(key));
       return entry.isFile() ? { key, bytes: entry.size, etag: undefined, modified: entry.mtime } : undefined;
     } catch (error) {
-      if (!isAbsent(error)) throw sorted(error, root);
+      if (!isAbsent(error)) throw classify(error, root);
       await absent();
       return undefined;
     }
   }
 
-  /** Nothing there is an answer only while the disk is: without it, nothing would be there at all. */
+  /** @throws if the disk is away: only with the disk mounted does a missing file mean that there is no object */
   async function absent(): Promise<void> {
     await onDisk(make().then(sameDisk));
   }
-
-  const isThere = (path: string) =>
-    stat(path).then(
-      () => true,
-      () => false,
-    );
 
   /**
    * Removes abandoned drafts. Other processes may be at work here: what is under way is touched, by each of them. `given`:
@@ -283,7 +289,7 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     async get(key, { signal } = {}) {
       signal?.throwIfAborted();
       const file = await open(fileOf(key), 'r').catch(async (error) => {
-        if (!isAbsent(error)) throw sorted(error, root);
+        if (!isAbsent(error)) throw classify(error, root);
         await absent();
         return undefined;
       });
@@ -300,8 +306,10 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     },
     list: (prefix, { signal } = {}) => walk('', prefix, signal),
     async remove(key) {
-      await unlink(fileOf(key)).catch((error) => {
-        if (!isAbsent(error) && codeOf(error) !== 'EISDIR') throw sorted(error, root);
+      const file = fileOf(key);
+      if (await otherInPlaceOf(key).catch(() => undefined)) return;
+      await unlink(file).catch((error) => {
+        if (!isAbsent(error) && codeOf(error) !== 'EISDIR') throw classify(error, root);
       });
     },
     async sweep({ olderThan, strays, signal }) {
@@ -330,12 +338,22 @@ export async function openDirectory(options: { path: string; touchMs?: number })
           await file.close();
         }
       } catch (error) {
-        const reason = sorted(error, root);
+        const reason = classify(error, root);
         throw reason instanceof StorageUnavailable
           ? reason
           : new StorageUnavailable(`${root}: the directory does not work`, { cause: reason });
       } finally {
         await rm(probe, { force: true }).catch(() => {});
+      }
+    },
+    async stamp(key) {
+      try {
+        const [place, file] = await Promise.all([stat(root), stat(fileOf(key), { bigint: true })]);
+        // A directory made anew may get the inode of the one before; a file made anew has another time of change.
+        return `${place.dev}:${place.ino} ${file.dev}:${file.ino}:${file.ctimeNs}`;
+      } catch (error) {
+        if (isAbsent(error)) return undefined;
+        throw classify(error, root);
       }
     },
     async trust() {
@@ -345,11 +363,11 @@ export async function openDirectory(options: { path: string; touchMs?: number })
       clearInterval(timer);
     },
   };
-  // What is wrong with the directory now, `check` says, and every `put`.
+  // If this fails, `check` and every `put` report it.
   await prepare()
     .then(() => sweep())
     .catch(() => {});
-  // What disk it is to be, the first use says: this may be the empty place of one that is still to be mounted.
+  // The first use decides which disk is the right one: it may not be mounted yet.
   device = undefined;
   return storage;
 }
@@ -358,7 +376,7 @@ async function syncDirectory(path: string): Promise<void> {
   const handle = await open(path, 'r');
   try {
     await handle.sync().catch((error) => {
-      // Some file systems have no such thing as a directory that is synced.
+      // Some file systems cannot sync a directory.
       if (!['EINVAL', 'ENOTSUP'].includes(codeOf(error))) throw error;
     });
   } finally {
@@ -393,8 +411,8 @@ const words: Record<string, string> = {
   EEXIST: 'a file is in the way of the directory',
 };
 
-/** What the whole directory suffers from is told apart from what one file does. */
-function sorted(error: unknown, root: string): unknown {
+/** An error of the file system as one of the classes of errors.ts, if it concerns the whole directory; else unchanged. */
+function classify(error: unknown, root: string): unknown {
   if (codeOf(error) === 'EFBIG') return new Rejected(`${root}: the file is larger than this file system takes`);
   const word = words[codeOf(error)];
   return word ? new StorageUnavailable(`${root}: ${word}`, { cause: error }) : error;

@@ -1,24 +1,38 @@
 import { Readable } from 'node:stream';
 import { StorageUnavailable } from '../errors.ts';
+import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
 import type { Storage } from './storage.ts';
 
+/** How long a check of the mirror id is valid where each check costs a request. */
+const recentMs = 10_000;
+
 /**
- * A storage that is used only while it is the one that the records are about: it carries an id which they know. So a disk
- * that is not mounted, an emptied bucket or a mistaken STORAGE_URL is neither written to nor taken for one in which
- * everything is missing. Looked at before the first use, at each `check`, and after whatever made it unavailable.
+ * A storage that works only while it carries the mirror id that the records know. So a disk that is not mounted, an emptied
+ * or replaced bucket and a mistaken STORAGE_URL are neither written to nor believed to have lost everything.
  *
- * `settle` gives the id that the records know, or when they know none remembers the one that it is handed. New records
- * take a bucket that has an id already only with `adopt`: it is another mirror's, or that of records which were lost.
+ * The id is checked before every operation: by the stamp of its file in a directory, by reading it again when the last
+ * check is older than 10 s elsewhere. It is read again after every error that makes the whole store unavailable.
+ *
+ * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and where versions are
+ * locked each write would stay.
+ *
+ * `settle` returns the id in the records, or stores the one it is given. New records take a bucket that has an id already
+ * only with `adopt`. `onWrong` is called once whenever the id turns out to be missing or another: objects written since the
+ * last check may be in the wrong place.
  */
 export function identified(
   storage: Storage,
   settle: (find: (proposed: string) => Promise<string>) => Promise<string>,
-  options: { adopt?: boolean } = {},
+  options: { adopt?: boolean; onWrong?: () => Promise<void> } = {},
 ): Storage {
   let id: string | undefined;
-  let right = false;
-  let looking: Promise<void> | undefined;
+  /** The last successful check; undefined before it, and while it is in doubt. */
+  let confirmed: { at: number; stamp: string | undefined } | undefined;
+  let checking: Promise<void> | undefined;
+  let reported = false;
+  /** The last write failed for the whole store. `check` then writes too, until that succeeds. */
+  let writesFail = false;
 
   async function read(): Promise<string | undefined> {
     const body = await storage.get(bucketIdKey);
@@ -31,7 +45,7 @@ export function identified(
     return text.trim().slice(0, 200);
   }
 
-  /** In the bucket before it is in the records: they never know an id that is nowhere. */
+  /** Writes the id to the bucket before the records have it, so that they never name an id that does not exist. */
   async function find(proposed: string): Promise<string> {
     const found = await read();
     if (found === undefined || found === '') {
@@ -46,77 +60,95 @@ export function identified(
     );
   }
 
-  async function look(): Promise<void> {
+  async function checkId(): Promise<void> {
     id ??= await settle(find);
+    // Taken before the id is read, so a replacement in between is noticed by the next operation.
+    const now = { at: performance.now(), stamp: await storage.stamp?.(bucketIdKey) };
     const found = await read();
-    if (found !== id) {
-      const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
-      throw new StorageUnavailable(
-        `${storage.name}: not the bucket that the records are about: ${what}, and they know it as ${id}. ` +
-          'Is the disk mounted, is STORAGE_URL right? ' +
-          `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${id}`,
-      );
+    if (found === id) {
+      await storage.trust?.();
+      confirmed = now;
+      reported = false;
+      return;
     }
-    await storage.trust?.();
-  }
-
-  /** One look at a time, whoever asks. */
-  function confirm(): Promise<void> {
-    looking ??= look()
-      .then(
-        () => {
-          right = true;
-        },
-        (error) => {
-          right = false;
-          throw error;
-        },
-      )
-      .finally(() => {
-        looking = undefined;
+    if (!reported) {
+      reported = true;
+      // A report that fails is repeated by the next check.
+      await options.onWrong?.().catch(() => {
+        reported = false;
       });
-    return looking;
+    }
+    const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
+    throw new StorageUnavailable(
+      `${storage.name}: not the bucket that the records are about: ${what}, and they know it as ${id}. ` +
+        'Is the disk mounted, is STORAGE_URL right? ' +
+        `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${id}`,
+    );
   }
 
-  /** An abort, or a body that breaks, ends the wait. */
+  /** Checks the id now; callers at the same time share one check. */
+  function confirm(): Promise<void> {
+    checking ??= checkId()
+      .catch((error) => {
+        confirmed = undefined;
+        throw error;
+      })
+      .finally(() => {
+        checking = undefined;
+      });
+    return checking;
+  }
+
+  async function confirmUnlessRecent(): Promise<void> {
+    if (confirmed) {
+      const recent = storage.stamp
+        ? (await storage.stamp(bucketIdKey)) === confirmed?.stamp
+        : performance.now() - confirmed.at < recentMs;
+      if (recent) return;
+    }
+    await confirm();
+  }
+
+  /** Returns when the id is known to be right. An abort, or an error of the body, ends the wait. */
   async function ready(signal?: AbortSignal, body?: Readable): Promise<void> {
-    if (right) return;
     const { promise: broken, reject } = Promise.withResolvers<never>();
     broken.catch(() => {});
-    const stop = () => reject(signal!.reason);
-    if (signal?.aborted) stop();
-    else signal?.addEventListener('abort', stop, { once: true });
     body?.on('error', reject);
     try {
-      await Promise.race([broken, confirm()]);
+      await unlessAborted(Promise.race([broken, confirmUnlessRecent()]), signal);
     } catch (error) {
       body?.destroy();
       throw error;
-    } finally {
-      signal?.removeEventListener('abort', stop);
     }
   }
 
-  /** What makes the whole store unavailable may also have put another in its place. */
+  /** After an error of the whole store, another store may be in its place: the id is read again. */
   function doubt(error: unknown): never {
-    if (error instanceof StorageUnavailable && error.scope === 'all') right = false;
+    if (error instanceof StorageUnavailable && error.scope === 'all') confirmed = undefined;
     throw error;
+  }
+
+  function doubtWrites(error: unknown): never {
+    if (error instanceof StorageUnavailable && error.scope === 'all') writesFail = true;
+    return doubt(error);
   }
 
   return {
     name: storage.name,
     async put(key, body, options = {}) {
-      if (!right) await ready(options.signal, body instanceof Readable ? body : undefined);
-      return storage.put(key, body, options).catch(doubt);
+      // The caller may change its buffer while the id is checked.
+      const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;
+      await ready(options.signal, content instanceof Readable ? content : undefined);
+      return storage.put(key, content, options).catch(doubtWrites);
     },
     uploads: {
       async begin(key, options) {
         await ready(options.signal);
-        return storage.uploads.begin(key, options).catch(doubt);
+        return storage.uploads.begin(key, options).catch(doubtWrites);
       },
       async put(upload, number, body, options = {}) {
-        if (!right) await ready(options.signal, body);
-        return storage.uploads.put(upload, number, body, options).catch(doubt);
+        await ready(options.signal, body);
+        return storage.uploads.put(upload, number, body, options).catch(doubtWrites);
       },
       async list(upload, options = {}) {
         await ready(options.signal);
@@ -124,7 +156,7 @@ export function identified(
       },
       async complete(upload, parts, options = {}) {
         await ready(options.signal);
-        return storage.uploads.complete(upload, parts, options).catch(doubt);
+        return storage.uploads.complete(upload, parts, options).catch(doubtWrites);
       },
       async abort(upload) {
         await ready();
@@ -149,7 +181,7 @@ export function identified(
     },
     async remove(key) {
       await ready();
-      return storage.remove(key).catch(doubt);
+      return storage.remove(key).catch(doubtWrites);
     },
     async sweep(what) {
       await ready(what.signal);
@@ -160,7 +192,9 @@ export function identified(
         if (error instanceof StorageUnavailable) throw error;
         throw new StorageUnavailable(`${storage.name}: cannot tell whether it is the right bucket`, { cause: error });
       });
+      if (!writesFail) return;
       await storage.check().catch(doubt);
+      writesFail = false;
     },
     close: () => storage.close(),
   };

@@ -48,22 +48,28 @@ export const beside = {
  * is `_` (no project), `_mirror` (ours) or hidden.
  */
 export function idSegment(id: string): string {
+  // To normalize marks takes quadratic time, and of a long id only the beginning is shown.
   const encoded = id
+    .slice(0, 1000)
     .toWellFormed()
     .normalize('NFC')
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}/\\%?#~]|^\.|^_(?=$|mirror$)/gu, (c) =>
       encodeURIComponent(c).replace('.', '%2E').replace('_', '%5F').replace('~', '%7E'),
     );
-  if (id !== '' && id.isWellFormed() && id === id.normalize('NFC') && Buffer.byteLength(encoded) <= 200) return encoded;
+  const isPlain = id !== '' && id.length <= 200 && id.isWellFormed() && id === id.normalize('NFC');
+  if (isPlain && Buffer.byteLength(encoded) <= 200) return encoded;
   return `${cut(encoded, 120)}~${createHash('sha256').update(id, 'utf16le').digest('hex')}`;
 }
+
+/** Whether a segment has a digest, so that the id cannot be read from it. */
+export const isDigested = (segment: string) => /~[\da-f]{64}$/.test(segment);
 
 /**
  * `download.filename` as one path segment: NFC, no control characters, no `/` or `\`, never `.` or `..`, at most 200 bytes
  * with the extension kept; nothing left becomes `asset`. `extension` replaces the one it has.
  */
 export function safeFilename(name: string | null | undefined, extension?: string, maxBytes = 200): string {
-  let safe = (name ?? '')
+  let safe = ends(name ?? '')
     .toWellFormed()
     .replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu, '')
     .replace(/[/\\]/g, '_')
@@ -78,6 +84,9 @@ export function safeFilename(name: string | null | undefined, extension?: string
   const short = cut(stem, maxBytes - Buffer.byteLength(suffix)) + suffix;
   return isBlank(short) ? 'asset' : short;
 }
+
+/** Of a long name the beginning and the extension: to normalize marks takes quadratic time. */
+const ends = (name: string) => (name.length <= 4000 ? name : name.slice(0, 3900) + name.slice(-100));
 
 const isBlank = (name: string) => /^[\s.]*$/.test(name);
 

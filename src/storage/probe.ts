@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { access, rm, stat, statfs, writeFile } from 'node:fs/promises';
+import { stat, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { Readable } from 'node:stream';
 import {
   AbortMultipartUploadCommand,
+  type CompletedPart,
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
-  DeleteObjectCommand,
   GetBucketLifecycleConfigurationCommand,
   GetBucketVersioningCommand,
   GetObjectCommand,
+  GetObjectLockConfigurationCommand,
   type LifecycleRule,
   ListObjectsV2Command,
   ListPartsCommand,
@@ -19,37 +19,45 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { reasonOf } from '../errors.ts';
+import { exists } from '../files.ts';
 import { clockFinding, type Finding, findingsOn, told } from '../finding.ts';
 import { formatBytes } from '../units.ts';
 import { openDirectory } from './directory.ts';
-import { bucketIdKey, ours } from './keys.ts';
-import { findProofs, type Proof } from './proof.ts';
-import { agentsTo, connect, placeOf, type S3Options } from './s3-client.ts';
-import { codeOf, sorted, statusOf } from './s3-errors.ts';
-import { sender } from './s3-send.ts';
+import { bucketIdKey } from './keys.ts';
+import { ignoresCase } from './letter-case.ts';
+import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './proof.ts';
+import { agentsTo, connect, placeOf, type S3Options, writeSettings } from './s3-client.ts';
+import { classify, codeOf, isUnsupported, statusOf } from './s3-errors.ts';
+import { createSender } from './s3-send.ts';
 import { listUploads } from './sweep.ts';
 
 const area = 'bucket' as const;
 const { ok, not } = findingsOn(area);
 
-/** What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, whatever happens. */
+/**
+ * What an S3 store can do and how its bucket is set up. What is written for it is removed again, whatever happens. Where
+ * versions are locked one small object is written, and a finding says that it stays.
+ */
 export async function* probeS3(options: S3Options, knownId?: string | null): AsyncGenerator<Finding> {
   const agents = agentsTo(options);
   const client = connect(options, agents);
   const { bucket, prefix } = options;
   const name = `s3://${bucket}${prefix && `/${prefix}`}`;
   const full = (key: string) => (prefix ? `${prefix}/${key}` : key);
-  const key = `${ours}probe-${randomUUID()}`;
-  const at = { Bucket: bucket, Key: full(key) };
+  const at = { Bucket: bucket, Key: full(probeKey) };
   const target: PutObjectCommandInput = {
     ...at,
     ContentType: 'application/octet-stream',
-    ...(options.storageClass && { StorageClass: options.storageClass as never }),
-    ...(options.sse && { ServerSideEncryption: options.sse as never }),
-    ...(options.sseKmsKeyId && { SSEKMSKeyId: options.sseKmsKeyId }),
+    ...writeSettings(options),
   };
   const versions = new Set<string | undefined>();
   const uploads = new Set<string>();
+  /** Undefined where the bucket does not tell. */
+  let versioned: boolean | undefined;
+  /** Each version that is written would stay. */
+  let locked = false;
+  /** What a PUT has to carry for the store to take it, and to compare it. */
+  let checksum: { ChecksumAlgorithm?: 'CRC32' | 'CRC64NVME' } = {};
   let behindMs: number | undefined;
   client.middlewareStack.add(
     (next) => async (call) => {
@@ -63,33 +71,22 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     },
     { step: 'deserialize', priority: 'high' },
   );
-  const saying = (error: unknown) => told(reasonOf(sorted(error, name)).replace(`${name}: `, ''));
+  const saying = (error: unknown) => told(reasonOf(classify(error, name)).replace(`${name}: `, ''));
 
   try {
     // One after the other: what the first cannot do, none of the others can.
     try {
-      await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: full(key), MaxKeys: 1 }));
+      await client.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: full(probeKey), MaxKeys: 1 }));
     } catch (error) {
       const { found, remedy } = saying(error);
       const denied = statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
       yield not('wrong', 'list', found, denied ? 'allow s3:ListBucket on the bucket, or correct the keys' : remedy);
       if (!denied) return;
     }
+    yield* attempt('versions', versioning, 'allow s3:GetBucketVersioning to have it looked at', 'note');
+    yield* attempt('object lock', objectLock, 'allow s3:GetBucketObjectLockConfiguration to have it looked at', 'note');
     try {
-      const content = Buffer.from(`probe ${randomUUID()}`);
-      const Body = Readable.from([content], { objectMode: false });
-      const put = await client.send(new PutObjectCommand({ ...target, Body, ContentLength: content.length }));
-      versions.add(put.VersionId);
-      const { Body: back } = await client.send(new GetObjectCommand(at));
-      const same = Buffer.from(await back!.transformToByteArray()).equals(content);
-      yield same
-        ? ok('objects', 'are written, listed and read back')
-        : not(
-            'wrong',
-            'objects',
-            'what is read back is not what was written',
-            'what stands between here and the store?',
-          );
+      yield* objects();
     } catch (error) {
       const { found, remedy } = saying(error);
       const denied = statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
@@ -97,21 +94,16 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       return;
     }
     yield* identity();
-    yield* attempt('checksums', checksums);
-    yield* attempt('conditions', conditions);
+    if (!locked) yield* attempt('conditions', conditions);
     yield* attempt('parts', parts, 'allow s3:PutObject and s3:ListMultipartUploadParts');
     yield* attempt('give up', giveUp, 'allow s3:AbortMultipartUpload');
     yield* attempt('open uploads', openUploads, 'allow s3:ListBucketMultipartUploads', 'note');
     yield* attempt('lifecycle', lifecycle, 'allow s3:GetLifecycleConfiguration to have it looked at', 'note');
-    yield* attempt('versions', versioning, 'allow s3:GetBucketVersioning to have it looked at', 'note');
     if (behindMs !== undefined) yield clockFinding(area, behindMs, 'the store');
+    yield* cleanUp();
   } finally {
-    for (const UploadId of uploads) {
-      await client.send(new AbortMultipartUploadCommand({ ...at, UploadId })).catch(() => {});
-    }
-    for (const VersionId of versions) await client.send(new DeleteObjectCommand({ ...at, VersionId })).catch(() => {});
+    await Array.fromAsync(cleanUp());
     client.destroy();
-    void agents.atHand?.close();
   }
 
   async function* attempt(
@@ -123,10 +115,14 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     try {
       yield* await probe();
     } catch (error) {
-      const unknown = statusOf(error) === 501 || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
       const { found, remedy } = saying(error);
-      if (unknown) yield not('note', what, 'the store does not tell');
-      else yield not(level, what, found, statusOf(error) === 403 && whenDenied ? whenDenied : remedy);
+      if (!isUnsupported(error))
+        yield not(level, what, found, statusOf(error) === 403 && whenDenied ? whenDenied : remedy);
+      else if (level === 'note') yield not('note', what, 'the store does not tell');
+      else {
+        const word = codeOf(error) || statusOf(error);
+        yield not('wrong', what, `the store has no multipart uploads (${word})`, noMultipart);
+      }
     }
   }
 
@@ -138,8 +134,42 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     yield identityFinding(found?.trim(), knownId);
   }
 
-  async function checksums(): Promise<Finding[]> {
-    const all = await findProofs(client, sender(client, agents), target);
+  async function* cleanUp(): AsyncGenerator<Finding> {
+    for (const UploadId of uploads) {
+      await client.send(new AbortMultipartUploadCommand({ ...at, UploadId })).catch(() => {});
+      uploads.delete(UploadId);
+    }
+    const left = await removeProbes(client, at, versions);
+    versions.clear();
+    if (left === 0) return;
+    const remedy = locked ? 'nothing: it is small, and goes with its retention' : 'allow s3:DeleteObjectVersion on it';
+    yield not('note', 'left behind', `${left} ${left === 1 ? 'version' : 'versions'} of ${full(probeKey)}`, remedy);
+  }
+
+  /** Objects are written in each way that proves what is stored: this finds out which there are, and reads the last back. */
+  async function* objects(): AsyncGenerator<Finding> {
+    const content = Buffer.from(`probe ${randomUUID()}`);
+    const all: Proof[] = [];
+    for await (const proof of findProofs(client, createSender(client, agents), target, {
+      content,
+      written: versions,
+    })) {
+      all.push(proof);
+      if (locked) break;
+    }
+    const { Body: back } = await client.send(new GetObjectCommand(at));
+    if (!Buffer.from(await back!.transformToByteArray()).equals(content)) {
+      const remedy = 'what stands between here and the store?';
+      yield not('wrong', 'objects', 'what is read back is not what was written', remedy);
+      return;
+    }
+    const ChecksumAlgorithm = algorithmOf(all[0]!);
+    checksum = ChecksumAlgorithm ? { ChecksumAlgorithm } : {};
+    yield ok('objects', 'are written, listed and read back');
+    yield* await checksums(all);
+  }
+
+  async function checksums(all: Proof[]): Promise<Finding[]> {
     const words: Record<Proof, string> = {
       crc32: 'CRC-32',
       crc64nvme: 'CRC-64/NVME',
@@ -147,7 +177,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       none: 'the length only',
     };
     const found =
-      all.length === 1
+      all[0] === 'none'
         ? 'none that can be compared'
         : all
             .filter((p) => p !== 'none')
@@ -160,41 +190,61 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       }
       return [ok('checksums', found, all[0])];
     }
-    if (all.includes(options.checksums)) return [ok('checksums', found, options.checksums)];
+    // Of a bucket with locked versions only the best is known.
+    if (all.includes(options.checksums) || locked) return [ok('checksums', found, options.checksums)];
     const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not know; set it to auto`;
     return [not('wrong', 'checksums', found, remedy)];
   }
 
   async function conditions(): Promise<Finding[]> {
-    const first = await client.send(new PutObjectCommand({ ...target, Body: 'first' }));
+    const first = await client.send(new PutObjectCommand({ ...target, ...checksum, Body: 'first' }));
     versions.add(first.VersionId);
-    const again = await client.send(new PutObjectCommand({ ...target, Body: 'again', IfNoneMatch: '*' })).then(
-      (answer) => {
-        versions.add(answer.VersionId);
-        return 'ignored; nothing here rests on them';
-      },
-      (error) => {
-        if (statusOf(error) === 412 || statusOf(error) === 409) return 'a PUT that must not overwrite is refused';
-        if (statusOf(error) === 403) throw error;
-        return 'not known to the store; nothing here rests on them';
-      },
-    );
+    const again = await client
+      .send(new PutObjectCommand({ ...target, ...checksum, Body: 'again', IfNoneMatch: '*' }))
+      .then(
+        (answer) => {
+          versions.add(answer.VersionId);
+          return 'ignored; nothing here rests on them';
+        },
+        (error) => {
+          if (statusOf(error) === 412 || statusOf(error) === 409) return 'a PUT that must not overwrite is refused';
+          if (statusOf(error) === 403) throw error;
+          return 'not known to the store; nothing here rests on them';
+        },
+      );
     return [ok('conditions', again)];
   }
 
-  async function upload(lengths: number[]): Promise<{ listed: boolean; bytes: number | undefined }> {
-    const { UploadId } = await client.send(new CreateMultipartUploadCommand(target as never));
-    uploads.add(UploadId!);
-    const Parts: { PartNumber: number; ETag: string | undefined }[] = [];
+  async function beginUpload(): Promise<string> {
+    const full = 'ChecksumAlgorithm' in checksum && { ChecksumType: 'FULL_OBJECT' as const };
+    const begun = await client.send(
+      new CreateMultipartUploadCommand({ ...(target as object), ...at, ...checksum, ...full }),
+    );
+    uploads.add(begun.UploadId!);
+    return begun.UploadId!;
+  }
+
+  /** One upload of parts of these lengths; `listed` is undefined where the store cannot list parts. */
+  async function upload(lengths: number[]): Promise<{ listed: boolean | undefined; bytes: number | undefined }> {
+    const UploadId = await beginUpload();
+    const Parts: CompletedPart[] = [];
     for (const [index, length] of lengths.entries()) {
-      const part = { ...at, UploadId, PartNumber: index + 1, Body: Buffer.alloc(length), ContentLength: length };
-      const { ETag } = await client.send(new UploadPartCommand(part));
-      Parts.push({ PartNumber: index + 1, ETag });
+      const part = {
+        ...at,
+        ...checksum,
+        UploadId,
+        PartNumber: index + 1,
+        Body: Buffer.alloc(length),
+        ContentLength: length,
+      };
+      const { ETag, ChecksumCRC32, ChecksumCRC64NVME } = await client.send(new UploadPartCommand(part));
+      Parts.push({ PartNumber: index + 1, ETag, ChecksumCRC32, ChecksumCRC64NVME });
     }
-    const page = await client.send(new ListPartsCommand({ ...at, UploadId }));
-    const listed = lengths.every((length, index) => page.Parts?.[index]?.Size === length);
+    const page = await client.send(new ListPartsCommand({ ...at, UploadId })).catch(unlessUnsupported);
+    const listed = page && lengths.every((length, index) => page.Parts?.[index]?.Size === length);
+    if (locked) return { listed, bytes: undefined };
     const done = await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
-    uploads.delete(UploadId!);
+    uploads.delete(UploadId);
     versions.add(done.VersionId);
     const { ContentLength } = await client.send(new GetObjectCommand({ ...at, Range: 'bytes=0-0' })).then((answer) => {
       answer.Body?.transformToByteArray().catch(() => {});
@@ -205,12 +255,16 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
   }
 
   async function parts(): Promise<Finding[]> {
+    if (locked) {
+      const { listed } = await upload([1]);
+      return [partsFinding('are taken; no object is made of them here, for it would be locked', listed)];
+    }
     const least = 5 * 2 ** 20;
     const equal = [least, least, 1];
     const total = (lengths: number[]) => lengths.reduce((sum, length) => sum + length, 0);
     const unequal = [least, least + 1, 1];
     const first = await upload(unequal).catch((error) => {
-      if (statusOf(error) === 403) throw error;
+      if (statusOf(error) === 403 || isUnsupported(error)) throw error;
       return undefined;
     });
     const lengths = first ? unequal : equal;
@@ -221,24 +275,36 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       ];
     }
     const size = first ? 'of any size are put together' : 'have to be equal, but for the last, as ours are';
-    if (!listed) {
-      const remedy = 'what is interrupted begins anew; a store that lists parts would let it go on';
-      return [not('note', 'parts', `${size}, but are not listed rightly`, remedy)];
-    }
-    return [ok('parts', `${size}, and listed`)];
+    return [partsFinding(size, listed)];
+  }
+
+  function partsFinding(what: string, listed: boolean | undefined): Finding {
+    if (listed) return ok('parts', `${what}, and listed`);
+    const remedy = 'an interrupted upload starts again; a store that lists parts would let it go on';
+    return not(
+      'note',
+      'parts',
+      `${what}, but ${listed === undefined ? 'cannot be listed' : 'are not listed rightly'}`,
+      remedy,
+    );
   }
 
   async function giveUp(): Promise<Finding[]> {
-    const { UploadId } = await client.send(new CreateMultipartUploadCommand(target as never));
-    uploads.add(UploadId!);
-    await client.send(new AbortMultipartUploadCommand({ ...at, UploadId }));
+    const UploadId = await beginUpload();
+    try {
+      await client.send(new AbortMultipartUploadCommand({ ...at, UploadId }));
+    } catch (error) {
+      if (!isUnsupported(error)) throw error;
+      const remedy = 'the parts of interrupted uploads stay in it, and have to be removed there';
+      return [not('wrong', 'give up', 'the store cannot end an upload in parts', remedy)];
+    }
     const left = await client.send(new ListPartsCommand({ ...at, UploadId })).then(
       () => true,
-      (error) => statusOf(error) !== 404,
+      (error) => statusOf(error) !== 404 && !isUnsupported(error),
     );
     if (left)
       return [not('note', 'give up', 'an upload that was given up is still there', 'add a lifecycle rule for it')];
-    uploads.delete(UploadId!);
+    uploads.delete(UploadId);
     return [ok('give up', 'an upload in parts is forgotten when told so')];
   }
 
@@ -247,7 +313,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     let open = 0;
     let old = 0;
     for await (const { key, begun } of listUploads(client, options)) {
-      if (key.startsWith(`${ours}probe-`)) continue;
+      if (key === probeKey) continue;
       open++;
       if (begun && begun.getTime() < dayAgo) old++;
       if (open === 10_000) break;
@@ -271,15 +337,35 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
 
   async function versioning(): Promise<Finding[]> {
     const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: bucket }));
-    return [
-      ok(
-        'versions',
-        Status === 'Enabled'
-          ? 'on: what is overwritten or removed stays as an older version, and counts'
-          : 'off: what is overwritten or removed is gone',
-      ),
-    ];
+    // Until the configuration says otherwise: it may not be readable.
+    versioned = locked = Status === 'Enabled';
+    const found = versioned
+      ? 'on: what is overwritten or removed stays as an older version, and counts'
+      : 'off: what is overwritten or removed is gone';
+    return [ok('versions', found)];
   }
+
+  /** A bucket without versions has no lock. */
+  async function objectLock(): Promise<Finding[]> {
+    if (versioned === false) return [];
+    const rule = await client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket })).then(
+      ({ ObjectLockConfiguration }) => ObjectLockConfiguration?.Rule?.DefaultRetention,
+      (error) => {
+        if (statusOf(error) === 403) throw error;
+      },
+    );
+    locked = rule !== undefined;
+    if (!rule) return [ok('object lock', 'no default retention: versions can be removed')];
+    const time = rule.Years ? `${rule.Years} years` : `${rule.Days} days`;
+    const found = `${rule.Mode} for ${time}: what is overwritten or removed stays that long, and counts`;
+    return [ok('object lock', found)];
+  }
+}
+
+const noMultipart = 'files of more than 32 MiB cannot be mirrored: take a store with multipart uploads';
+
+function unlessUnsupported(error: unknown): undefined {
+  if (!isUnsupported(error)) throw error;
 }
 
 /** Rules of the bucket as they touch what lies below `prefix`. */
@@ -347,18 +433,14 @@ export async function* probeDirectory(options: { path: string }, knownId?: strin
   const there = await stat(path).catch(() => undefined);
   if (!there) {
     const near = await nearest(path);
-    const may = await access(near, constants.W_OK).then(
-      () => true,
-      () => false,
-    );
     if (knownId) yield identityFinding(undefined, knownId);
-    else if (may) yield not('note', 'directory', `${path} is not there yet`, 'the first start makes it');
+    else if (await exists(near, constants.W_OK))
+      yield not('note', 'directory', `${path} is not there yet`, 'the first start makes it');
     else
       yield not('wrong', 'directory', `${path} is not there, nor can it be made`, `let this account write to ${near}`);
     return;
   }
   const storage = await openDirectory({ path });
-  const probe = join(path, '.asset-mirror-tmp', `Probe-${randomUUID()}`);
   try {
     try {
       await storage.check();
@@ -380,17 +462,11 @@ export async function* probeDirectory(options: { path: string }, knownId?: strin
       yield not('note', 'room', `${ffree} more files`, 'the file system has few left');
     else yield ok('room', free);
 
-    await writeFile(probe, '');
-    const folds = await stat(probe.replace('Probe-', 'pROBE-')).then(
-      () => true,
-      () => false,
-    );
-    if (folds) {
-      const remedy = 'projects or ids that differ by case alone would share a folder; take another file system';
+    if (await ignoresCase(join(path, '.asset-mirror-tmp'))) {
+      const remedy = 'of two assets whose ids differ only in case the second one fails; take another file system';
       yield not('note', 'names', 'upper and lower case are the same here', remedy);
     } else yield ok('names', 'upper and lower case are told apart');
   } finally {
-    await rm(probe, { force: true }).catch(() => {});
     await storage.close();
   }
 }

@@ -1,8 +1,6 @@
 import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
-import { Readable } from 'node:stream';
 import { S3Client } from '@aws-sdk/client-s3';
-import { Agent } from 'undici';
 import type { Memory } from './proof.ts';
 
 export interface S3Options {
@@ -16,27 +14,28 @@ export interface S3Options {
   storageClass?: string | undefined;
   sse?: string | undefined;
   sseKmsKeyId?: string | undefined;
-  /** Proxies on the way to it; empty ones are none. */
+  /** An empty string means no proxy. */
   proxies?: { http: string; https: string; no: string } | undefined;
-  /** Sockets to the store, and as many for a few bytes at hand. */
+  /** Sockets to the store. */
   connections: number;
   memory?: Memory | undefined;
 }
 
-/** What a proof that was found holds for: another bucket, store or encryption may have others. */
+/** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */
 export function placeOf(options: S3Options): string {
   const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }
 
-/** Checksums that follow a body, and that the store compares before it keeps it. */
-export const trailers: Record<string, Trailer | undefined> = { crc32: 'CRC32', crc64nvme: 'CRC64NVME' };
-export type Trailer = 'CRC32' | 'CRC64NVME';
-/** With a checksum behind it a body goes in chunks of at least so many bytes (S3 API, "Signature calculations: trailing headers"). */
-export const leastChunk = 8 * 2 ** 10;
+/** What S3_STORAGE_CLASS and S3_SSE add to each write. */
+export const writeSettings = ({ storageClass, sse, sseKmsKeyId }: S3Options) => ({
+  ...(storageClass && { StorageClass: storageClass as never }),
+  ...(sse && { ServerSideEncryption: sse as never }),
+  ...(sseKmsKeyId && { SSEKMSKeyId: sseKmsKeyId }),
+});
 
-/** Node takes a name in NO_PROXY for that host alone; everyone else, and the way to the library, for all below it, too. */
-const withNamesBelow = (no: string | undefined) =>
+/** Node applies a name in NO_PROXY to that host only; other programs, and our requests to the library, also to its subdomains. */
+const withSubdomains = (no: string | undefined) =>
   no
     ?.split(/[\s,]+/)
     .filter(Boolean)
@@ -45,9 +44,9 @@ const withNamesBelow = (no: string | undefined) =>
 
 /** The sockets to a store, for the SDK's requests and our own. */
 export type Agents = ReturnType<typeof agentsTo>;
-/** So long a connection may take. */
-export const connectMs = 10_000;
-/** So long a line may be silent. */
+/** How long a connection may take to come about. */
+const connectMs = 10_000;
+/** How long a connection may be silent. */
 export const silenceMs = 120_000;
 
 export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections' | 'proxies'>) {
@@ -55,40 +54,30 @@ export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections'
     maxSockets: connections,
     keepAlive: true,
     ...(proxies && {
-      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withNamesBelow(proxies.no) },
+      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withSubdomains(proxies.no) },
     }),
   };
   return {
     http: new PlainAgent(settings),
     https: new SecureAgent(settings),
-    /** For a few bytes at hand, at half of the cost; not through a proxy. */
-    atHand: proxies
-      ? undefined
-      : new Agent({
-          connections,
-          connectTimeout: connectMs,
-          headersTimeout: silenceMs,
-          bodyTimeout: silenceMs,
-          keepAliveTimeout: 10_000,
-          allowH2: false,
-        }),
+    connectMs,
   };
 }
 
-/** A client of the SDK's as this room wants it. */
+/** The SDK's client. The bodies of objects and parts are sent by `s3-send.ts` instead. */
 export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle'>, agents: Agents): S3Client {
-  const client = new S3Client({
-    // With an endpoint of its own a store rarely has regions; without one the SDK looks where it always does.
+  return new S3Client({
+    // A store with its own endpoint rarely has regions. Without an endpoint the SDK finds the region in its usual places.
     ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
     ...(options.endpoint && { endpoint: options.endpoint }),
     forcePathStyle: options.forcePathStyle,
     // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
     requestChecksumCalculation: 'WHEN_REQUIRED',
     responseChecksumValidation: 'WHEN_REQUIRED',
-    // What it would warn of comes back as an error.
+    // Whatever matters is thrown as an error.
     logger: { debug() {}, info() {}, warn() {}, error() {} },
     requestHandler: {
-      connectionTimeout: connectMs,
+      connectionTimeout: agents.connectMs,
       socketTimeout: silenceMs,
       httpAgent: agents.http,
       httpsAgent: agents.https,
@@ -96,20 +85,13 @@ export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forceP
     // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
     expectContinueHeader: false,
   });
-  // What the SDK wraps around a body breaks with it, and would end the process: nobody listens to it but the socket.
-  client.middlewareStack.add(
-    (next) => (call) => {
-      const { body } = (call.request ?? {}) as { body?: unknown };
-      if (body instanceof Readable) body.on('error', () => {});
-      return next(call);
-    },
-    { step: 'finalizeRequest', priority: 'low' },
-  );
-  return client;
 }
 
-/** How the SDK is told to break a call off. */
+/** The SDK's option that aborts a call. */
 export const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
-/** As the records have it (RFC 9110, section 8.8.3, without the quotes). */
+/** An ETag without its quotes (RFC 9110, section 8.8.3), as the records hold it. */
 export const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
+
+/** Checksums are hex in records and base64 in headers. */
+export const base64Of = (hex: string) => Buffer.from(hex, 'hex').toString('base64');

@@ -1,10 +1,10 @@
 import { Rejected, RetryLater, StorageUnavailable } from '../errors.ts';
 
-/** Of an answer of the store; undefined: there was none. */
+/** The HTTP status of the store's answer; undefined without an answer. */
 export const statusOf = (error: unknown) =>
   (error as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
 
-/** What the store, the SDK or the socket calls it. */
+/** The error code that the store, the SDK or the socket gave. */
 export const codeOf = (error: unknown) => {
   const { name, Code, code, message } = (error ?? {}) as {
     name?: string;
@@ -12,10 +12,17 @@ export const codeOf = (error: unknown) => {
     code?: string;
     message?: string;
   };
-  // The SDK has one name for all that takes too long; this one is about the store, the others may be about a slow body.
+  // The SDK calls every timeout TimeoutError. Only a failed connect says that the store is away; others may be a slow body.
   if (name === 'TimeoutError' && message?.includes('did not establish a connection')) return 'ETIMEDOUT';
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };
+
+/** Whether the store does not implement this request. */
+export const isUnsupported = (error: unknown) =>
+  [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
+
+const untrusted =
+  'the certificate of the store is of an unknown authority; set NODE_EXTRA_CA_CERTS to a file with the certificate of that authority';
 
 const words: Record<string, string> = {
   NoSuchBucket: 'the bucket does not exist; make it, or correct STORAGE_URL',
@@ -36,50 +43,70 @@ const words: Record<string, string> = {
   QuotaExceeded: 'the quota of the bucket is used up',
   XMinioStorageFull: 'the store is full',
   ECONNREFUSED: 'the store cannot be reached',
-  ENOTFOUND: 'the name of the store cannot be resolved; check S3_ENDPOINT',
-  EAI_AGAIN: 'the name of the store cannot be resolved at present',
+  EPROTO: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
+  CERT_HAS_EXPIRED: 'the certificate of the store has expired; renew it',
+  DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
+  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
   ETIMEDOUT: 'the store cannot be reached',
   EHOSTDOWN: 'the store cannot be reached',
   EHOSTUNREACH: 'the store cannot be reached',
   ENETUNREACH: 'the store cannot be reached',
 };
 
-/** Errors of calls that got no answer. */
-const lost = new WeakSet<object>();
+/** Errors that are about the host name. Without path style the name of the bucket is part of it. */
+function wordOfHost(error: unknown, name: string): string | undefined {
+  const { hostname, host = hostname } = (error ?? {}) as { hostname?: string; host?: string };
+  const bucket = name.slice('s3://'.length).split('/')[0];
+  const pathStyle = host?.startsWith(`${bucket}.`)
+    ? ', or set S3_FORCE_PATH_STYLE=true: without it the name of the bucket is part of the host name'
+    : '';
+  const check = `check S3_ENDPOINT${pathStyle}`;
+  switch (codeOf(error)) {
+    case 'ENOTFOUND':
+      return `the host name ${host} cannot be resolved; ${check}`;
+    case 'EAI_AGAIN':
+      return `the host name ${host} cannot be resolved at present; check the name server, and ${check}`;
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return `the certificate of the store is not for ${host}; ${check}`;
+  }
+  return undefined;
+}
 
-/** Whether a call that `sorted` has seen got no answer at all. */
-export const gotNoAnswer = (error: unknown) => lost.has(error as object);
+/** Whether a call got no answer at all. */
+export const gotNoAnswer = (error: unknown) =>
+  statusOf(error) === undefined && /^(E[A-Z]+|HPE_\w+|TimeoutError)$/.test(codeOf(error));
 
-/** What the whole bucket suffers from is told apart from what one object does. */
-export function sorted(error: unknown, name: string): unknown {
+/** An error of the SDK as one of the classes of errors.ts, if it concerns the whole store or cannot pass; else unchanged. */
+export function classify(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
-  const word = words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
-  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause: error });
+  const word =
+    words[code] ??
+    wordOfHost(error, name) ??
+    (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
+  // OpenSSL's message about a protocol error names its own source files.
+  const cause = code === 'EPROTO' ? undefined : error;
+  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause });
   if (code.startsWith('KMS')) {
-    return new StorageUnavailable(
-      `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`,
-      {
-        cause: error,
-      },
-    );
+    const message = `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`;
+    return new StorageUnavailable(message, { cause });
   }
   if (code === 'EntityTooLarge') return new Rejected(`${name}: the file is larger than the store takes`);
+  if (isUnsupported(error)) {
+    const message = `${name}: the store lacks a request that this needs; run asset-mirror doctor (${code || status})`;
+    return new Rejected(message, { cause });
+  }
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
-    return new RetryLater(`${name}: the store asked to slow down`, new Date(Date.now() + 2000 + Math.random() * 8000), {
-      cause: error,
-    });
+    const at = new Date(Date.now() + 2000 + Math.random() * 8000);
+    return new RetryLater(`${name}: the store asked to slow down`, at, { cause });
   }
   if (status !== undefined && status >= 500) {
-    // An object that is refused for good is told by its reason; a store that is unwell makes all of them wait.
-    return new RetryLater(
-      `${name}: the store answered ${status}`,
-      new Date(Date.now() + 5000 + Math.random() * 10_000),
-      {
-        cause: error,
-      },
-    );
+    // A store that answers 5xx will recover: the object waits and spends no attempt.
+    const at = new Date(Date.now() + 5000 + Math.random() * 10_000);
+    return new RetryLater(`${name}: the store answered ${status}`, at, { cause });
   }
-  if (status === undefined && /^(E[A-Z]+|HPE_\w+|TimeoutError)$/.test(code)) lost.add(error as object);
   return error;
 }

@@ -8,11 +8,12 @@ import {
   type PutObjectCommandInput,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import { unlessAborted } from './abort.ts';
 import { crc32Of } from './crc32.ts';
-import { Meter, openBody } from './meter.ts';
-import type { Proof } from './proof.ts';
-import { stoppedBy, trailers, unquoted } from './s3-client.ts';
-import { codeOf, sorted, statusOf } from './s3-errors.ts';
+import { metered } from './meter.ts';
+import { type Proof, summing } from './proof.ts';
+import { base64Of, stoppedBy, unquoted } from './s3-client.ts';
+import { codeOf, isUnsupported, statusOf } from './s3-errors.ts';
 import type { Send } from './s3-send.ts';
 import {
   type Part,
@@ -29,24 +30,23 @@ import {
 export interface Bucket {
   client: S3Client;
   send: Send;
-  /** For people. */
-  name: string;
   at(key: string): { Bucket: string; Key: string };
-  /** With everything that an object is given beside its bytes. */
+  /** The key with content type, metadata and the settings for writes. */
   target(key: string, put: PutOptions): PutObjectCommandInput;
   howToProve(): Promise<Proof>;
   describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined>;
-  /** An error as it is, or what everyone suffers from. */
-  told(error: unknown, signal?: AbortSignal): Promise<unknown>;
+  /** What to throw for an error of the SDK. */
+  failure(error: unknown, signal?: AbortSignal): Promise<unknown>;
 }
 
 /**
  * Uploads in parts to an S3 store. Parts have CRC-32 behind them wherever checksums are kept: it is what is remembered of
  * each, and sums up to the whole's.
  */
-export function s3Uploads({ client, send, name, at, target, howToProve, describe, told }: Bucket): Uploads {
+export function s3Uploads({ client, send, at, target, howToProve, describe, failure }: Bucket): Uploads {
   const of = ({ id, key }: Pick<Upload, 'id' | 'key'>) => ({ ...at(key), UploadId: id });
 
+  /** Undefined without such an upload. @throws UploadLost where the store has no ListParts: what it has is unknown. */
   async function listParts(upload: Pick<Upload, 'id' | 'key'>, signal?: AbortSignal) {
     const parts = new Map<number, { bytes: number; etag: string }>();
     let after: string | undefined;
@@ -63,7 +63,8 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
       } catch (error) {
         signal?.throwIfAborted();
         if (isNoUpload(error)) return undefined;
-        throw await told(sorted(error, name), signal);
+        if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
+        throw await failure(error, signal);
       }
     } while (after);
     return parts;
@@ -78,72 +79,54 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
   return {
     async begin(key, { signal, ...put }) {
       try {
-        const { ContentType, ContentDisposition, Metadata, StorageClass, ServerSideEncryption, SSEKMSKeyId } = target(
-          key,
-          put,
-        );
-        const summed = trailers[await howToProve()] !== undefined;
+        const summed = proofOfPart(await howToProve()) === 'crc32';
         // Not broken off by the signal: one that is made and not known could not be forgotten.
         const { UploadId } = await client.send(
           new CreateMultipartUploadCommand({
-            ...at(key),
-            ContentType,
-            ContentDisposition,
-            Metadata,
-            StorageClass,
-            ServerSideEncryption,
-            SSEKMSKeyId,
+            ...target(key, put),
             ...(summed && { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
           }),
         );
         if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
         return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
       } catch (error) {
-        throw await told(sorted(error, name), signal);
+        throw await failure(error, signal);
       }
     },
 
     async put(upload, number, body, { signal } = {}) {
       const bytes = partLength(upload, number);
-      const flow = openBody(body, signal);
-      const { breaker, broken } = flow;
+      const { key, id: uploadId } = upload;
+      const summed = howToProve().then((proof) => summing(proofOfPart(proof)));
+      const meter = metered(body, { expected: bytes, signal, ready: summed });
       try {
-        breaker.signal.throwIfAborted();
-        const prove = await Promise.race([howToProve(), broken]);
-        const summed = trailers[prove] !== undefined;
-        const meter = new Meter({ expected: bytes, md5: prove === 'md5-etag' });
-        flow.flowInto(meter);
-        const answer = await send(
-          {
-            ...of(upload),
-            PartNumber: number,
-            Body: meter,
-            ContentLength: bytes,
-            ...(summed && { ChecksumAlgorithm: 'CRC32' }),
-          },
-          { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32, proven: prove !== 'none' },
-        );
-        if (!meter.whole)
-          throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);
-        const etag = unquoted(answer.ETag);
-        if (!etag) throw new Error(`store part ${number} of ${upload.key}: the store gave it no ETag`);
+        const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
+        const answer = await send({
+          target: at(key),
+          part: { uploadId, number },
+          body: meter,
+          bytes,
+          checksum,
+          signal,
+        });
+        if (!meter.whole) throw new Error(`store part ${number} of ${key}: answered before it had the whole part`);
+        const etag = unquoted(answer.etag);
+        if (!etag) throw new Error(`store part ${number} of ${key}: the store gave it no ETag`);
         if (meter.etag && etag !== meter.etag) {
-          throw new Error(
-            `store part ${number} of ${upload.key}: the store has ETag ${etag} of a part with ${meter.etag}`,
-          );
+          throw new Error(`store part ${number} of ${key}: the store has ETag ${etag} of a part with ${meter.etag}`);
         }
         return { number, bytes, etag, crc32: meter.checksums().crc32 };
       } catch (error) {
-        if (!breaker.signal.aborted) {
-          // A store that knows no such upload may hang up before it has read the part.
-          // And one that was begun without checksums, under another setting, takes no part with one.
-          const other = codeOf(error) === 'InvalidRequest';
-          const knows = !isNoUpload(error) && !other && (statusOf(error) !== undefined || (await isKnown(upload)));
-          breaker.abort(knows ? sorted(error, name) : lostUpload(upload, error));
-        }
-        throw await told(breaker.signal.reason, signal);
+        signal?.throwIfAborted();
+        if (meter.bodyError) throw meter.bodyError;
+        // A store that knows no such upload may hang up before it has read the part.
+        // And one that was begun without checksums, under another setting, takes no part with one.
+        const other = codeOf(error) === 'InvalidRequest';
+        const knows = !isNoUpload(error) && !other && (statusOf(error) !== undefined || (await isKnown(upload)));
+        throw knows ? await failure(error, signal) : lostUpload(upload, error);
       } finally {
-        flow.close();
+        body.destroy();
+        meter.destroy();
       }
     },
 
@@ -152,8 +135,7 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
     async complete(upload, parts, { signal } = {}) {
       const { key } = upload;
       let doubt: unknown;
-      const summed = trailers[await howToProve()] !== undefined;
-      const sumOf = (crc32: string) => Buffer.from(crc32, 'hex').toString('base64');
+      const summed = proofOfPart(await howToProve()) === 'crc32';
       try {
         // Not broken off by the signal: it would be as good as an answer that got lost.
         await client.send(
@@ -163,11 +145,11 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
               Parts: parts.map(({ number, etag, crc32 }) => ({
                 PartNumber: number,
                 ETag: etag,
-                ...(summed && { ChecksumCRC32: sumOf(crc32) }),
+                ...(summed && { ChecksumCRC32: base64Of(crc32) }),
               })),
             },
             // The store compares it with what it has put together.
-            ...(summed && { ChecksumCRC32: sumOf(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' }),
+            ...(summed && { ChecksumCRC32: base64Of(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' }),
           }),
         );
       } catch (error) {
@@ -180,8 +162,8 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
         found?.bytes === upload.bytes &&
         (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
       if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
-      if (doubt && !(await isKnown(upload))) throw lostUpload(upload, doubt);
-      if (doubt) throw await told(sorted(doubt, name), signal);
+      if (doubt && (isNoUpload(doubt) || !(await isKnown(upload)))) throw lostUpload(upload, doubt);
+      if (doubt) throw await failure(doubt, signal);
       throw new Error(
         `store ${key}: the store has ${found ? `${found.bytes} bytes, ETag ${found.etag}` : 'nothing'} of ${upload.bytes} bytes in ${parts.length} parts`,
       );
@@ -190,10 +172,17 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
     async abort(upload) {
       // A part that is under way may still arrive behind the first abort (S3 API, AbortMultipartUpload).
       for (let tries = 0; tries < 10; tries++) {
-        await client.send(new AbortMultipartUploadCommand(of(upload))).catch(async (error) => {
-          if (!isNoUpload(error)) throw await told(sorted(error, name));
+        try {
+          await client.send(new AbortMultipartUploadCommand(of(upload)));
+        } catch (error) {
+          // A store that cannot end uploads keeps the parts; another upload may begin all the same.
+          if (isUnsupported(error)) return;
+          if (!isNoUpload(error)) throw await failure(error);
+        }
+        const left = await listParts(upload).catch((error) => {
+          // A store that cannot list parts is believed.
+          if (!(error instanceof UploadLost)) throw error;
         });
-        const left = await listParts(upload);
         if (!left || left.size === 0) return;
         await sleep(200 * tries);
       }
@@ -201,6 +190,9 @@ export function s3Uploads({ client, send, name, at, target, howToProve, describe
     },
   };
 }
+
+/** Only CRC-32 of parts can be combined into that of the whole object, so it also stands in for CRC-64. */
+const proofOfPart = (proof: Proof): Proof => (proof === 'crc64nvme' ? 'crc32' : proof);
 
 /** Stores differ in the word for an upload that they do not know: NoSuchUpload, or NoSuchKey. */
 const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
@@ -213,4 +205,5 @@ function etagOfParts(parts: Part[]): string | undefined {
   const all = Buffer.concat(parts.map(({ etag }) => Buffer.from(etag, 'hex')));
   return `${createHash('md5').update(all).digest('hex')}-${parts.length}`;
 }
-const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag ?? '');
+/** Whether an ETag has the form that S3 gives to objects of parts. */
+export const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag ?? '');

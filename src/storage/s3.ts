@@ -1,38 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { addAbortSignal, Readable } from 'node:stream';
-import {
-  CompleteMultipartUploadCommand,
-  DeleteObjectCommand,
-  GetObjectCommand,
-  HeadObjectCommand,
-  ListObjectsV2Command,
-  ListObjectVersionsCommand,
-  PutObjectCommand,
-  type PutObjectCommandInput,
-  type PutObjectCommandOutput,
-  type S3Client,
-  UploadPartCommand,
-  type UploadPartCommandOutput,
-} from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, GetObjectCommand, HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { Upload as StreamUpload } from '@aws-sdk/lib-storage';
 import { StorageUnavailable } from '../errors.ts';
-import { bucketIdKey, ours } from './keys.ts';
-import { Meter, openBody, type Sums, sumsOf, WrongLength } from './meter.ts';
-import { findProofs, type Proof, proofs } from './proof.ts';
-import {
-  agentsTo,
-  connect,
-  leastChunk,
-  placeOf,
-  type S3Options,
-  stoppedBy,
-  type Trailer,
-  trailers,
-  unquoted,
-} from './s3-client.ts';
-import { codeOf, gotNoAnswer, sorted, statusOf } from './s3-errors.ts';
-import { type Answer, sender } from './s3-send.ts';
-import { s3Uploads } from './s3-uploads.ts';
+import { unlessAborted } from './abort.ts';
+import { bucketIdKey } from './keys.ts';
+import { type Meter, metered, type Sums, sumsOf, WrongLength } from './meter.ts';
+import { findProofs, type Proof, probeKey, proofs, removeProbes, summing } from './proof.ts';
+import { agentsTo, connect, placeOf, type S3Options, stoppedBy, unquoted, writeSettings } from './s3-client.ts';
+import { classify, codeOf, gotNoAnswer, statusOf } from './s3-errors.ts';
+import { createSender, type PutAnswer } from './s3-send.ts';
+import { isMd5OfParts, s3Uploads } from './s3-uploads.ts';
 import type { PutOptions, Storage, Stored, StoredObject } from './storage.ts';
 import { sweepUploads } from './sweep.ts';
 
@@ -51,13 +29,13 @@ export async function openS3(options: S3Options): Promise<Storage> {
   const { bucket } = options;
   const agents = agentsTo(options);
   const client = connect(options, agents);
-  const send = sender(client, agents);
+  const send = createSender(client, agents);
   const full = (key: string) => (options.prefix ? `${options.prefix}/${key}` : key);
   const at = (key: string) => ({ Bucket: bucket, Key: full(key) });
   const own = (key: string) => (options.prefix ? key.slice(options.prefix.length + 1) : key);
   const name = `s3://${bucket}${options.prefix && `/${options.prefix}`}`;
 
-  /** Found out once, with small objects, unless somebody remembers. */
+  /** Detected once with small objects, unless it is remembered. */
   let proof: Promise<Proof> | undefined;
   async function howToProve(): Promise<Proof> {
     if (options.checksums !== 'auto') return options.checksums;
@@ -66,15 +44,20 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const remembered = await options.memory?.recall(place).catch(() => undefined);
       const known = proofs.find((each) => each === remembered);
       if (known) return known;
-      const [best] = await findProofs(client, send, target(`${ours}probe-${randomUUID()}`, {}));
-      await options.memory?.keep(place, best!).catch(() => {});
-      return best!;
+      const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
+      try {
+        const { value: best } = await findProofs(client, send, target(probeKey, {}), probe).next();
+        await options.memory?.keep(place, best!).catch(() => {});
+        return best!;
+      } finally {
+        await removeProbes(client, at(probeKey), probe.written);
+      }
     })();
     try {
       return await proof;
     } catch (error) {
       proof = undefined;
-      throw sorted(error, name);
+      throw classify(error, name);
     }
   }
 
@@ -95,189 +78,132 @@ export async function openS3(options: S3Options): Promise<Storage> {
     return unlessAborted(asking, signal).catch(() => true);
   }
 
-  /** A line that breaks once is the matter of one call; when nothing comes through any more, it is everyone's. */
-  async function told(error: unknown, signal?: AbortSignal): Promise<unknown> {
-    if (!gotNoAnswer(error) || (await answers(signal))) return error;
+  /** A call without an answer concerns only itself, unless the store answers nobody: then it is StorageUnavailable. */
+  async function failure(error: unknown, signal?: AbortSignal): Promise<unknown> {
+    const classified = classify(error, name);
+    if (!gotNoAnswer(classified) || (await answers(signal))) return classified;
     return new StorageUnavailable(`${name}: the store does not answer`, { cause: error });
   }
 
-  /** Ends all versions of an object, and what marks it as removed. */
-  async function forget(key: string): Promise<void> {
-    const { Versions = [], DeleteMarkers = [] } = await client.send(
-      new ListObjectVersionsCommand({ Bucket: bucket, Prefix: full(key) }),
-    );
-    for (const { VersionId } of [...Versions, ...DeleteMarkers]) {
-      await client.send(new DeleteObjectCommand({ ...at(key), VersionId }));
-    }
-  }
-
-  function target(key: string, put: PutOptions): PutObjectCommandInput {
+  function target(key: string, put: PutOptions) {
     return {
       ...at(key),
       ContentType: put.contentType && isType(put.contentType) ? put.contentType : 'application/octet-stream',
       ...(put.contentDisposition && { ContentDisposition: put.contentDisposition }),
       ...(put.metadata && { Metadata: put.metadata }),
-      ...(options.storageClass && { StorageClass: options.storageClass as never }),
-      ...(options.sse && { ServerSideEncryption: options.sse as never }),
-      ...(options.sseKmsKeyId && { SSEKMSKeyId: options.sseKmsKeyId }),
+      ...writeSettings(options),
     };
   }
 
-  /** Bytes at hand, as they are now; they need no stream. */
-  async function writeAtHand(key: string, given: Buffer | string, put: PutOptions): Promise<Stored> {
+  async function writeBytes(key: string, given: Buffer | string, put: PutOptions): Promise<Stored> {
     const { signal, fence } = put;
+    // The caller may change its buffer while this waits.
     const body = Buffer.from(given);
     const bytes = body.length;
-    const ofTheStore = async (error: unknown) => {
-      signal?.throwIfAborted();
-      throw await told(sorted(error, name), signal);
-    };
-    signal?.throwIfAborted();
     if (put.bytes !== undefined && put.bytes !== bytes) {
       throw new WrongLength(`the body has ${bytes} bytes, not ${put.bytes}`);
     }
-    const prove = await unlessAborted(howToProve(), signal).catch(ofTheStore);
-    const trailer = trailers[prove];
-    const sums = sumsOf(body, { md5: prove === 'md5-etag' });
+    const proof = await unlessAborted(howToProve(), signal);
+    const { md5, onChunk, checksumOf } = summing(proof);
+    const sums = sumsOf(body, { md5 });
+    onChunk?.(body);
     if (fence) await unlessAborted(fence(), signal);
     signal?.throwIfAborted();
-    const input = { ...target(key, put), Body: body, ContentLength: bytes };
-    const etag = await send(
-      { ...input, ...(trailer && { ChecksumAlgorithm: trailer }) },
-      { ...stoppedBy(signal), crc32: () => sums.checksums().crc32 },
-    )
-      .then((answer) => proveStored(key, sums, answer))
-      .catch(ofTheStore);
-    return { key, bytes, etag, checksums: sums.checksums() };
+    try {
+      const answer = await send({ target: target(key, put), body, bytes, checksum: checksumOf(sums), signal });
+      const etag = await proveStored(key, sums, answer);
+      return { key, bytes, etag, checksums: sums.checksums() };
+    } catch (error) {
+      signal?.throwIfAborted();
+      throw await failure(error, signal);
+    }
   }
 
-  async function write(key: string, body: Readable, put: PutOptions): Promise<Stored> {
-    const length = put.bytes;
-    const inParts = length === undefined || length > largestPut;
-    const partBytes = Math.max(16 * 2 ** 20, Math.ceil((length ?? 0) / mostParts));
-    const flow = openBody(body, put.signal);
-    const { breaker, broken } = flow;
+  async function writeStream(key: string, body: Readable, put: PutOptions): Promise<Stored> {
+    const { bytes: expected, signal, fence } = put;
+    const inParts = expected === undefined || expected > largestPut;
+    const partBytes = inParts ? Math.max(16 * 2 ** 20, Math.ceil((expected ?? 0) / mostParts)) : undefined;
+    const summed = howToProve().then(summing);
+    const meter = metered(body, { expected, partBytes, fence, signal, ready: summed });
     try {
-      breaker.signal.throwIfAborted();
-      const prove = await Promise.race([howToProve(), broken]);
-      const trailer = trailers[prove];
-      const meter = new Meter({
-        expected: length,
-        md5: prove === 'md5-etag',
-        fence: put.fence,
-        ...(inParts && { partBytes }),
-        ...(trailer === 'CRC64NVME' && { least: leastChunk }),
-      });
-      // The SDK neither settles nor stays alive when a body breaks under it: the body's end decides, and aborts the call.
-      const flowed = flow.flowInto(meter);
-      // A stream of no bytes would be sent chunked, which S3 does not take.
-      const empty = length === 0;
-      if (empty) {
-        meter.resume();
-        await Promise.race([flowed, broken]);
-        breaker.signal.throwIfAborted();
-      }
+      const { checksumOf } = await unlessAborted(summed, signal);
+      const checksum = checksumOf(meter);
       const answer = inParts
-        ? await upload(key, meter, { ...put, trailer }, partBytes, breaker)
-        : await send(
-            {
-              ...target(key, put),
-              Body: empty ? '' : meter,
-              ContentLength: length,
-              ...(trailer && { ChecksumAlgorithm: trailer }),
-            },
-            { abortSignal: breaker.signal, crc32: () => meter.checksums().crc32, proven: prove !== 'none' },
-          );
+        ? await uploadStream(key, meter, { ...put, summed: checksum !== undefined }, partBytes!)
+        : await send({ target: target(key, put), body: meter, bytes: expected, checksum, signal });
       if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
       const etag = await proveStored(key, meter, answer);
       return { key, bytes: meter.passed, etag, checksums: meter.checksums() };
     } catch (error) {
-      // The store's refusal may come while the body still flows: then this ends it. Otherwise the first reason stays.
-      if (!breaker.signal.aborted) breaker.abort(sorted(error, name));
-      throw await told(breaker.signal.reason, put.signal);
+      signal?.throwIfAborted();
+      throw meter.bodyError ?? (await failure(error, signal));
     } finally {
-      flow.close();
+      body.destroy();
+      meter.destroy();
     }
   }
 
-  /** In parts of `partBytes`; settles when the store has all of them, or has been told to forget them. */
-  async function upload(
+  /** A stream whose length is unknown or too large for one PUT. The parts of one that fails are removed. */
+  async function uploadStream(
     key: string,
-    body: Readable,
-    put: PutOptions & { trailer?: Trailer | undefined },
-    partBytes: number,
-    breaker: AbortController,
-  ): Promise<PutObjectCommandOutput> {
-    // Upload's own abort returns before the parts are forgotten, waits for those under way, and a part that fails lets
-    // the others read on to the body's end. So it gets a client that breaks off what carries bytes, and nothing else:
-    // an upload whose creation is cut off could never be forgotten.
-    const sender: S3Client = Object.create(client);
-    // Upload does not know this one, and the store wants each part's back.
-    const sums = new Map<number, string | undefined>();
-    sender.send = async (command: unknown) => {
-      if (command instanceof CompleteMultipartUploadCommand) {
-        for (const part of command.input.MultipartUpload?.Parts ?? []) {
-          part.ChecksumCRC64NVME ??= sums.get(part.PartNumber!);
-        }
-      }
-      const carries = command instanceof UploadPartCommand || command instanceof PutObjectCommand;
-      try {
-        const answer = await client.send(command as never, carries ? { abortSignal: breaker.signal } : {});
-        if (command instanceof UploadPartCommand) {
-          sums.set(command.input.PartNumber!, (answer as UploadPartCommandOutput).ChecksumCRC64NVME);
-        }
-        return answer;
-      } catch (error) {
-        if (carries) breaker.abort(sorted(error, name));
-        throw error;
-      }
-    };
-    const transfer = new StreamUpload({
-      client: sender,
+    body: Meter,
+    { signal, ...put }: PutOptions & { summed: boolean },
+    partSize: number,
+  ): Promise<PutAnswer> {
+    const upload = new StreamUpload({
+      client,
       params: {
         ...target(key, put),
         Body: body,
-        // Of the whole object, and not of the parts' checksums.
-        ...(put.trailer && { ChecksumAlgorithm: put.trailer, ChecksumType: 'FULL_OBJECT' }),
+        ...(put.summed && { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
       },
       queueSize: 4,
-      partSize: partBytes,
+      partSize,
       leavePartsOnError: false,
     });
-    return transfer.done();
+    // Rejects at once; the parts under way end in the background, and are removed then.
+    const stop = () => void upload.abort();
+    signal?.addEventListener('abort', stop, { once: true });
+    try {
+      const { ETag, ChecksumCRC32, VersionId } = await upload.done();
+      return { etag: ETag, crc32: ChecksumCRC32, crc64nvme: undefined, versionId: VersionId };
+    } finally {
+      signal?.removeEventListener('abort', stop);
+    }
   }
 
-  /** Compares what the store says it has with what was sent, and gives its ETag. What is proven wrong does not stay. */
-  async function proveStored(key: string, meter: Sums, answer: Answer): Promise<string | undefined> {
-    // Some answers have an empty one.
-    const answered = unquoted(answer.ETag) || undefined;
-    const refuse = async (theirs: string, ours: string) => {
-      // Unless it is another's by now, or might be.
+  /** Compares what the store has with what was sent, and returns its ETag. A wrong object is removed. */
+  async function proveStored(key: string, meter: Sums, answer: PutAnswer): Promise<string | undefined> {
+    // Some stores answer with an empty ETag.
+    const answered = unquoted(answer.etag) || undefined;
+    const refuse = async (actual: string, expected: string) => {
+      // Another writer may have replaced it: only an object with the ETag of our answer is removed.
       const there = await describe(key).catch(() => undefined);
       if (answered && there?.etag === answered) {
         await client.send(new DeleteObjectCommand(at(key))).catch(() => {});
       }
-      throw new Error(`store ${key}: the store has ${theirs} of a body with ${ours}`);
+      throw new Error(`store ${key}: the store has ${actual} of a body with ${expected}`);
     };
-    const proof = (etag: string) =>
-      // Of an upload in parts some stores make it in their own way.
-      meter.etag && (!meter.etag.includes('-') || /^[\da-f]{32}-\d+$/.test(etag)) ? meter.etag : undefined;
-    if (answered && proof(answered)) {
+    // Some stores have their own form of ETag for an upload in parts: it proves nothing.
+    const comparable = (etag: string) =>
+      meter.etag && (!meter.etag.includes('-') || isMd5OfParts(etag)) ? meter.etag : undefined;
+    if (answered && comparable(answered)) {
       if (answered !== meter.etag) await refuse(`ETag ${answered}`, meter.etag!);
       return answered;
     }
     const { crc32 } = meter.checksums();
-    if (answer.ChecksumCRC32 && !answer.ChecksumCRC32.includes('-')) {
-      const theirs = Buffer.from(answer.ChecksumCRC32, 'base64').toString('hex');
+    if (answer.crc32 && !answer.crc32.includes('-')) {
+      const theirs = Buffer.from(answer.crc32, 'base64').toString('hex');
       if (theirs !== crc32) await refuse(`CRC-32 ${theirs}`, crc32);
       return answered;
     }
     const found = await describe(key);
     if (!found) throw new Error(`store ${key}: the store took it, and has it not`);
-    // With another ETag it is another's by now, written after this one.
+    // Another ETag means that another writer has replaced it since.
     if (answered && found.etag !== answered) return answered;
     if (found.bytes !== meter.passed) await refuse(`${found.bytes} bytes`, `${meter.passed}`);
-    if (found.etag && proof(found.etag) && found.etag !== meter.etag) await refuse(`ETag ${found.etag}`, meter.etag!);
+    if (found.etag && comparable(found.etag) && found.etag !== meter.etag)
+      await refuse(`ETag ${found.etag}`, meter.etag!);
     return found.etag;
   }
 
@@ -289,15 +215,15 @@ export async function openS3(options: S3Options): Promise<Storage> {
       signal?.throwIfAborted();
       // A HEAD has no body to say that it is the bucket that is missing; `check` does.
       if (statusOf(error) === 404) return undefined;
-      throw await told(sorted(error, name), signal);
+      throw await failure(error, signal);
     }
   }
 
-  const uploads = s3Uploads({ client, send, name, at, target, howToProve, describe, told });
+  const uploads = s3Uploads({ client, send, at, target, howToProve, describe, failure });
 
   return {
     name,
-    put: (key, body, put = {}) => (body instanceof Readable ? write(key, body, put) : writeAtHand(key, body, put)),
+    put: (key, body, put = {}) => (body instanceof Readable ? writeStream(key, body, put) : writeBytes(key, body, put)),
     uploads,
     async get(key, { signal } = {}) {
       try {
@@ -306,7 +232,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       } catch (error) {
         signal?.throwIfAborted();
         if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
-        throw await told(sorted(error, name), signal);
+        throw await failure(error, signal);
       }
     },
     head: (key, { signal } = {}) => describe(key, signal),
@@ -320,7 +246,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
           )
           .catch(async (error) => {
             signal?.throwIfAborted();
-            throw await told(sorted(error, name), signal);
+            throw await failure(error, signal);
           });
         for (const entry of page.Contents ?? []) {
           yield {
@@ -335,24 +261,28 @@ export async function openS3(options: S3Options): Promise<Storage> {
     },
     async remove(key) {
       await client.send(new DeleteObjectCommand(at(key))).catch(async (error) => {
-        throw await told(sorted(error, name));
+        throw await failure(error);
       });
     },
     sweep: (what) =>
       sweepUploads(client, options, what, uploads.abort).catch((error) => {
         what.signal?.throwIfAborted();
-        throw sorted(error, name);
+        throw classify(error, name);
       }),
     async check() {
-      const key = `${ours}probe-${randomUUID()}`;
       try {
         // As a stream, for some stores take a body at hand and refuse that.
-        await write(key, Readable.from([Buffer.from('probe')]), { bytes: 5 });
-        const { VersionId } = await client.send(new DeleteObjectCommand(at(key)));
-        // Where versions are kept, what is removed stays, and this is asked for every few seconds.
-        if (VersionId) await forget(key).catch(() => {});
+        await writeStream(probeKey, Readable.from([Buffer.from('probe')]), { bytes: 5 });
+        const { VersionId } = await client.send(new HeadObjectCommand(at(probeKey))).catch((error) => {
+          // Another process has removed its own probe from the same key.
+          if (statusOf(error) === 404) return { VersionId: undefined };
+          throw error;
+        });
+        const removed = client.send(new DeleteObjectCommand({ ...at(probeKey), VersionId }));
+        // A version may be locked, or only be removed by others. Without versions it must work.
+        await (VersionId ? removed.catch(() => {}) : removed);
       } catch (error) {
-        const reason = sorted(error, name);
+        const reason = classify(error, name);
         throw reason instanceof StorageUnavailable
           ? reason
           : new StorageUnavailable(`${name}: the store does not work`, { cause: reason });
@@ -360,17 +290,6 @@ export async function openS3(options: S3Options): Promise<Storage> {
     },
     async close() {
       client.destroy();
-      void agents.atHand?.close();
     },
   };
-}
-
-/** What comes of it, or the signal's reason, whichever is there first. */
-function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return work;
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  const stop = () => reject(signal.reason);
-  if (signal.aborted) stop();
-  signal.addEventListener('abort', stop, { once: true });
-  return Promise.race([work, aborted]).finally(() => signal.removeEventListener('abort', stop));
 }

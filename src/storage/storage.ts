@@ -53,7 +53,10 @@ export interface Uploads {
   begin(key: string, options: PutOptions & { bytes: number }): Promise<Upload>;
   /** `body` is exactly the part's bytes, held to what `Storage` guarantees of a body. */
   put(upload: Upload, number: number, body: Readable, options?: { signal?: AbortSignal }): Promise<Part>;
-  /** What the store has, by number; undefined when it knows no such upload (any more). */
+  /**
+   * What the store has, by number; undefined when it knows no such upload (any more).
+   * @throws UploadLost when the store cannot list parts
+   */
   list(
     upload: Upload,
     options?: { signal?: AbortSignal },
@@ -92,10 +95,13 @@ export function partLength(upload: { bytes: number; partBytes: number }, number:
   return Math.min(upload.partBytes, upload.bytes - (number - 1) * upload.partBytes);
 }
 
-/** 16 MiB, or as many more as it takes for 10,000 parts to be enough. */
+/** The smallest part that S3 takes, other than the last (S3 user guide, "Multipart upload limits"). */
+export const smallestPart = 5 * 2 ** 20;
+
+/** 5 MiB up to 32 MiB, then 16 MiB, or as many more as it takes for 10,000 parts to be enough. */
 export function partBytesFor(bytes: number): number {
   const mib = 2 ** 20;
-  return Math.max(16 * mib, Math.ceil(bytes / 10_000 / mib) * mib);
+  return bytes <= 32 * mib ? smallestPart : Math.max(16 * mib, Math.ceil(bytes / 10_000 / mib) * mib);
 }
 
 /**
@@ -125,8 +131,13 @@ export interface Storage {
   remove(key: string): Promise<void>;
   /** Ends uploads in parts that were begun before `olderThan` and that nobody goes on with. Returns how many. */
   sweep(what: Sweep): Promise<number>;
-  /** Whether objects can be written now, found out by writing one. @throws StorageUnavailable */
+  /** Whether objects can be written now, found out by writing one and removing it. @throws StorageUnavailable */
   check(): Promise<void>;
+  /**
+   * A value that changes when the object or the whole store is replaced, cheap enough for every write; undefined without
+   * the object. Stores for which it would be a request do not have this.
+   */
+  stamp?(key: string): Promise<string | undefined>;
   /** What is there now was proven to be the right place: whatever it was told by until now is learnt anew. */
   trust?(): Promise<void>;
   close(): Promise<void>;

@@ -1,5 +1,6 @@
 import { ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
 import { ours } from './keys.ts';
+import { isUnsupported } from './s3-errors.ts';
 import type { OpenUpload, Sweep } from './storage.ts';
 
 /** Uploads below the prefix and nowhere else: another's uploads in the same bucket are none of ours. */
@@ -42,10 +43,15 @@ export async function sweepUploads(
   const shared = at.prefix === '';
   // All of them first: a page begins behind the last upload of the one before, which is to be there still.
   const old: (OpenUpload & { key: string })[] = [];
-  for await (const upload of listUploads(client, at)) {
-    what.signal?.throwIfAborted();
-    // One whose age the store does not tell stays.
-    if (upload.begun && upload.begun < what.olderThan) old.push(upload);
+  try {
+    for await (const upload of listUploads(client, at)) {
+      what.signal?.throwIfAborted();
+      // One whose age the store does not tell stays.
+      if (upload.begun && upload.begun < what.olderThan) old.push(upload);
+    }
+  } catch (error) {
+    // A store that cannot list uploads has to remove abandoned ones by itself.
+    if (!isUnsupported(error)) throw error;
   }
   let swept = 0;
   for (let from = 0; from < old.length; from += batch) {

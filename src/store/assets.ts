@@ -1,11 +1,9 @@
 import { type RawBuilder, sql } from 'kysely';
-import { dispatch, type QueuedAsset, type Room, traceparent } from './dispatch.ts';
+import { dispatch, type QueuedAsset, type Slots, traceparent } from './dispatch.ts';
 import { addEvent } from './events.ts';
 import { type TurnEnd, turnRow } from './happenings.ts';
 import type { Asset, AssetState, Database, Media, OwnedAsset, UploadPart, UploadUnderWay } from './schema.ts';
-import { type Ended, inHand, type Mirrored, type Onward, type Turn, turnRecords, workable } from './turns.ts';
-
-export type AssetRecords = ReturnType<typeof assetRecords>;
+import { inHand, type Mirrored, type Turn, turnRecords, workable } from './turns.ts';
 
 /** What failed or was unavailable is pending again; what waits keeps its state. */
 const afresh = sql`
@@ -19,8 +17,8 @@ const mediaValues = (media: Media) => ({
   verifiedAt: sql<Date>`now()`,
 });
 
-export function assetRecords(db: Database, quick = db, direct = false) {
-  const turns = turnRecords(quick, direct);
+export function assetRecords(db: Database, quick = db) {
+  const turns = turnRecords(quick);
 
   /**
    * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
@@ -93,7 +91,7 @@ export function assetRecords(db: Database, quick = db, direct = false) {
       return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
     },
 
-    dispatch: (room: Room) => dispatch(quick, room),
+    dispatch: (slots: Slots) => dispatch(quick, slots),
 
     /**
      * Assets whose worker let its turn run out, and those whose job is said to be on the queue for `staleMs` although no
@@ -216,20 +214,16 @@ export function assetRecords(db: Database, quick = db, direct = false) {
     },
 
     /**
-     * The record is written. A listing that saw another version since the turn began makes it pending again; one that saw
-     * another name or tags, due for a new record. `onward`: if there is media that is due, and nobody else waits for a
-     * worker, the connection's next begins in the same place on the queue (not where an event tells of this one).
+     * The record is written, and the turn ends. False if it was not ours any more. A listing that saw another version since
+     * the turn began makes the asset pending again; one that saw another name or tags, due for a new record.
      */
-    async mirrored(turn: Turn, done: Mirrored, onward?: Onward): Promise<Ended> {
-      if (!done.tell) return turns.end({ turn, done, onward });
+    async mirrored(turn: Turn, done: Mirrored): Promise<boolean> {
+      const { tell } = done;
+      if (!tell) return turns.end({ turn, done });
       return db.transaction().execute(async (tx) => {
-        const [ended] = await turns.endAll([{ turn, done }], tx);
-        if (ended!.held)
-          await addEvent(tx, {
-            kind: 'asset.mirrored',
-            ...(await about(turn, tx)),
-            data: { key: done.tell!.key, bytes: done.tell!.bytes },
-          });
+        const [ended] = await turns.endMirrored([{ turn, done }], tx);
+        const data = { key: tell.key, bytes: tell.bytes };
+        if (ended) await addEvent(tx, { kind: 'asset.mirrored', ...(await about(turn, tx)), data });
         return ended!;
       });
     },

@@ -3,6 +3,6 @@ export function isAway(error: unknown): boolean {
   const { code, message } = error as { code?: string; message?: string };
   return (
     /^(ECONN|EPIPE|57P0)/.test(code ?? '') ||
-    /^(Connection terminated|timeout exceeded when trying)/.test(message ?? '')
+    /^(Connection terminated|timeout expired|timeout exceeded when trying)/.test(message ?? '')
   );
 }

@@ -10,8 +10,6 @@ export type Grant = Pick<
   Connection,
   'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
 >;
-export type ConnectionRecords = ReturnType<typeof connectionRecords>;
-
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
 export function connectionRecords(db: Database, quick = db) {
   return {
@@ -23,7 +21,7 @@ export function connectionRecords(db: Database, quick = db) {
     async grant(id: string): Promise<Grant | undefined> {
       const { rows } = await sql<Grant>`
         SELECT user_id, status, tokens, token_version, access_expires_at, parked_until
-        FROM connections WHERE id = ${id} /* prepared: grant */`.execute(db);
+        FROM connections WHERE id = ${id}`.execute(db);
       return rows[0];
     },
 
@@ -100,14 +98,21 @@ export function connectionRecords(db: Database, quick = db) {
 
     /**
      * Saves a new grant. A user who was connected before keeps the connection with its marks and records; one who was
-     * disconnected is active again, one who was paused stays so.
+     * disconnected is active again, one who was paused stays so. `consentId`: the consent that it comes from, which is finished
+     * with it, once.
      */
     async saveGrant(grant: {
       user: { id: string; name: string; email: string };
       tokens: string;
       accessExpiresAt: Date;
+      consentId?: string;
     }): Promise<{ id: string; created: boolean; recovered: boolean }> {
       return db.transaction().execute(async (tx) => {
+        if (grant.consentId !== undefined) {
+          const finished = await tx.deleteFrom('consents').where('id', '=', grant.consentId).executeTakeFirst();
+          // Its tokens may be refreshed by now: these would be the old ones.
+          if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
+        }
         const before = await tx
           .selectFrom('connections')
           .select(['id', 'status'])
@@ -152,9 +157,11 @@ export function connectionRecords(db: Database, quick = db) {
 
     /**
      * The connection has ended. Exactly one caller gets true, and tells people.
-     * With `tokenVersion` only if that pair is still the current one: a newer grant is never ended by an older answer.
+     * With `refused`, a pair that the service no longer takes: only if that pair is still the current one, and its refresh is
+     * still leased to `owner`. Another process that has taken the lease over may have the next pair in its hands. Without, an
+     * operator ends it, and the connect links that were made before.
      */
-    async end(id: string, reason: string, tokenVersion?: number): Promise<boolean> {
+    async end(id: string, reason: string, refused?: { tokenVersion: number; owner: string }): Promise<boolean> {
       return db.transaction().execute(async (tx) => {
         const ended = await tx
           .updateTable('connections')
@@ -169,10 +176,13 @@ export function connectionRecords(db: Database, quick = db) {
             disconnectedAt: sql`now()`,
             disconnectReason: reason,
             lastError: reason,
+            ...(!refused && { linksSince: sql`now()` }),
           })
           .where('id', '=', id)
           .where('status', '<>', 'disconnected')
-          .$if(tokenVersion !== undefined, (query) => query.where('tokenVersion', '=', tokenVersion!))
+          .$if(refused !== undefined, (query) =>
+            query.where('tokenVersion', '=', refused!.tokenVersion).where('refreshOwner', '=', refused!.owner),
+          )
           .returning('id')
           .executeTakeFirst();
         if (!ended) return false;

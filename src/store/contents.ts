@@ -72,6 +72,11 @@ export function contentsRecords(db: Database) {
         .execute();
     },
 
+    /** Assets that a worker has, or is about to have: no more than there are slots on the queue. */
+    async queued(): Promise<AssetContents[]> {
+      return assets().where('queuedAt', 'is not', null).execute();
+    },
+
     /** A page of all assets, by id. */
     async byId(page: { after: string; limit: number }): Promise<AssetContents[]> {
       return assets().where('id', '>', page.after).orderBy('id').limit(page.limit).execute();
@@ -108,12 +113,6 @@ export function contentsRecords(db: Database) {
         .orderBy('id')
         .execute();
       return { rows, last };
-    },
-
-    /** The time by the clock that `settledAt` is of: epoch milliseconds. */
-    async now(): Promise<number> {
-      const { rows } = await sql<{ at: Date }>`SELECT now() AS at`.execute(db);
-      return rows[0]!.at.getTime();
     },
 
     /** How many assets have, or had, a media file in the bucket. */

@@ -1,8 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { AssetState, Database } from './schema.ts';
 
-export type CountRecords = ReturnType<typeof countRecords>;
-
 /** How many assets are in a state, and the bytes of their media. `leftOut`: of these, nothing is to be done. */
 export interface Counted {
   state: AssetState;

@@ -2,7 +2,6 @@ import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { Log } from '../log.ts';
 import { MigrationDialect, migrate } from './migrations.ts';
-import { PreparingClient } from './prepared.ts';
 import type { Database, Schema } from './schema.ts';
 
 // Sizes, counts and epoch milliseconds all fit a double exactly.
@@ -15,53 +14,22 @@ const types = {
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log }): Promise<Database> {
   await bringUpToDate(options);
-  return open(options, 16, async () => {});
+  return open(options, 16);
 }
 
-/**
- * A few connections more, for the statements that turns and syncs take all the time: what people ask for does not keep them
- * waiting, and they find their rows by indexes. Without that, a plan that was made while there were few assets would read all
- * of them when there are many, until statistics say so. To compile a statement, as PostgreSQL would for what it thinks to be
- * dear, takes longer than any of these. Behind a pooler, all is as in the other connections.
- */
+/** A few connections more, for what leases and syncs ask all the time: what people ask for does not keep them waiting. */
 export function openQuick(options: { url: string; log: Log }): Database {
-  return open(options, 8, async (client) => {
-    if (client.isDirect) await client.query('SET enable_seqscan = off; SET enable_sort = off; SET jit = off');
-  });
+  return open(options, 8);
 }
 
-/** Whether this is the server itself, and no pooler. */
-export async function isDirect({ url, log }: { url: string; log: Log }): Promise<boolean> {
-  const pool = openPool({ url, log }, { max: 1, Client: PreparingClient });
-  try {
-    const client = (await pool.connect()) as PreparingClient & pg.PoolClient;
-    const found = await client.findPooler();
-    client.release();
-    return found;
-  } finally {
-    await pool.end();
-  }
-}
-
-function open(
-  options: { url: string; log: Log },
-  max: number,
-  prepare: (client: PreparingClient) => Promise<unknown>,
-): Database {
-  // A line that went dead without a word must not hold a lease, or the saving of a token, for minutes.
-  const query_timeout = 60_000;
+function open(options: { url: string; log: Log }, max: number): Database {
   const pool = openPool(options, {
     max,
-    query_timeout,
+    // A connection that went dead without a word must not hold a lease, or the saving of a token, for minutes.
+    query_timeout: 60_000,
     types: types as never,
-    Client: PreparingClient,
-    async onConnect(connected) {
-      const client = connected as PreparingClient;
-      // Nor may a process that stands still between two statements hold what others wait for.
-      await client.query('SET idle_in_transaction_session_timeout = 15000');
-      await client.findPooler();
-      await prepare(client);
-    },
+    // Nor may a process that stands still between two statements hold what others wait for.
+    onConnect: (client) => client.query('SET idle_in_transaction_session_timeout = 15000'),
   });
   return new Kysely<Schema>({
     dialect: new PostgresDialect({ pool }),

@@ -2,8 +2,6 @@ import { sql } from 'kysely';
 import type { Notice } from './database.ts';
 import type { Database, Event } from './schema.ts';
 
-export type EventRecords = ReturnType<typeof eventRecords>;
-
 /** Up to where somebody has followed events: a transaction, and the id of an event in it. */
 export interface EventPlace {
   xact: string;

@@ -2,8 +2,6 @@ import { sql } from 'kysely';
 import type { Database, Happening, Outcome, Step } from './schema.ts';
 import type { Turn } from './turns.ts';
 
-export type HappeningRecords = ReturnType<typeof happeningRecords>;
-
 /** So many steps of a turn are told: a file that breaks off again and again has more to tell than anybody reads. */
 const mostSteps = 60;
 /** So many happenings of an asset are told, the last ones; about as many are kept (prune.ts). */
@@ -12,17 +10,20 @@ const mostTold = 200;
 /** What a worker has done with an asset since its turn began; written together with what came of it. */
 export interface Story {
   began: Date;
+  /** The same by the monotonic clock. */
+  startedAt: number;
   steps: Step[];
   more: number;
 }
 
 export function newStory(): Story {
-  return { began: new Date(), steps: [], more: 0 };
+  return { began: new Date(), startedAt: performance.now(), steps: [], more: 0 };
 }
 
 /** Adds a step: what was done, or met. No links and no tokens. */
 export function note({ story }: Pick<Turn, 'story'>, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
-  if (story.steps.length < mostSteps) story.steps.push({ ms: Date.now() - story.began.getTime(), did, ...facts });
+  if (story.steps.length < mostSteps)
+    story.steps.push({ ms: Math.round(performance.now() - story.startedAt), did, ...facts });
   else story.more++;
 }
 
@@ -35,12 +36,12 @@ export interface TurnEnd {
 
 /** What is told of a turn that ends now. */
 export function told(turn: Turn, outcome: TurnEnd) {
-  const { began, steps, more } = turn.story;
+  const { startedAt, steps, more } = turn.story;
   return {
     outcome: outcome.outcome,
     ...(outcome.reason && { reason: outcome.reason }),
     ...(outcome.nextAt && { nextAt: outcome.nextAt }),
-    ms: Date.now() - began.getTime(),
+    ms: Math.round(performance.now() - startedAt),
     ...(steps.length > 0 && { steps }),
     ...(more > 0 && { more }),
   };

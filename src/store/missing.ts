@@ -3,8 +3,6 @@ import { addEvent } from './events.ts';
 import type { Database, Sync, SyncPosition } from './schema.ts';
 import { holdLease, TurnLost } from './sync-lease.ts';
 
-export type MissingRecords = ReturnType<typeof missingRecords>;
-
 /** A run that has listed a company to its end, and whose lease `owner` holds. */
 interface Listed {
   sync: Sync;

@@ -18,6 +18,7 @@ export interface Schema {
     writtenAt: Date | null;
   };
   sightings: { syncId: string; companyId: string; ids: string[] };
+  consents: ConsentTable;
   usedStates: { state: string; until: Date };
   endedSessions: { id: string; until: Date };
   events: EventTable;
@@ -59,8 +60,23 @@ interface ConnectionTable {
   lastError: string | null;
   disconnectedAt: Date | null;
   disconnectReason: string | null;
+  /** When an operator last disconnected it: links that were made before reconnect it no more. */
+  linksSince: Date | null;
 }
 export type Connection = Selectable<ConnectionTable>;
+
+interface ConsentTable {
+  id: string;
+  /** Sealed pair of access and refresh token. */
+  tokens: string;
+  /** The connection that its link was for; null: any. */
+  connectionId: string | null;
+  linkMadeAt: Date;
+  accessExpiresAt: Date;
+  createdAt: Generated<Date>;
+  nextAt: Date;
+}
+export type Consent = Selectable<ConsentTable>;
 
 interface AccessTable {
   connectionId: string;
@@ -180,8 +196,6 @@ export type OwnedAsset = Asset & {
   connectionId: string;
   /** Those of its connection. */
   settings: Record<string, unknown>;
-  /** Of the run that brought it, where no job says so. */
-  traceparent?: string | null;
 };
 
 export type SyncMode = 'incremental' | 'full';
@@ -207,6 +221,8 @@ export interface SyncPosition {
   listed?: boolean;
   /** Items of that company without a readable id, by the keys of their records. */
   unreadable?: string[];
+  /** The assets that its listing had, and its pages without a new one. */
+  progress?: { assets: number; idlePages: number };
 }
 
 interface SyncTable {

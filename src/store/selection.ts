@@ -3,8 +3,6 @@ import { sql } from 'kysely';
 import { addEvent, notify } from './events.ts';
 import type { Connection, Database } from './schema.ts';
 
-export type SelectionRecords = ReturnType<typeof selectionRecords>;
-
 /** An asset that changed settings may let in or leave out. */
 export interface SelectableRow {
   id: string;

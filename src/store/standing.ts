@@ -21,7 +21,7 @@ export interface Standing {
 /** That, and who holds the lease of the connection's sync. */
 export async function standing(db: Database, id: string) {
   const { rows } = await sql<Standing & { syncOwner: string | null }>`
-    SELECT sync_owner, ${standingOf(id)} FROM connections WHERE id = ${id} /* prepared: standing */`.execute(db);
+    SELECT sync_owner, ${standingOf(id)} FROM connections WHERE id = ${id}`.execute(db);
   return rows[0];
 }
 

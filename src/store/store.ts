@@ -1,13 +1,16 @@
+import { sql } from 'kysely';
 import type { Log } from '../log.ts';
 import { assetRecords } from './assets.ts';
 import { bucketRecord } from './bucket.ts';
 import { chores } from './chores.ts';
 import { connectionRecords } from './connections.ts';
+import { consentRecords } from './consents.ts';
 import { contentsRecords } from './contents.ts';
 import { countRecords } from './counts.ts';
-import { isDirect, listen, type Notice, openDatabase, openQuick } from './database.ts';
+import { listen, type Notice, openDatabase, openQuick } from './database.ts';
 import { eventRecords } from './events.ts';
 import { forecastRecords } from './forecast.ts';
+import { correctFuture, type Horizon } from './future.ts';
 import { happeningRecords } from './happenings.ts';
 import { historyRecords } from './history.ts';
 import { inventoryRecords } from './inventories.ts';
@@ -23,7 +26,7 @@ import { uploadRecords } from './uploads.ts';
 import { verificationRecords } from './verifications.ts';
 import { webhookRecords } from './webhooks.ts';
 
-/** The records: the only room that knows SQL. */
+/** The records: the only module that contains SQL. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
 /** Opens the database, brings its schema up to date, and listens for what other processes tell. */
@@ -44,12 +47,15 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   });
   return {
-    ...readable(db, quick, await isDirect(options)),
+    ...readable(db, quick),
     missing: missingRecords(db),
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
+    /** Corrects times that lie further ahead than anything is planned. Returns how many rows, by table. */
+    correctFuture: (horizon: Horizon) => correctFuture(db, horizon),
     bucket: bucketRecord(db),
     happenings: happeningRecords(db),
+    consents: consentRecords(db),
     contents: contentsRecords(db),
     inventories: inventoryRecords(db),
     restore: restoreRecords(db),
@@ -81,6 +87,12 @@ export async function openStore(options: { url: string; log: Log }) {
       return () => followers.delete(heard);
     },
 
+    /** The time by the database's clock, in epoch milliseconds. */
+    async now(): Promise<number> {
+      const { rows } = await sql<{ at: Date }>`SELECT now() AS at`.execute(db);
+      return rows[0]!.at.getTime();
+    },
+
     /** Whether the database answers. @throws what is wrong with it */
     async check(): Promise<void> {
       await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
@@ -93,9 +105,9 @@ export async function openStore(options: { url: string; log: Log }) {
   };
 }
 
-const readable = (db: Database, quick = db, direct = false) => ({
+const readable = (db: Database, quick = db) => ({
   connections: connectionRecords(db, quick),
-  assets: assetRecords(db, quick, direct),
+  assets: assetRecords(db, quick),
   counts: countRecords(db),
   syncs: syncRecords(db, quick),
   verifications: verificationRecords(db),

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
 import { addEvent } from './events.ts';
-import { moveMark, passed, type QuietPage } from './quiet-page.ts';
 import type { Database, Sync } from './schema.ts';
 import { requestRoutine } from './verifications.ts';
 
@@ -19,10 +18,8 @@ export interface SyncOutcome {
 }
 
 /**
- * The run has ended, and with it the lease, unless another one waits. Undefined, and nothing happens, when another process
- * has taken it over, or when it has ended before. The connection's last error is that of this run, or else of the last full
- * one since the user has connected: a run over less does not show that to be over. The first run that is done after the user
- * has connected again tells what has come in since the last one before.
+ * Ends a run and gives up its lease, unless another run waits. Undefined, and nothing happens, when another process has
+ * taken it over or it has ended before. The first whole run after the user has connected again reports what came in meanwhile.
  */
 export async function endSync(
   db: Database,
@@ -32,22 +29,16 @@ export async function endSync(
 ): Promise<EndedSync | undefined> {
   return db.transaction().execute(async (tx) => {
     const { connectionId } = sync;
-    const before = await tx
-      .selectFrom('connections')
-      .select(['lastSyncAt', 'connectedAt'])
-      .where('id', '=', connectionId)
-      .forUpdate()
-      .executeTakeFirst();
-    const ended = await end(tx, sync, owner, outcome);
-    if (!before || !ended) return undefined;
+    const row = await end(tx, sync, owner, outcome);
+    if (!row) return undefined;
+    const { lastSyncAt: last, connectedAt, ...ended } = row;
     if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
     if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
     if (sync.withBucket) {
       const verificationId = await requestRoutine(tx, connectionId);
       await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
     }
-    const last = before.lastSyncAt;
-    if (!last || last >= before.connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
+    if (!last || last >= connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;
     const { rows } = await sql<{ count: number; from: number | null; to: number | null }>`
       SELECT count(*) AS count, min(upload_date) AS from, max(upload_date) AS to FROM assets
       WHERE connection_id = ${connectionId} AND first_seen_at > ${last}`.execute(tx);
@@ -59,31 +50,15 @@ export async function endSync(
 }
 
 /**
- * The same in one statement, together with the last page of the run if nothing was on it. Undefined, and nothing happens,
- * also when there is more to do, or to tell.
- */
-export async function endPlainly(
-  db: Database,
-  sync: Sync,
-  owner: string,
-  outcome: SyncOutcome,
-  passing?: QuietPage,
-): Promise<EndedSync | undefined> {
-  if (outcome.status !== 'done' || sync.mode !== 'incremental' || sync.withBucket) return undefined;
-  return end(db, sync, owner, outcome, { plain: true, passing });
-}
-
-/**
- * The end of a run, in one statement. A run that is asked for in this very moment finds the lease given up, or is taken up
- * by the dispatcher. `plain`: only if nobody is to be told what came in while the user was not connected.
+ * Writes the end of a run, and returns `lastSyncAt` as it was before. The connection's last error is that of this run, or
+ * else of the last full run since the user connected: a smaller run does not show that it is over.
  */
 async function end(
-  db: Database,
+  tx: Database,
   sync: Sync,
   owner: string,
   { status, error }: SyncOutcome,
-  { plain = false, passing }: { plain?: boolean; passing?: QuietPage | undefined } = {},
-): Promise<EndedSync | undefined> {
+): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;
   // A company that was named may have been all that there was to read.
   const full = sql`mode = 'full' AND (scope - 'acceptGone' = '{}' OR scope - 'acceptGone' = (
@@ -96,29 +71,28 @@ async function end(
     WHERE connection_id = ${connectionId} AND ${full} AND finished_at IS NOT NULL
       AND finished_at >= (SELECT connected_at FROM connections WHERE id = ${connectionId})
     ORDER BY finished_at DESC LIMIT 1)`;
-  const prepared = passing ? sql`/* prepared: end_passing */` : sql`/* prepared: end_sync */`;
   const shown = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${known} END`;
   const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? shown : known;
-  const { rows } = await sql<EndedSync>`
-    WITH ended AS (
-      UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
-        sync_owner = CASE WHEN others.wait THEN sync_owner END, sync_until = CASE WHEN others.wait THEN sync_until END
-      FROM (SELECT EXISTS (
+  // A run that is requested at this very moment finds the lease given up, or is taken up by the dispatcher.
+  const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
+    WITH before AS (
+      SELECT last_sync_at, connected_at, EXISTS (
         SELECT FROM syncs
-        WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS wait) AS others
+        WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running') AND id <> ${sync.id}) AS more
+      FROM connections WHERE id = ${connectionId} AND sync_owner = ${owner} FOR UPDATE
+    ), ended AS (
+      UPDATE connections SET last_error = ${lastError}, ${status === 'done' ? sql`last_sync_at = now(),` : sql``}
+        sync_owner = CASE WHEN before.more THEN sync_owner END, sync_until = CASE WHEN before.more THEN sync_until END
+      FROM before
       WHERE id = ${connectionId} AND sync_owner = ${owner}
         AND EXISTS (SELECT FROM syncs WHERE syncs.id = ${sync.id} AND syncs.status = 'running')
-        ${plain ? sql`AND status = 'active' AND (last_sync_at IS NULL OR last_sync_at >= connected_at)` : sql``}
-      RETURNING id, others.wait AS more
+      RETURNING before.*
     ), run AS (
       UPDATE syncs SET status = ${status}, error = ${error}, position = '{}', finished_at = now()
-        ${passing ? sql`, ${passed(passing)}` : sql``}
       FROM ended WHERE syncs.id = ${sync.id} AND syncs.status = 'running'
       RETURNING pages, seen, new, changed, gone
-    ) ${passing ? sql`, moved AS (${moveMark(passing, sql`ended`)})` : sql``}
-    SELECT ended.more, run.* FROM ended LEFT JOIN run ON true ${plain && error === null ? prepared : sql``}`.execute(
-    db,
-  );
+    )
+    SELECT ended.*, run.* FROM ended LEFT JOIN run ON true`.execute(tx);
   return rows[0];
 }
 

@@ -1,14 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Grant } from './connections.ts';
-import { type Counts, type Decide, type KnownAsset, type ListedAsset, recordListed } from './listing.ts';
-import { passPage, type QuietPage } from './quiet-page.ts';
+import { type Counts, type Decide, isRefusal, type ListedAsset, recordListed, recordOneByOne } from './listing.ts';
 import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from './schema.ts';
 import { type Standing, standingOf } from './standing.ts';
-import { type EndedSync, endPlainly, endSync, type SyncOutcome } from './sync-end.ts';
-import { holdLease, turnLost } from './sync-lease.ts';
-
-export type SyncRecords = ReturnType<typeof syncRecords>;
+import { type EndedSync, endSync, type SyncOutcome } from './sync-end.ts';
+import { holdLease, lockPage } from './sync-lease.ts';
 
 /** A run in hand, and what it goes by of its connection. */
 export type TakenSync = Sync & {
@@ -66,7 +63,7 @@ export function syncRecords(db: Database, quick = db) {
         )
         SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, access_expires_at, parked_until,
           jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
-        FROM begun, taken /* prepared: begin_sync */`.execute(quick);
+        FROM begun, taken`.execute(quick);
       if (!rows[0]) return undefined;
       const { tokens, tokenVersion, accessExpiresAt, parkedUntil, ...sync } = rows[0];
       const grant: Grant = {
@@ -138,32 +135,11 @@ export function syncRecords(db: Database, quick = db) {
         .execute();
     },
 
-    /** The settings of a connection, and those of these assets that are known. */
-    async known(
-      connectionId: string,
-      ids: string[],
-    ): Promise<{ settings: Record<string, unknown>; assets: Map<string, KnownAsset> }> {
-      const { rows } = await sql<KnownAsset & { id: string | null; settings: Record<string, unknown> }>`
-        SELECT a.id, a.connection_id, a.state, a.reason, a.left_out, a.name, a.size, a.upload_date, a.listed,
-          a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state, c.settings
-        FROM connections c LEFT JOIN assets a ON a.id = ANY(${ids}::text[]) WHERE c.id = ${connectionId}
-        /* prepared: known */`.execute(quick);
-      return {
-        settings: rows[0]?.settings ?? {},
-        assets: new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const]))),
-      };
-    },
-
     /**
-     * A page without news: all of it is known, and nothing is to be done for any of it. One statement writes where the run
-     * goes on; with `mark`, as in `recordPage`.
-     * @throws TurnLost
-     */
-    passPage: (page: QuietPage): Promise<void> => passPage(quick, page),
-
-    /**
-     * Takes a page of a company's listing into the records, and with it where the run goes on, in one transaction.
+     * Writes a page of a company's listing into the records, and with it where the run goes on, in one transaction. An asset
+     * that the database refuses never keeps the others out.
      * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
+     * Returns the connection's settings, by which the page was decided.
      * @throws TurnLost
      */
     async recordPage(page: {
@@ -175,62 +151,52 @@ export function syncRecords(db: Database, quick = db) {
       decide: Decide;
       position: SyncPosition;
       mark?: number | null;
-      /** Everything on the page, whether it is wanted or not: for a run that finds out at its end what is missing. */
+      /** Every id on the page, wanted or not: a full run finds out at its end which assets are missing. */
       sighted?: string[];
-      /** Records of items without a readable id are told from others by this prefix; all but these are listed no more. */
+      /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
       repaired?: { prefix: string; except: string[] };
-    }): Promise<Counts> {
-      const { sync, owner, companyId } = page;
-      return db.transaction().execute(async (tx) => {
-        if ((await holdLease(tx, sync.connectionId, owner, page.leaseMs)) === 0n) throw turnLost(sync.connectionId);
-        const counts = await recordListed(tx, {
-          syncId: sync.id,
-          connectionId: sync.connectionId,
-          companyId,
-          assets: page.assets,
-          decide: page.decide,
-        });
-        await tx
-          .updateTable('syncs')
-          .set({
-            position: JSON.stringify(page.position) as never,
-            pages: sql`pages + 1`,
-            seen: sql`seen + ${page.assets.length}`,
-            new: sql`new + ${counts.new}`,
-            changed: sql`changed + ${counts.changed}`,
-          })
-          .where('id', '=', sync.id)
-          .execute();
-        if (page.sighted && page.sighted.length > 0) {
-          await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
-        }
-        if (page.mark !== undefined && page.mark !== null) {
-          await tx
-            .updateTable('access')
-            .set({ mark: sql`greatest(mark, ${page.mark})` })
-            .where('connectionId', '=', sync.connectionId)
-            .where('companyId', '=', companyId)
-            .execute();
-        }
-        if (page.repaired) {
+    }): Promise<Counts & { settings: Record<string, unknown> }> {
+      const { sync, owner, companyId, assets } = page;
+      const { connectionId } = sync;
+      const write = (record: typeof recordListed) =>
+        db.transaction().execute(async (tx) => {
+          const ids = assets.map(({ id }) => id);
+          const { settings, known } = await lockPage(tx, connectionId, owner, page.leaseMs, ids);
+          const counts = await record(tx, {
+            syncId: sync.id,
+            connectionId,
+            companyId,
+            assets,
+            known,
+            decide: (before, asset) => page.decide(before, asset, settings),
+          });
           await sql`
+          WITH moved AS (
+            UPDATE access SET mark = greatest(mark, ${page.mark ?? null}::bigint)
+            WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.mark ?? null}::bigint IS NOT NULL
+          )
+          UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
+            seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
+          WHERE id = ${sync.id}`.execute(tx);
+          if (page.sighted && page.sighted.length > 0) {
+            await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
+          }
+          if (page.repaired) {
+            await sql`
             DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
               AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
-        }
-        return counts;
+          }
+          return { ...counts, settings };
+        });
+      return write(recordListed).catch((error) => {
+        if (!isRefusal(error)) throw error;
+        return write(recordOneByOne);
       });
     },
 
-    /**
-     * The run has ended; `passing`: with a last page without news, which is written with it. Undefined, and nothing happens,
-     * when another process has taken it over.
-     */
-    async finish(sync: Sync, owner: string, outcome: SyncOutcome, passing?: QuietPage): Promise<EndedSync | undefined> {
-      const ended = await endPlainly(quick, sync, owner, outcome, passing);
-      if (ended) return ended;
-      if (passing) await passPage(quick, passing);
-      return endSync(db, sync, owner, outcome);
-    },
+    /** Ends a run. Undefined, and nothing happens, when another process has taken it over or it has ended before. */
+    finish: (sync: Sync, owner: string, outcome: SyncOutcome): Promise<EndedSync | undefined> =>
+      endSync(db, sync, owner, outcome),
 
     /** Connections for which a run waits, or was interrupted, and nobody is at it. */
     async unattended(): Promise<string[]> {

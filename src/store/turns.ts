@@ -1,12 +1,12 @@
 import { sql } from 'kysely';
-import { dueMedia, free, mostPlaces, traceparent } from './dispatch.ts';
-import { gathered } from './gather.ts';
+import { batched } from './batch.ts';
+import { free } from './dispatch.ts';
 import { newStory, type Story, told } from './happenings.ts';
 import type { Artefacts, Asset, Database, Media, OwnedAsset } from './schema.ts';
 
 /**
- * A worker's hold on an asset: all it writes is refused once another worker has the next turn. And what it found says
- * nothing of what a listing has seen since: `revision`, `size` and `uploadDate` are those of when the turn began.
+ * A worker's lease of an asset; `turn` is the fencing token: writes are refused once another worker has the next one.
+ * `revision`, `size` and `uploadDate` are those of its beginning; a listing may have changed them since.
  */
 export interface Turn {
   assetId: string;
@@ -21,63 +21,40 @@ export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
   return { assetId: id, turn, revision, size, uploadDate, story: newStory() };
 }
 
-/** The turn is still its worker's: neither taken away nor given back. */
+/** The lease is still its worker's: neither taken over nor given back. */
 export const inHand = ({ assetId, turn }: Turn) =>
   sql<boolean>`id = ${assetId} AND turn = ${turn}::int AND turn_until IS NOT NULL`;
 
-/** There is something to do for an asset, and its connection may do it now. */
+/** An asset has work due, and its connection may do it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
   WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
     AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
-/** What was pending is on its way from here on. */
+/** A pending asset is `transferring` from here on. */
 const begins = sql`turn = turn + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
 const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`;
 
-/** What is in the bucket of an asset, and when it is looked at next. */
+/** What the bucket has of an asset, and when its next follow-up check is due. */
 export interface Mirrored extends Artefacts {
   detail: Record<string, unknown>;
   recordKey: string;
   nextAt: Date | null;
   attempts?: number;
   reason?: string | null;
-  /** The media in the bucket, where that is not saved yet. */
+  /** The media in the bucket, if `saveMedia` was not called. */
   media?: Media | undefined;
-  /** The media that has just come to the bucket, for an event that says so. */
+  /** The media, if an `asset.mirrored` event is to be sent for it. */
   tell?: Media | undefined;
 }
 
-/** How a worker goes on in the place of the asset whose turn it ends. */
-export interface Onward {
-  leaseMs: number;
-  /** How many places a connection has, unless its settings or its pace say otherwise. */
-  perConnection: number;
-  /** How many turns the process has. */
-  inHand: number;
-}
-export interface Ended {
-  /** The turn was still its worker's, and has ended. */
-  held: boolean;
-  /** The turn that has begun in its place. */
-  next?: OwnedAsset | undefined;
-}
-
-/** A job that has been on the queue for so long waits for a worker to be free: then nobody goes on past it. */
-const waitedMs = 100;
-/** With more than this in hand, one that is mirrored may wait a moment: the others go on. */
-const many = 8;
-
-/**
- * How turns begin and end: those of a moment by one statement. `quick`: see openQuick. Behind a pooler (not `direct`) none goes
- * on in the place of another: what finds the next might read all that is due.
- */
-export function turnRecords(quick: Database, direct: boolean) {
-  const take = gathered(async (asked: { id: string; leaseMs: number }[]) => {
+/** How leases begin and end; calls at the same moment share a statement. `quick`: see openQuick. */
+export function turnRecords(quick: Database) {
+  const take = batched(async (asked: { id: string; leaseMs: number }[]) => {
     const ids = asked.map(({ id }) => id);
     const leases = asked.map(({ leaseMs }) => leaseMs);
-    // In the order of ids, as all that locks several assets: so nobody waits in a circle. And by ids alone, lest the planner
-    // read all that is queued.
+    // Locks in the order of ids, like every other statement, so that there are no deadlocks; and selects by ids alone, or the
+    // planner would read all queued assets.
     const { rows } = await sql<OwnedAsset>`
       WITH locked AS MATERIALIZED (
         SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
@@ -87,11 +64,11 @@ export function turnRecords(quick: Database, direct: boolean) {
       UPDATE assets SET ${begins}, turn_until = now() + interval '1 ms' * (
         SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id)
       FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
-      RETURNING assets.*, ${ofItsConnection} /* prepared: take */`.execute(quick);
+      RETURNING assets.*, ${ofItsConnection}`.execute(quick);
     const taken = new Map(rows.map((row) => [row.id, row]));
     const left = ids.filter((id) => !taken.has(id));
     if (left.length > 0) {
-      // The turns above are ours, whatever becomes of this: what stays queued is found when it is overdue.
+      // If this fails, the dispatcher finds these assets when their jobs are overdue.
       await sql`
         WITH stopped AS (
           SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND queued_at IS NOT NULL AND ${free} AND NOT ${workable}
@@ -101,7 +78,7 @@ export function turnRecords(quick: Database, direct: boolean) {
         .execute(quick)
         .catch(() => {});
     }
-    // Whoever asks a second time for the same comes too late.
+    // Each row is returned to one caller only; duplicates get undefined.
     return ids.map((id) => {
       const row = taken.get(id);
       taken.delete(id);
@@ -109,12 +86,9 @@ export function turnRecords(quick: Database, direct: boolean) {
     });
   });
 
-  async function endAll(
-    ends: { turn: Turn; done: Mirrored; onward?: Onward | undefined }[],
-    on: Database = quick,
-  ): Promise<Ended[]> {
-    const ids = ends.map(({ turn }) => turn.assetId);
-    const found = ends.map(({ turn, done, onward }) => ({
+  /** Ends leases whose asset is mirrored. Returns for each whether it was still its worker's. */
+  async function endMirrored(ends: { turn: Turn; done: Mirrored }[], on: Database = quick): Promise<boolean[]> {
+    const found = ends.map(({ turn, done }) => ({
       id: turn.assetId,
       turn: turn.turn,
       revision: turn.revision,
@@ -134,24 +108,17 @@ export function turnRecords(quick: Database, direct: boolean) {
       media: done.media ?? null,
       began: turn.story.began,
       told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, nextAt: done.nextAt }),
-      lease_ms: onward?.leaseMs,
-      per_connection: onward?.perConnection,
     }));
-    // A place that is passed on is the connection's own: neither the queue nor the dispatcher hears of it, and none is added.
-    const { rows } = await sql<
-      OwnedAsset & { ended: [id: string, turn: number, connectionId: string | null][] | null }
-    >`
+    const { rows } = await sql<{ id: string; turn: number }>`
       WITH found AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
           id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
           record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
-          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb,
-          lease_ms int, per_connection int)
+          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
       ), held AS MATERIALIZED (
-        SELECT a.id, a.connection_id, found.lease_ms, found.per_connection
-        FROM assets a JOIN found ON found.id = a.id AND found.turn = a.turn
-        WHERE a.id = ANY(${ids}::text[]) AND a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
-      ), given AS (
+        SELECT a.id FROM assets a JOIN found USING (id, turn)
+        WHERE a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+      ), ended AS (
         UPDATE assets SET queued_at = NULL, turn_until = NULL,
           state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
             AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
@@ -165,54 +132,15 @@ export function turnRecords(quick: Database, direct: boolean) {
           media = coalesce(found.media, assets.media),
           bytes = coalesce((found.media->>'bytes')::bigint, assets.bytes),
           verified_at = CASE WHEN found.media IS NULL THEN assets.verified_at ELSE now() END
-        FROM held JOIN found USING (id)
-        WHERE assets.id = held.id AND assets.turn = found.turn AND assets.id = ANY(${ids}::text[])
-        RETURNING assets.id, assets.turn, assets.connection_id, assets.sync_id, found.began, found.told
+        FROM held JOIN found USING (id) WHERE assets.id = held.id
+        RETURNING assets.id, assets.turn, assets.sync_id, found.began, found.told
       ), story AS (
-        INSERT INTO happenings (asset_id, at, kind, sync_id, data) SELECT id, began, 'turn', sync_id, told FROM given
-      ), places AS MATERIALIZED (
-        SELECT c.id AS connection_id, mine.lease_ms,
-          least(mine.n, ${mostPlaces(sql`mine.per_connection`)} - queued.jobs + mine.n) AS free
-        FROM (
-          SELECT connection_id, count(*) AS n, min(lease_ms) AS lease_ms, min(per_connection) AS per_connection
-          FROM held WHERE lease_ms IS NOT NULL GROUP BY connection_id
-        ) mine
-        JOIN connections c ON c.id = mine.connection_id
-        CROSS JOIN LATERAL (
-          SELECT count(*) AS jobs FROM assets WHERE queued_at IS NOT NULL AND connection_id = c.id) queued
-        WHERE c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
-          AND NOT EXISTS (
-            SELECT 1 FROM assets WHERE queued_at < now() - ${waitedMs} * interval '1 ms' AND ${free})
-      ), due AS MATERIALIZED (
-        SELECT due.id, places.lease_ms FROM places CROSS JOIN LATERAL (
-          SELECT a.id FROM access CROSS JOIN LATERAL (${dueMedia(sql`access`, sql`greatest(places.free, 0)`, sql`AND NOT id = ANY(${ids}::text[])`)}) a
-          WHERE access.connection_id = places.connection_id AND access.lost_at IS NULL
-          ORDER BY a.upload_date DESC NULLS LAST, a.id LIMIT greatest(places.free, 0)
-        ) due
-      ), next AS (
-        UPDATE assets SET ${begins}, queued_at = now(), turn_until = now() + due.lease_ms * interval '1 ms'
-        FROM due WHERE assets.id = due.id AND assets.id = ANY(ARRAY(SELECT id FROM due))
-        RETURNING assets.*, ${ofItsConnection}, ${traceparent}
+        INSERT INTO happenings (asset_id, at, kind, sync_id, data) SELECT id, began, 'turn', sync_id, told FROM ended
       )
-      SELECT given.ended, next.*
-      FROM (SELECT jsonb_agg(jsonb_build_array(id, turn, connection_id)) AS ended FROM given) AS given
-        FULL JOIN next ON false /* prepared: end_turns */`.execute(on);
-    const ended = new Map(
-      rows.flatMap((row) => row.ended ?? []).map(([id, turn, connectionId]) => [`${turn} ${id}`, connectionId]),
-    );
-    const next = rows.filter((row) => row.id !== null);
-    return ends.map(({ turn, onward }) => {
-      const connectionId = ended.get(`${turn.turn} ${turn.assetId}`);
-      const at = onward ? next.findIndex((row) => row.connectionId === connectionId) : -1;
-      return { held: connectionId !== undefined, next: at < 0 ? undefined : next.splice(at, 1)[0] };
-    });
+      SELECT id, turn FROM ended`.execute(on);
+    const ended = new Set(rows.map(({ id, turn }) => `${turn} ${id}`));
+    return ends.map(({ turn }) => ended.has(`${turn.turn} ${turn.assetId}`));
   }
 
-  const endTogether = gathered((ends: Parameters<typeof endAll>[0]) => endAll(ends));
-  return {
-    take,
-    endAll,
-    end: ({ onward, ...end }: Parameters<typeof endTogether>[0]) =>
-      endTogether({ ...end, onward: direct ? onward : undefined }, (onward?.inHand ?? 0) > many),
-  };
+  return { take, endMirrored, end: batched((ends: Parameters<typeof endMirrored>[0]) => endMirrored(ends)) };
 }

@@ -12,8 +12,6 @@ import type {
   VerificationPosition,
 } from './schema.ts';
 
-export type VerificationRecords = ReturnType<typeof verificationRecords>;
-
 /** How many are kept, with their lines, after they have ended: of those that operators asked for, and of the others. */
 const kept = 20;
 
@@ -84,6 +82,11 @@ export function verificationRecords(db: Database) {
         }
         return Boolean(due);
       });
+    },
+
+    /** Asks for the routine one of the whole mirror now. */
+    async requestRoutine(): Promise<void> {
+      await requestRoutine(db, null);
     },
 
     /** How many wait or are running. */

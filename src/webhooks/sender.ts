@@ -1,6 +1,6 @@
 import { Agent, request } from 'undici';
 import { retryAfter } from '../errors.ts';
-import { publicConnector } from './address.ts';
+import { guardAddresses } from '../public-address.ts';
 import { signatureHeaders } from './signature.ts';
 
 export type WebhookSender = ReturnType<typeof createWebhookSender>;
@@ -12,16 +12,21 @@ const timeoutMs = 15_000;
 
 /** Sends messages as in Standard Webhooks. Redirects are not followed; only a 2xx is a yes. @throws what the network threw */
 export function createWebhookSender(options: { url: string; keys: Buffer[]; allowPrivate: boolean; version: string }) {
+  const guard = guardAddresses({
+    allows: () => options.allowPrivate,
+    refusal: (where) => `${where} is not a public address; WEBHOOK_ALLOW_PRIVATE=true allows it`,
+  });
   const agent = new Agent({
     connections: 8,
     pipelining: 1,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
     keepAliveTimeout: 10_000,
-    connect: options.allowPrivate ? { timeout: 10_000 } : publicConnector(),
+    connect: { timeout: 10_000, lookup: guard.lookup },
   });
   return {
     async send(message: { id: string; body: string }): Promise<Answer> {
+      guard.check(new URL(options.url).hostname);
       const response = await request(options.url, {
         method: 'POST',
         headers: {

@@ -31,7 +31,7 @@ describe('the verbs of operators', () => {
   const client = () => ({
     PATH: process.env.PATH,
     ASSET_MIRROR_URL: scene.ground.publicUrl,
-    ADMIN_TOKEN: 'the-operators-token',
+    ADMIN_TOKEN: 'the-token-of-the-operators',
   });
   function run(args: string[], environment: Record<string, string> = {}) {
     const env = { ...client(), ...environment };
@@ -189,7 +189,7 @@ describe('the verbs of operators', () => {
     expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^Nothing like that/);
     const page = JSON.parse((await run(['events', '--limit', '2', '--json'])).stdout);
     expect(page).toMatchObject({ events: [{}, {}], nextCursor: expect.any(String) });
-    expect((await run(['events', '--follow'], { ADMIN_TOKEN: 'another' })).code).toBe(2);
+    expect((await run(['events', '--follow'], { ADMIN_TOKEN: 'another-token-of-the-operators' })).code).toBe(2);
 
     const child = spawn(process.execPath, ['src/main.ts', 'events', '--follow', '--json', '--limit', '2'], {
       env: client(),
@@ -262,7 +262,7 @@ describe('the verbs of operators', () => {
   test.each<[string, string[], Record<string, string>, number]>([
     ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['nobody can be followed', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
-    ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another' }, 2],
+    ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another-token-of-the-operators' }, 2],
     ['the service there is another', ['status'], { ASSET_MIRROR_URL: 'the library' }, 3],
     ['an option is unknown', ['assets', '--colour'], {}, 2],
     ['a value is not one of those that are possible', ['assets', '--state', 'lost'], {}, 2],
@@ -283,6 +283,25 @@ describe('the verbs of operators', () => {
     expect(ended.stderr).not.toContain('geheim');
     expect(ended.stderr).toMatch(/\S/);
     expect(ended.stdout).toBe('');
+  });
+
+  test('names that others gave reach no terminal as commands', async () => {
+    const hostile = 'x\u001b]0;title\u0007\u009b2J\u202ey\nz';
+    const users = [scene.library.users[0]!.id];
+    await scene.admin.addCompany({ id: 'hostile', name: hostile, userIds: users });
+    const asset = await scene.upload({ companyId: 'hostile', name: `${hostile}.mov` });
+    const [plan, unknown] = await Promise.all([run(['plan']), run(['explain', hostile])]);
+    await scene.resync();
+    await scene.mirror.assetIn(asset, 'mirrored');
+    const [assets, json] = await Promise.all([
+      run(['assets', '--search', asset]),
+      run(['assets', '--search', asset, '--json']),
+    ]);
+    const texts = [plan.stdout, unknown.stderr, assets.stdout, json.stdout, json.stderr];
+    for (const text of texts) expect(text).not.toMatch(/[\u001b\u0007\u009b\u202e]/);
+    for (const text of [plan.stdout, assets.stdout])
+      expect(text).toContain('x\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{202e}y\\u{a}z');
+    expect(JSON.parse(json.stdout).assets[0].name).toBe(`${hostile}.mov`);
   });
 
   test('each verb has help of its own, with its words', async () => {

@@ -1,5 +1,8 @@
-import { expect, test } from 'vitest';
-import { agoShort, bar, type Column, cut, harmless, speed, table, width } from '../../src/cli/output.ts';
+import { expect, test, vi } from 'vitest';
+import { doctor } from '../../src/cli/doctor.ts';
+import { agoShort, bar, type Column, clean, cut, harmless, jsonOf, speed, table, width } from '../../src/cli/output.ts';
+import { rebuild } from '../../src/cli/rebuild.ts';
+import type { Finding } from '../../src/finding.ts';
 
 const columns: Column[] = [
   { title: 'ID' },
@@ -58,6 +61,65 @@ test.each([
 
 test('what others name cannot move the cursor, hide, or make up lines', () => {
   expect(harmless('a\nb\u001b[2Jc\u202ed\u2028e')).toBe('a\\u{a}b\\u{1b}[2Jc\\u{202e}d\\u{2028}e');
+});
+
+/** It sets the title, rings, clears by a C1 control, hides, returns the cursor and turns the direction of text. */
+const hostile = 'x\u001b]0;t\u0007\u009b2J\u001b[8m\r\u202ey';
+const shown = 'x\\u{1b}]0;t\\u{7}\\u{9b}2J\\u{1b}[8m\\u{d}\\u{202e}y';
+
+test('what is printed has no control characters but line ends and our own colours', () => {
+  expect(clean(`\u001b[1m\u001b[31mred\u001b[39m\u001b[22m\n${hostile}`)).toBe(
+    `\u001b[1m\u001b[31mred\u001b[39m\u001b[22m\n${shown}`,
+  );
+});
+
+test('every cell of a table is a line of harmless text', () => {
+  const columns = [{ title: 'NAME' }, { title: 'STATE' }];
+  const [, row, ...more] = table(columns, [[`${hostile}\n`, { text: hostile, style: 'red' }]], 200).split('\n');
+  expect(clean(row!)).toContain(`${shown}\\u{a}`);
+  expect(row).not.toMatch(/\u0007|\u009b|\u202e|\r/);
+  expect(more).toEqual([]);
+});
+
+test.each([
+  [
+    'doctor',
+    () => doctor(of({ area: 'bucket', what: hostile, found: hostile, remedy: hostile, level: 'wrong' } as Finding), {}),
+  ],
+  [
+    'rebuild',
+    () =>
+      rebuild(
+        async (report) => {
+          report.start(hostile);
+          report.tell(hostile);
+          return { objects: 0, of: 0, restored: 0, bytes: 0, known: 0, pending: 0, skipped: 0 };
+        },
+        { stop: new AbortController().signal },
+      ),
+  ],
+])('%s prints no control characters of others', async (_, verb) => {
+  let printed = '';
+  const stdout = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    printed += text;
+    return true;
+  });
+  await verb().finally(() => stdout.mockRestore());
+  expect(printed).toContain(shown);
+  expect(printed).toBe(clean(printed));
+});
+
+async function* of<T>(...values: T[]): AsyncGenerator<T> {
+  yield* values;
+}
+
+test('JSON for terminals is escaped further, and says the same', () => {
+  const value = { name: hostile, 'a\u0085b': ['\u2028', 'plain'] };
+  for (const indent of [undefined, 2]) {
+    const text = jsonOf(value, indent);
+    expect(text).toBe(clean(text));
+    expect(JSON.parse(text)).toEqual(value);
+  }
 });
 
 test('a bar is as full as the work is done, and never fuller', () => {

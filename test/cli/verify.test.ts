@@ -17,7 +17,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
   });
 
   function verify(args: string[] = [], url = scene.ground.publicUrl) {
-    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: url, ADMIN_TOKEN: 'the-operators-token' };
+    const env = { PATH: process.env.PATH, ASSET_MIRROR_URL: url, ADMIN_TOKEN: 'the-token-of-the-operators' };
     return new Promise<{ code: number; stdout: string; stderr: string }>((resolve) => {
       execFile(process.execPath, ['src/main.ts', 'verify', ...args], { env }, (error, stdout, stderr) =>
         resolve({ code: error ? Number(error.code) : 0, stdout, stderr }),

@@ -9,11 +9,11 @@ test.each([
   [
     'what is not whole yet',
     'GET /api/status HTTP/1.1\r\nHost: here\r\n',
-    'Authorization: Bearer the-operators-token\r\n\r\n',
+    'Authorization: Bearer the-token-of-the-operators\r\n\r\n',
   ],
   [
     'what is under way, and its body takes its time',
-    'POST /api/connect-links HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer the-operators-token\r\n' +
+    'POST /api/connect-links HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer the-token-of-the-operators\r\n' +
       'Content-Type: application/json\r\nContent-Length: 2\r\n\r\n',
     '{}',
   ],

@@ -7,6 +7,7 @@ import { startTestLibrary } from '../support/library.ts';
 import { newGround, startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
 
 let stage: Stage;
 beforeAll(async () => {
@@ -115,7 +116,7 @@ describe('a connect link', () => {
 
   test('that has expired says so', async () => {
     const { sealer } = stage.mirror.service.context;
-    const link = signConnectLink(sealer, { connectionId: undefined, expiresAt: new Date(Date.now() - 1) });
+    const link = signConnectLink(sealer, { madeAt: new Date(0), expiresAt: new Date(Date.now() - 1) });
     const page = await text(await newBrowser().get(`${stage.ground.publicUrl}/connect?link=${link}`));
     expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has expired') });
   });
@@ -199,6 +200,14 @@ describe('coming back', () => {
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
   });
 
+  test('after cancelling offers the same link again, which expires when it would have', async () => {
+    const link = await linkFor();
+    const browser = newBrowser();
+    const consent = new URL((await browser.get(link)).headers.get('location')!);
+    const back = `${stage.ground.publicUrl}/oauth/callback?error=access_denied&state=${consent.searchParams.get('state')}`;
+    expect(button((await text(await browser.get(back))).text)).toBe(link);
+  });
+
   test.each([
     ['another error', 'error=server_error&error_description=%3Cscript%3E'],
     ['neither a code nor an error', ''],
@@ -234,19 +243,72 @@ describe('coming back', () => {
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('svcc_wrong');
   });
 
-  test.each([
-    ['is away', { status: 500 }],
-    ['makes no sense', { body: { user: {}, companies: [] } }],
-  ])('while /me %s connects nobody, and works when it is back', async (_, fault) => {
+  test('while /me is away, and then asks to wait for a moment, connects all the same', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
-    await stage.admin.addFault({ endpoint: 'me', ...fault });
+    await stage.admin.setFaults(
+      { endpoint: 'me', status: 500, times: 2 },
+      { endpoint: 'me', retryAfter: 1, skip: 2, times: 1 },
+    );
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 200, text: expect.stringContaining('You are connected') });
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
+  });
+
+  test('while /me asks to wait for longer than a person does says so, and connects in the background', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 202, text: expect.stringContaining('you will be connected soon') });
+    expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
+    const [consent] = await stage.query<{ tokens: string }>('SELECT * FROM consents');
+    expect(consent!.tokens).toMatch(/^v1\./);
+    await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
+    const { id } = (await connections()).find(({ user }) => user.id === userId)!;
+    await until('its first sync', async () => (await stage.run(id)) === '1 done');
+    expect(await stage.rows('consents')).toBe(0);
+  });
+
+  test('while /me is away for longer than the access token lives refreshes it, and connects in the background', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    expect((await browser.get(back)).status).toBe(202);
+    await stage.admin.expireTokens(userId);
+    await stage.query(`UPDATE consents SET access_expires_at = now(), next_at = now()`);
+    await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
+    const { id } = (await connections()).find(({ user }) => user.id === userId)!;
+    expect(await stage.run(id)).toBe('1 done');
+    expect(await stage.rows('consents')).toBe(0);
+  });
+
+  test('while /me makes no sense connects nobody, revokes the grant, and works when it is back', async () => {
+    const userId = await somebody();
+    const { browser, back } = await consented(userId);
+    await stage.admin.addFault({ endpoint: 'me', body: { user: {}, companies: [] } });
     const page = await text(await browser.get(back));
     expect(page).toMatchObject({ status: 502, text: expect.stringContaining('Connecting did not work') });
     await stage.admin.clearFaults();
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
+    expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
+    expect(await stage.rows('consents')).toBe(0);
     const again = await consented(userId, button(page.text));
     expect((await again.browser.get(again.back)).status).toBe(200);
+  });
+
+  test('and then again while the first consent is not finished yet keeps the newer one', async () => {
+    const userId = await somebody();
+    const first = await consented(userId);
+    await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
+    expect((await first.browser.get(first.back)).status).toBe(202);
+    const second = await consented(userId);
+    expect((await second.browser.get(second.back)).status).toBe(200);
+    const { id } = (await connections()).find(({ user }) => user.id === userId)!;
+    const { tokens } = (await stage.store.connections.get(id))!;
+    await until('the first consent to end', async () => (await stage.rows('consents')) === 0);
+    expect(await stage.store.connections.get(id)).toMatchObject({ status: 'active', tokens });
+    expect(await stage.run(id)).toBe('1 done');
   });
 
   test('while the token endpoint is away too', async () => {
@@ -325,6 +387,44 @@ describe('connecting again', () => {
     expect((await browser.get(back)).status).toBe(409);
     expect(await stage.store.connections.get(other.connectionId)).toMatchObject({ status: 'disconnected' });
     expect((await stage.admin.connections()).find((user) => user.userId === other.userId)!.refreshTokens).toBe(0);
+  });
+});
+
+describe('a link that was made before an operator disconnected the user', () => {
+  const disconnect = (id: string) => stage.mirror.api('POST', `/connections/${id}/disconnect`);
+
+  test('does not work any more, and one that is made afterwards does', async () => {
+    const { connectionId, userId } = await stage.company();
+    const before = await linkFor(connectionId);
+    await disconnect(connectionId);
+    const page = await text(await newBrowser().get(before));
+    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
+    const after = await consented(userId, await linkFor(connectionId));
+    expect((await after.browser.get(after.back)).status).toBe(200);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
+  });
+
+  test.each(['that connection', 'any connection'])('for %s cannot be finished either', async (which) => {
+    const { connectionId, userId } = await stage.company();
+    const { browser, back } = await consented(
+      userId,
+      await linkFor(which === 'any connection' ? undefined : connectionId),
+    );
+    await disconnect(connectionId);
+    const page = await text(await browser.get(back));
+    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
+  });
+
+  test('works if the user has ended the connection instead', async () => {
+    const { connectionId, userId } = await stage.company();
+    const link = await linkFor(connectionId);
+    await stage.admin.endConnections(userId);
+    await stage.sync(connectionId);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    const { browser, back } = await consented(userId, link);
+    expect((await browser.get(back)).status).toBe(200);
   });
 });
 

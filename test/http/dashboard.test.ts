@@ -50,7 +50,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     // The browser tells its console of each refusal, in its own time.
     await until('the console to be told', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
-    await page.keyboard.type('the-operators-token');
+    await page.keyboard.type('the-token-of-the-operators');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('Live');
     await shows('Nothing is listed yet');

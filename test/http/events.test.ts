@@ -16,7 +16,7 @@ afterAll(async () => {
   await stage?.close();
 });
 
-const authorization = 'Bearer the-operators-token';
+const authorization = 'Bearer the-token-of-the-operators';
 
 /** A stream as a browser reads it. */
 async function follow(options: { last?: string; query?: string; url?: string } = {}) {

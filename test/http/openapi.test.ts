@@ -49,7 +49,7 @@ test('a body is required where a request without one is refused, and nowhere els
   for (const { path, method, required } of bodies) {
     const { status } = await fetch(`${stage.ground.publicUrl}${path.replace('{id}', connectionId)}`, {
       method: method.toUpperCase(),
-      headers: { authorization: 'Bearer the-operators-token' },
+      headers: { authorization: 'Bearer the-token-of-the-operators' },
     });
     expect({ path, refused: status === 400 }).toEqual({ path, refused: required });
   }

@@ -23,7 +23,7 @@ async function ask(method: string, path: string, body?: unknown, headers: Record
   const response = await fetch(`${scene.ground.publicUrl}/api${path}`, {
     method,
     headers: {
-      authorization: 'Bearer the-operators-token',
+      authorization: 'Bearer the-token-of-the-operators',
       accept: 'application/json',
       ...(body !== undefined && { 'content-type': 'application/json' }),
       ...headers,

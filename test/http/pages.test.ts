@@ -20,7 +20,7 @@ describe('pages below a path', () => {
       method: 'POST',
       redirect: 'manual',
       headers: { origin },
-      body: new URLSearchParams({ token: 'the-operators-token' }),
+      body: new URLSearchParams({ token: 'the-token-of-the-operators' }),
     });
     cookie = answer.headers.getSetCookie()[0]!.split(';')[0]!;
   });
@@ -57,7 +57,7 @@ describe('pages below a path', () => {
     for (const path of ['/', '/queues/']) {
       const of = async (token: string) =>
         (await get(path, { cookie: '', authorization: `Bearer ${token}`, accept: 'text/html' })).status;
-      expect([await of('the-operators-token'), await of('another')]).toEqual([200, 303]);
+      expect([await of('the-token-of-the-operators'), await of('another')]).toEqual([200, 303]);
     }
   });
 

@@ -17,7 +17,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
       method: 'POST',
       redirect: 'manual',
       headers: { origin },
-      body: new URLSearchParams({ token: 'the-operators-token' }),
+      body: new URLSearchParams({ token: 'the-token-of-the-operators' }),
     });
     cookie = answer.headers.getSetCookie()[0]!.split(';')[0]!;
     const { queues } = stage.mirror.service.context;

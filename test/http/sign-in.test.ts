@@ -21,7 +21,7 @@ const send = (path: string, fields: Record<string, string>, headers: Record<stri
     headers: { origin, ...headers },
     body: new URLSearchParams(fields),
   });
-const token = 'the-operators-token';
+const token = 'the-token-of-the-operators';
 async function signIn(): Promise<string> {
   const answer = await send('/sign-in', { token });
   return answer.headers.getSetCookie()[0]!.split(';')[0]!;
@@ -133,31 +133,46 @@ describe('a page elsewhere', () => {
 });
 
 describe('wrong tokens', () => {
-  test('are counted, and after ten of them even the right one has to wait', async () => {
-    const before = await signIn();
+  test('are slowed down after ten of them, and the right one is let in all the same', async () => {
     for (let i = 0; i < 10; i++) {
       const answer = await send('/sign-in', { token: `guess ${i}` });
       expect(answer.status).toBe(401);
       expect(await answer.text()).toContain('role="alert"');
     }
-    const late = await send('/sign-in', { token });
+    const late = await send('/sign-in', { token: 'guess 10' });
     expect(late.status).toBe(429);
     expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(0);
     expect(late.headers.getSetCookie()).toEqual([]);
-    // Who is in already, or has the token itself, is not kept out.
-    expect((await get('/api/status', { cookie: before })).status).toBe(200);
-    expect((await get('/api/status', { authorization: `Bearer ${token}` })).status).toBe(200);
+    // Form and API count together.
+    const bearer = (given: string) => get('/api/status', { authorization: `Bearer ${given}` });
+    expect((await bearer('guess 11')).status).toBe(429);
+    const cookie = await signIn();
+    expect((await get('/api/status', { cookie })).status).toBe(200);
+    expect((await bearer(token)).status).toBe(200);
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('guess');
   });
 
-  test('of a form that came through the proxies keep out the one who sent them, and nobody else', async () => {
+  test.each(['/api/status', '/queues/'])('in a header for %s are slowed down by address', async (path) => {
+    const from = `203.0.113.${path.length}`;
+    const ask = (given: string, address: string) =>
+      get(path, { authorization: `Bearer ${given}`, accept: 'application/json', 'x-forwarded-for': address });
+    for (let i = 0; i < 10; i++) expect((await ask(`guess ${i}`, from)).status).toBe(401);
+    const late = await ask('guess', from);
+    expect(late.status).toBe(429);
+    expect(Number(late.headers.get('retry-after'))).toBeGreaterThan(0);
+    expect(await late.json()).toMatchObject({ code: 'too_many_wrong_tokens' });
+    expect((await ask(token, from)).status).toBe(200);
+    expect((await ask('guess', '203.0.113.200')).status).toBe(401);
+  });
+
+  test('that came through the proxies count for the one who sent them, and for nobody else', async () => {
     const enter = (given: string, from: string) => send('/sign-in', { token: given }, { 'x-forwarded-for': from });
     for (let i = 0; i < 10; i++) expect((await enter(`guess ${i}`, '203.0.113.9')).status).toBe(401);
     // Who sends them may have made up what stands before its own address.
     for (const from of ['203.0.113.9', '203.0.113.10, 203.0.113.9, 10.1.2.4']) {
-      expect((await enter(token, from)).status).toBe(429);
+      expect((await enter('guess', from)).status).toBe(429);
     }
-    expect((await enter(token, '203.0.113.10')).status).toBe(303);
+    expect((await enter('guess', '203.0.113.10')).status).toBe(401);
   });
 });
 
@@ -174,7 +189,7 @@ test('on https the cookie is secure and of the path of the service; with another
     const session = answer.headers.getSetCookie()[0]!.split(';')[0]!;
     expect((await get('/api/status', { cookie: session })).status).toBe(200);
     await again.stop();
-    const other = { ...moved, environment: { ...moved.environment, ADMIN_TOKEN: 'another token' } };
+    const other = { ...moved, environment: { ...moved.environment, ADMIN_TOKEN: 'another token of the operators' } };
     const renewed = await startMirror(other, stage.library, 'web');
     expect((await get('/api/status', { cookie: session })).status).toBe(401);
     // Nobody is a proxy here, whatever they say.
@@ -184,7 +199,7 @@ test('on https the cookie is secure and of the path of the service; with another
     const enter = async (given: string, from: string) =>
       (await send('/sign-in', { token: given }, { origin: 'https://example.com', 'x-forwarded-for': from })).status;
     for (let i = 0; i < 10; i++) expect(await enter('a guess', `203.0.113.${i}`)).toBe(401);
-    expect(await enter('another token', '203.0.113.20')).toBe(429);
+    expect(await enter('a guess', '203.0.113.20')).toBe(429);
     await alone.stop();
   } finally {
     expect(cookie).toBeDefined();

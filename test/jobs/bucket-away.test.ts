@@ -3,6 +3,7 @@ import { chmod, cp, mkdir, readdir, rename, rm, writeFile } from 'node:fs/promis
 import { promisify } from 'node:util';
 import { expect, inject, test } from 'vitest';
 import { canMount } from '../storage/grounds.ts';
+import { contentOf, keysOf } from '../support/mirror.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -124,3 +125,82 @@ test.runIf(inject('s3'))('a bucket that does not exist, or keys that are wrong, 
     await scene.close();
   }
 });
+
+test.each<[string, (directory: string) => Promise<unknown>, (directory: string) => Promise<unknown>]>([
+  [
+    'replaced by an empty one',
+    async (directory) => {
+      await rename(directory, `${directory}.aside`);
+      await mkdir(directory);
+    },
+    async (directory) => {
+      await rm(directory, { recursive: true });
+      await rename(`${directory}.aside`, directory);
+    },
+  ],
+  [
+    'left without its id',
+    (directory) => rename(`${directory}/_mirror/id`, `${directory}.id`),
+    (directory) => rename(`${directory}.id`, `${directory}/_mirror/id`),
+  ],
+  [
+    'given the id of another mirror',
+    async (directory) => {
+      await cp(`${directory}/_mirror/id`, `${directory}.id`);
+      await writeFile(`${directory}/_mirror/id`, 'another\n');
+    },
+    (directory) => rename(`${directory}.id`, `${directory}/_mirror/id`),
+  ],
+])(
+  'a directory that is %s while the service runs gets nothing, and nothing counts as mirrored',
+  async (_, away, back) => {
+    const scene = await newScene();
+    try {
+      const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+      const before = await scene.upload();
+      await scene.resync();
+      await scene.mirror.assetIn(before, 'mirrored');
+      await scene.checked();
+      await away(directory);
+      const ids = await Promise.all(Array.from({ length: 12 }, () => scene.upload()));
+      await scene.resync({ mode: 'incremental' });
+      await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
+      const [closed] = gate(scene.mirror.lines);
+      expect(JSON.stringify(closed)).toMatch(/not the bucket that the records.*put an object _mirror\/id there/);
+      for (const id of ids) expect((await scene.mirror.asset(id))?.state).not.toBe('mirrored');
+      const files = await readdir(directory, { recursive: true });
+      expect(files.filter((name) => ids.some((id) => name.includes(id)))).toEqual([]);
+      await back(directory);
+      for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
+      for (const id of ids) expect((await scene.media(id))?.toString()).toBe('hello');
+    } finally {
+      await scene.close();
+    }
+  },
+);
+
+test.runIf(inject('s3'))(
+  'what was written to a bucket of S3 between its replacement and the next check is looked at again',
+  async () => {
+    const scene = await newScene({ s3: inject('s3') });
+    try {
+      const id = (await contentOf(scene.storage, '_mirror/id'))!;
+      await scene.storage.remove('_mirror/id');
+      const ids: string[] = [];
+      await until('the gate to close', async () => {
+        ids.push(await scene.upload());
+        await scene.resync({ mode: 'incremental' });
+        return gate(scene.mirror.lines).length > 0;
+      });
+      // They are in the other bucket. The one that comes back has none of them.
+      const written = (await keysOf(scene.storage)).filter((key) => !key.startsWith('_mirror/'));
+      expect(written.length).toBeGreaterThan(0);
+      for (const key of written) await scene.storage.remove(key);
+      await scene.storage.put('_mirror/id', id);
+      for (const id of ids)
+        await until('the file to be there', async () => (await scene.media(id))?.toString() === 'hello');
+    } finally {
+      await scene.close();
+    }
+  },
+);

@@ -32,6 +32,62 @@ async function dispatched(...ids: string[]): Promise<string[]> {
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
 }
 
+describe('two companies that list the same asset id', () => {
+  /** `first` has recorded the id; `second` lists it with what `override` says, read by somebody else. */
+  async function twice(override: Record<string, unknown>) {
+    const [first, second] = [await stage.company(), await stage.company()];
+    const [id] = await stage.upload(first.companyId, 1, { override: { size: 5 } });
+    await stage.sync(first.connectionId);
+    const before = (await stage.store.assets.get(id!))!;
+    const listing = { ...before.listed, ...override };
+    await stage.admin.addFault({ endpoint: 'assets', companyId: second.companyId, body: { assets: [listing] } });
+    const conflicts = () => stage.events({ kind: 'asset.conflict', assetId: id! });
+    return { first, second, id: id!, before, conflicts };
+  }
+
+  test.each([{ size: 6 }, { uploadDate: longAgo + 7 }])(
+    'with another file (%o): the record stays that of the first, and an event says so once',
+    async (override) => {
+      const { first, second, id, before, conflicts } = await twice(override);
+      for (const mode of ['incremental', 'full'] as const) {
+        const run = await stage.sync(second.connectionId, mode);
+        expect(run).toMatchObject({ status: 'done', new: 0, changed: 0 });
+        expect(run.error).toMatch(`asset ${id}: company ${first.companyId} has another file with this id`);
+        await stage.sync(first.connectionId, mode);
+      }
+      expect(await stage.store.assets.get(id)).toMatchObject({
+        companyId: first.companyId,
+        connectionId: first.connectionId,
+        size: 5,
+        uploadDate: longAgo,
+      });
+      expect((await stage.store.assets.get(id))!.revision).toBe(before.revision);
+      expect(await conflicts()).toMatchObject([
+        {
+          connection_id: second.connectionId,
+          asset_id: id,
+          data: { companyId: second.companyId, recordedFor: first.companyId },
+        },
+      ]);
+    },
+  );
+
+  test('with another file: once nobody can read the first company, the second one has it', async () => {
+    const { first, second, id } = await twice({ size: 6 });
+    await stage.sync(second.connectionId);
+    await stage.admin.setAccess(first.companyId, first.userId, false);
+    await stage.sync(first.connectionId);
+    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 1, error: null });
+    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6 });
+  });
+
+  test('with the same file: nothing is reported', async () => {
+    const { second, conflicts } = await twice({ name: 'another name' });
+    expect(await stage.sync(second.connectionId)).toMatchObject({ status: 'done', error: null });
+    expect(await conflicts()).toEqual([]);
+  });
+});
+
 describe('/me is the authority', () => {
   test('a company that appears is listed from its beginning', async () => {
     const { connectionId, userId, companyId } = await stage.company();
@@ -62,6 +118,63 @@ describe('/me is the authority', () => {
     expect(await stage.ids(other)).toEqual([otherId, found].sort());
     expect(await stage.ids(other)).not.toContain(hidden);
     expect((await dispatched(otherId, found!)).sort()).toEqual([otherId, found].sort());
+  });
+
+  describe('an asset that is listed by another company, while nobody can read the one that it came from,', () => {
+    /** Two assets of such a company: one waits, one is mirrored. `reader` reads both companies until the first one is lost. */
+    async function moved() {
+      const at = await reader();
+      const [mirroredId] = await stage.upload(at.other);
+      await stage.sync(at.connectionId);
+      await stage.query(`UPDATE assets SET state = 'mirrored', next_at = NULL, mirrored_at = now() WHERE id = $1`, [
+        mirroredId,
+      ]);
+      for (const id of [at.otherId, mirroredId!]) {
+        const { name, uploadDate } = (await stage.store.assets.get(id))!;
+        await stage.admin.removeAsset(id);
+        await stage.upload(at.kept, 1, { id, name: name!, uploadDate: uploadDate! });
+      }
+      await stage.admin.setAccess(at.other, at.userId, false);
+      return { ...at, mirroredId: mirroredId! };
+    }
+
+    test('belongs to that one after a full run: what waited is due there, what is mirrored stays so', async () => {
+      const { connectionId, kept, otherId, mirroredId } = await moved();
+      expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
+      expect(await stage.ids(kept)).toEqual(expect.arrayContaining([otherId, mirroredId]));
+      expect(await dispatched(otherId, mirroredId)).toEqual([otherId]);
+      expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', nextAt: null });
+    });
+
+    test('belongs to that one after a run over it alone, if the connection can read no other', async () => {
+      const { connectionId, kept, otherId } = await moved();
+      const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
+      expect(run).toMatchObject({ status: 'done', error: null });
+      expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: kept });
+      expect(await dispatched(otherId)).toEqual([otherId]);
+    });
+
+    test('is not found by a run over it alone, if the connection can read several: the run says what finds it', async () => {
+      const { connectionId, userId, kept, other, otherId } = await moved();
+      await stage.admin.addCompany({ id: `${kept}-third`, name: 'The third', userIds: [userId] });
+      const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
+      expect(run).toMatchObject({ status: 'failed', error: expect.stringContaining('full resync') });
+      expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: other });
+    });
+
+    test('belongs to that one, too, if the only connection that read the old one has ended', async () => {
+      const { kept, userId, ...first } = await moved();
+      await stage.admin.setAccess(first.other, userId, true);
+      await stage.sync(first.connectionId);
+      const second = await stage.person(kept);
+      await stage.store.connections.end(first.connectionId, 'as a test');
+      await stage.sync(second.connectionId, 'full');
+      expect(await stage.store.assets.get(first.otherId)).toMatchObject({
+        companyId: kept,
+        connectionId: second.connectionId,
+      });
+      expect(await dispatched(first.otherId)).toEqual([first.otherId]);
+    });
   });
 
   test('an asset that was on the queue or in hand when its company was lost is left alone until it is back', async () => {
@@ -208,7 +321,7 @@ describe('a company that two connections can read', () => {
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
     );
-    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toMatchObject({ held: false });
+    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toBe(false);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { decide } from '../../src/jobs/decide.ts';
-import type { ListedAsset } from '../../src/store/listing.ts';
+import type { KnownAsset, ListedAsset } from '../../src/store/listing.ts';
 import type { Asset, AssetState } from '../../src/store/schema.ts';
 
 /** An asset as a listing has it, with what a row says of it. */
@@ -27,7 +27,7 @@ function listing(change: Record<string, unknown> = {}): ListedAsset {
 
 const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
 
-function record(state: AssetState, more: Partial<Asset> = {}): Asset {
+function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asset & KnownAsset {
   const { size, uploadDate, listed } = listing();
   return {
     id: 'a',
@@ -40,8 +40,9 @@ function record(state: AssetState, more: Partial<Asset> = {}): Asset {
     mirroredAt: null,
     transcriptState: 'none',
     thumbnailState: 'none',
+    stranded: false,
     ...more,
-  } as Asset;
+  } as Asset & KnownAsset;
 }
 
 const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
@@ -71,7 +72,7 @@ const aside = {
 const pictured = listing({ hasThumbnail: true });
 const { listed } = pictured;
 
-type Row = [string, Asset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
+type Row = [string, KnownAsset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
 describe('what a listing makes of an asset', () => {
   test.each<Row>([
@@ -257,3 +258,12 @@ describe('what a listing makes of an asset', () => {
     },
   );
 });
+
+test.each(['pending', 'processing', 'mirrored', 'failed', 'unavailable'] as const)(
+  'what is %s, unchanged and listed, while nobody can read the company of its record, is written with what it was',
+  (state) => {
+    const before = record(state, { reason: 'why', stranded: true });
+    expect(decide(before, listing(), incremental)).toEqual(looked(state, false, 'why'));
+    expect(decide({ ...before, stranded: false }, listing(), incremental)).toBeUndefined();
+  },
+);

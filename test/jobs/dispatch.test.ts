@@ -206,105 +206,28 @@ describe('places on the queue', () => {
   });
 });
 
-describe('a place that is passed on', () => {
-  let stage: Stage;
-  beforeAll(async () => {
-    stage = await newStage();
-  });
-  afterAll(async () => {
-    await stage?.close();
-  });
-
-  const onward = { leaseMs: 60_000, perConnection: 4, inHand: 1 };
-  /** So many places of a connection, each with a worker, and what waits behind them. */
-  async function busy(count: number) {
+test('a turn that has ended frees one place, for the newest asset that is due', async () => {
+  const stage = await newStage();
+  try {
     const { companyId, connectionId } = await stage.company();
-    const ids = (await stage.upload(companyId, count)).reverse();
+    const ids = (await stage.upload(companyId, 8)).reverse();
     await stage.sync(connectionId);
     const dispatch = async () =>
       (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId] }))!.map(({ id }) => id);
-    const given = await dispatch();
-    expect(given).toEqual(ids.slice(0, 4));
-    const held = await Promise.all(given.map((id) => stage.store.assets.take(id, 60_000)));
-    const turns = held.map((asset) => turnOf(asset!));
-    const mirrored = (at: number, on: [typeof onward?] = [onward]) =>
-      stage.store.assets.mirrored(turns[at]!, found, ...on);
-    const queued = async () =>
-      (await stage.store.assets.some(ids)).filter(({ queuedAt }) => queuedAt !== null).map(({ id }) => id);
-    return { ids, connectionId, dispatch, mirrored, queued };
-  }
-
-  test('goes to the newest of the connection that is due, each once', async () => {
-    const { ids, connectionId, dispatch, mirrored, queued } = await busy(8);
-    expect(await mirrored(0, [])).toEqual({ held: true, next: undefined });
-    expect(await dispatch()).toEqual([ids[4]]);
-    await stage.store.assets.take(ids[4]!, 60_000);
-
-    const ended = await Promise.all([1, 2, 3].map((at) => mirrored(at)));
-    expect(ended.map(({ held }) => held)).toEqual([true, true, true]);
-    expect(ended.map(({ next }) => next?.id).sort()).toEqual(ids.slice(5).sort());
-    const next = ended.map((one) => one.next!);
-    for (const one of next) {
-      expect(one).toMatchObject({ connectionId, state: 'transferring', turn: 1, settings: {} });
-      expect(one.turnUntil!.getTime()).toBeGreaterThan(Date.now() + 30_000);
-    }
-    // They have their places, and no job of theirs is missed.
-    expect((await queued()).sort()).toEqual(ids.slice(4).sort());
-    expect(await stage.store.assets.renew(next.map(turnOf), 60_000)).toEqual(new Set(ids.slice(5)));
+    expect(await dispatch()).toEqual(ids.slice(0, 4));
+    const held = await Promise.all(ids.slice(0, 4).map((id) => stage.store.assets.take(id, 60_000)));
+    const [first, second] = held.map((asset) => turnOf(asset!));
     expect(await dispatch()).toEqual([]);
-    await age(stage);
-    expect((await stage.store.assets.overdue(0)).filter(({ id }) => ids.includes(id))).toEqual([]);
-
-    // The second word on a turn is none, and there is nothing left.
-    expect(await mirrored(1)).toEqual({ held: false, next: undefined });
-    const last = await Promise.all(next.map((one) => stage.store.assets.mirrored(turnOf(one), found, onward)));
-    expect(last.map((one) => one.next)).toEqual([undefined, undefined, undefined]);
-  });
-
-  test('does not go past a job that waits for a worker', async () => {
-    const { ids, mirrored } = await busy(8);
-    const other = await stage.company();
-    const [waiting] = await stage.upload(other.companyId, 1);
-    await stage.sync(other.connectionId);
-    const given = await stage.store.assets.dispatch({ perConnection: 4, only: [other.connectionId] });
-    expect(given!.map(({ id }) => id)).toEqual([waiting]);
-    // It has only just come: that is how long a job is under way.
-    await age(stage, "interval '-1 minute'");
-    expect(await mirrored(0)).toMatchObject({ held: true, next: { id: ids[4] } });
-    await age(stage, "interval '2 minutes'");
-    expect(await mirrored(1)).toEqual({ held: true, next: undefined });
-    await stage.store.assets.take(waiting!, 60_000);
-    expect(await mirrored(2)).toMatchObject({ held: true, next: { id: ids[5] } });
-  });
-
-  test('does not go to what is in the hands of a worker, though it has left the queue while its connection waited', async () => {
-    const { ids, connectionId, mirrored } = await busy(6);
-    const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
-    await client.connect();
-    // As the sweep leaves an asset whose worker was late, before that one is heard of again.
-    await client.query('UPDATE assets SET queued_at = NULL WHERE id = ANY($1)', [[ids[0], ids[1]]]);
-    await client.end();
-    // Neither the other one in hand, nor itself.
-    expect(await mirrored(0)).toMatchObject({ held: true, next: { id: ids[4] } });
-    expect(await mirrored(2)).toMatchObject({ held: true, next: { id: ids[5] } });
-    expect(await mirrored(3)).toEqual({ held: true, next: undefined });
-    expect((await stage.store.assets.get(ids[1]!))!).toMatchObject({ turn: 1, state: 'transferring', connectionId });
-    expect(await mirrored(1)).toEqual({ held: true, next: undefined });
-  });
-
-  test('is no more than the connection may have, and none when it may not work', async () => {
-    const first = await busy(8);
-    const settings = { concurrency: 3 };
-    await stage.store.selection.change(first.connectionId, settings, () => ({ settings, reselect: false }));
-    expect(await first.mirrored(0)).toEqual({ held: true, next: undefined });
-    expect(await first.mirrored(1)).toMatchObject({ held: true, next: { id: first.ids[4] } });
-    await stage.store.connections.park(first.connectionId, new Date(Date.now() + 60_000), 'asked to wait');
-    expect(await first.mirrored(2)).toEqual({ held: true, next: undefined });
-
-    const second = await busy(8);
-    await stage.store.connections.end(second.connectionId, 'as a test');
-    expect(await second.mirrored(0)).toEqual({ held: false, next: undefined });
-  });
+    expect(await stage.store.assets.mirrored(first!, found)).toBe(true);
+    expect(await dispatch()).toEqual([ids[4]]);
+    // A second word on a turn is refused, as is one of a connection that has ended.
+    expect(await stage.store.assets.mirrored(first!, found)).toBe(false);
+    await stage.store.connections.end(connectionId, 'as a test');
+    expect(await stage.store.assets.mirrored(second!, found)).toBe(false);
+    expect(await dispatch()).toEqual([]);
+  } finally {
+    await stage.close();
+  }
 });
 
 /** As if everything on the queue had been there for a minute. */
@@ -342,7 +265,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
     }
   });
 
-  test('one job is for many small assets, and a worker that is told to stop leaves none in hand', async () => {
+  test('each asset has a job of its own, and a worker that is told to stop leaves none in hand', async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 200);
@@ -362,11 +285,8 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
         await other.stop();
       }
       const jobs = await stage.mirror.service.context.queues.assets.getJobs(['completed']);
-      const told = jobs.map((job) => job.returnvalue as { outcome: string; next?: Record<string, number> });
-      const first = told.filter(({ outcome }) => outcome === 'mirrored').length;
-      const passedOn = told.reduce((sum, { next }) => sum + (next?.mirrored ?? 0), 0);
-      expect(first + passedOn).toBe(200);
-      expect(passedOn).toBeGreaterThan(first);
+      const mirroredBy = jobs.filter((job) => (job.returnvalue as { outcome: string }).outcome === 'mirrored');
+      expect(new Set(mirroredBy.map((job) => job.data.assetId)).size).toBe(200);
       expect(worker.output()).not.toContain('"level":"error"');
     } finally {
       await worker.kill('SIGKILL');

@@ -333,7 +333,7 @@ describe.each(grounds())('a transfer and its process ($name)', { timeout: 240_00
           sleeper
             .output()
             .split('\n')
-            .some((line) => line.includes(id) && /handed back|asset mirrored|attempt failed/.test(line)),
+            .some((line) => line.includes(id) && /handed back|asset mirrored|comes back/.test(line)),
         ),
       60_000,
     );

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
+import { newHttpLine } from '../support/http-line.ts';
 import { grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -104,4 +105,31 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await scene.keys(id)).toEqual([]);
     expect(await scene.mirror.service.context.store.assets.uploads()).toEqual([]);
   });
+});
+
+const modern = inject('s3modern');
+test.runIf(modern)('a large file that was interrupted begins again in a store without ListParts', async () => {
+  const line = await newHttpLine(modern!.endpoint);
+  line.set({
+    on: ({ method, url }) => method === 'GET' && url.includes('uploadId='),
+    times: Number.POSITIVE_INFINITY,
+    answer: { status: 405, body: '<Error><Code>MethodNotAllowed</Code></Error>' },
+  });
+  const scene = await newScene({
+    s3: modern,
+    through: async (environment) => ({ ...environment, S3_ENDPOINT: line.endpoint }),
+  });
+  try {
+    const id = await scene.upload({ content: { seed: 'interrupted', size } });
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 3, stallAfter: MiB });
+    await scene.resync();
+    await until('a part to be stored', async () => (await scene.mirror.store.assets.parts(id)).length > 0);
+    await scene.admin.clearFaults();
+    await scene.restart();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: size });
+    expect(await scene.ground.leftovers()).toEqual([]);
+  } finally {
+    await scene.close();
+    await line.close();
+  }
 });

@@ -295,6 +295,24 @@ describe('a file that cannot be had whole', () => {
     }
   });
 
+  test.concurrent('a page of exactly the declared length is not taken for a picture or a film, small or large', async () => {
+    const html = { headers: { 'content-type': 'text/html; charset=utf-8' } };
+    const picture = await scene.upload({ content: { text: page }, name: 'picture.jpg', mimeType: 'image/jpeg' });
+    const size = 40 * 2 ** 20;
+    const film = await scene.upload({ content: { seed: 'film', size }, name: 'film.mov', mimeType: 'video/quicktime' });
+    const document = await scene.upload({ content: { text: page }, name: 'page.html', mimeType: 'text/html' });
+    for (const assetId of [picture, film, document]) {
+      await scene.admin.addFault({ endpoint: 'media', assetId, ...html });
+    }
+    await scene.resync();
+    for (const id of [picture, film]) {
+      expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatch(/text\/html, not the file/);
+      expect(await scene.keys(id)).toEqual([]);
+    }
+    await scene.mirror.assetIn(document, 'mirrored');
+    expect((await scene.media(document))?.toString()).toBe(page);
+  });
+
   test.concurrent('a page in place of a thumbnail is not taken for a picture', async () => {
     const id = await scene.upload({ thumbnail: true });
     await scene.admin.addFault({
@@ -323,7 +341,7 @@ describe('a file that cannot be had whole', () => {
     {
       what: 'that is longer, without a length',
       fault: { longBy: 100, chunked: true },
-      reason: /goes on behind its 50000 bytes/,
+      reason: /goes on after its 50000 bytes/,
     },
     { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /broke off/ },
     {

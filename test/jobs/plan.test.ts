@@ -68,7 +68,7 @@ interface Line {
 
 async function ask(connectionId: string, options: { signal?: AbortSignal } = {}) {
   return fetch(`${stage.ground.publicUrl}/api/plan?connectionId=${connectionId}`, {
-    headers: { authorization: 'Bearer the-operators-token' },
+    headers: { authorization: 'Bearer the-token-of-the-operators' },
     ...options,
   });
 }

@@ -72,6 +72,16 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
   });
 
+  test('under a name that differs only in case takes the place of the old one', async () => {
+    const id = await uploadFilm('old.mp4');
+    await scene.admin.changeAsset(id, { content: { seed: id, size }, name: 'OLD.mp4', filename: 'OLD.mp4' });
+    await scene.resync();
+    await until('the new record', async () => (await scene.record(id))?.media.bytes === size);
+    await scene.mirror.quiet();
+    expect(await contentOf(scene.storage, keyOf(id, 'old.mp4'))).toEqual(bytesOf(id, 0, size));
+    expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
+  });
+
   test('under a new name leaves nothing of the old one behind', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.changeAsset(id, {
@@ -160,5 +170,31 @@ describe('a file that is replaced at the service', () => {
     await scene.mirror.quiet();
     expect(await requestsFor(id, 'media')).toEqual([]);
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
+  });
+
+  test('an asset that has the id of one that is gone from another company leaves its file where it is', async () => {
+    const id = await uploadFilm('kept.mp4');
+    await scene.admin.removeAsset(id);
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'gone');
+    await scene.admin.addCompany({ id: 'other', name: 'Other', userIds: [scene.library.users[0]!.id] });
+    const asset = {
+      ...film,
+      id,
+      companyId: 'other',
+      name: 'new.mp4',
+      filename: 'new.mp4',
+      content: { text: 'second' },
+    };
+    await scene.admin.addAsset({ ...asset, uploadDate: Date.UTC(2024, 4, 1) });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.mirror.quiet();
+    expect(await textOf(`other/_/${id}/new.mp4`)).toBe('second');
+    expect(await scene.keys(id)).toEqual(expect.arrayContaining(everything(id, 'kept.mp4')));
+    expect(await textOf(keyOf(id, 'kept.mp4'))).toBe('first');
+    expect((await row(id)).transcriptState).not.toBe('mirrored');
+    const events = await scene.mirror.store.events.search({ kind: 'asset.conflict', assetId: id, limit: 9 });
+    expect(events).toMatchObject([{ assetId: id, data: { companyId: 'other', recordedFor: 'acme' } }]);
   });
 });

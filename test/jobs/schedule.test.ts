@@ -1,4 +1,4 @@
-import { describe, expect, inject, test } from 'vitest';
+import { describe, expect, inject, test, vi } from 'vitest';
 import { startMirror } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
@@ -8,6 +8,12 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 const hour = 3_600_000;
+
+/** Does it as if it were then. */
+async function atTime(now: number, work: () => Promise<void>): Promise<void> {
+  vi.useFakeTimers({ toFake: ['Date'], now });
+  await work().finally(() => vi.useRealTimers());
+}
 
 describe.each(backends)('schedules on $name', ({ redis }) => {
   async function staged(
@@ -95,6 +101,47 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       } finally {
         await worker.stop();
       }
+    }));
+
+  test('a scheduler that was made while the clock was ahead is made again', () =>
+    staged(async (stage) => {
+      const { connectionId } = await stage.company();
+      const { queues, schedule } = stage.mirror.service.context;
+      const key = `sync-${connectionId}`;
+      await queues.syncs.removeJobScheduler(key);
+      await atTime(Date.now() + 48 * hour, () => schedule.alignOne(connectionId));
+      expect((await queues.syncs.getJobScheduler(key))!.next).toBeGreaterThan(Date.now() + 40 * hour);
+      await schedule.align();
+      const { next, every } = (await queues.syncs.getJobScheduler(key))!;
+      expect(next! - Date.now()).toBeGreaterThan(-1000);
+      expect(next! - Date.now()).toBeLessThanOrEqual(hour);
+      expect(Number(every)).toBe(hour);
+      expect(await queues.syncs.getJob(`repeat:${key}:${next}`)).toBeDefined();
+    }));
+
+  test('a scheduler that BullMQ has stopped, for the id of its next job was taken, is made again', () =>
+    staged(async (stage) => {
+      const { connectionId } = await stage.company();
+      const { queues, schedule } = stage.mirror.service.context;
+      const key = `sync-${connectionId}`;
+      await queues.syncs.removeJobScheduler(key);
+      await atTime(Date.now() - 3 * hour, () => schedule.alignOne(connectionId));
+      const { next: missed } = (await queues.syncs.getJobScheduler(key))!;
+      const slot = schedule.nextSync(connectionId, {}).getTime();
+      const inTheWay = redis || slot % hour <= Date.now() % hour ? slot : slot + hour;
+      await queues.syncs.add('sync', { connectionId }, { jobId: `repeat:${key}:${inTheWay}`, delay: 24 * hour });
+      await schedule.align();
+      expect((await queues.syncs.getJobScheduler(key))!.next).toBe(missed);
+
+      const worker = queues.worker('syncs', async () => 'done', { concurrency: 1 });
+      void worker.run();
+      await until('the run that was missed', async () => !(await queues.syncs.getJob(`repeat:${key}:${missed}`)));
+      await worker.close();
+      expect((await queues.syncs.getJobScheduler(key))!.next).toBe(missed);
+      await schedule.align();
+      const { next } = (await queues.syncs.getJobScheduler(key))!;
+      expect(next).toBeGreaterThan(Date.now());
+      expect(await queues.syncs.getJob(`repeat:${key}:${next}`)).toBeDefined();
     }));
 
   test('a connection that ends loses its own at once, and has them again when it is back', () =>

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { runSyncs } from '../../src/jobs/sync.ts';
@@ -34,7 +35,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toContain(hidden);
   });
 
-  test('a run without news takes two requests and four statements, and is kept like any other', async () => {
+  test('a run without news takes two requests and eight statements, and is recorded like any other', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -42,13 +43,21 @@ describe('what a run asks for', () => {
     const query = vi.spyOn(pg.Client.prototype, 'query');
     const never = new AbortController().signal;
     expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toBe('1 done');
-    const said = (query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[]).map(
-      ([query, values]) => (typeof query === 'string' ? { text: query, values } : query),
-    );
+    const calls = query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[];
+    const said = calls.map(([statement, values], i) => ({
+      client: query.mock.contexts[i],
+      ...(typeof statement === 'string' ? { text: statement, values } : statement),
+    }));
     query.mockRestore();
     const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
     expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
     const ofRun = said.filter(({ values }) => values?.includes(connectionId) || values?.includes(run!.id));
+    // Each BEGIN stands before a statement of the run on the same database connection, and has its COMMIT.
+    const begins = said.filter(({ text, client }, i) => {
+      const next = said.slice(i + 1).find((other) => other.client === client);
+      return text === 'begin' && next && ofRun.includes(next);
+    });
+    expect(begins).toHaveLength(2);
     expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
     expect(await stage.admin.requests()).toHaveLength(2);
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
@@ -96,7 +105,7 @@ describe('what a run asks for', () => {
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
     });
 
-    test('none moves a mark once another process has the run', async () => {
+    test('none moves its mark any more once another process has the run', async () => {
       const { second, connectionId, marks, begin } = await twoCompanies();
       await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 2000 });
       const running = begin();
@@ -107,7 +116,7 @@ describe('what a run asks for', () => {
       await client.connect();
       await client.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
       expect(await running).toBe('handed back');
-      expect(await marks()).toEqual([longAgo, longAgo]);
+      expect(await marks()).toEqual([longAgo + 1000, longAgo]);
       await client.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
       await client.end();
       await stage.admin.clearFaults();
@@ -180,11 +189,17 @@ describe('what a run asks for', () => {
 });
 
 describe('pages', () => {
-  test.each(['absent', 'null', 'empty', 'repeat'] as const)('end where nextCursor is %s', async (nextCursor) => {
+  test.each([
+    ['absent', 2],
+    ['null', 2],
+    ['empty', 2],
+    // The last page is asked for once more, for its cursor may stand for another page by now.
+    ['repeat', 3],
+  ] as const)('end where nextCursor is %s', async (nextCursor, pages) => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 101);
     await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
-    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages: 2, error: null });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages, error: null });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 100_000);
   });
@@ -196,43 +211,115 @@ describe('pages', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
   });
 
+  /** The library answers with these pages, one after the other, whatever it is asked for; then with the last one. */
+  const answers = (companyId: string, pages: { ids: string[]; nextCursor: string | null }[]) =>
+    stage.admin.setFaults(
+      ...pages.map(({ ids, nextCursor }, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < pages.length - 1 && { times: 1 }),
+        body: { assets: ids.map((id) => ({ id: `${companyId} ${id}`, uploadDate: longAgo })), nextCursor },
+      })),
+    );
+
   test.each([
-    ['nothing', []],
-    ['the same', [{ id: 'again' }, { id: 'and again' }]],
-  ])('of %s that never end are told, not followed for ever', async (_, assets) => {
+    ['an empty page', [], null],
+    ['the last page again', ['f', 'g'], null],
+    ['an earlier page again', ['a', 'b'], expect.stringContaining('leads back')],
+  ])('that all have the same cursor are followed until there is no more, and then comes %s', async (_, last, error) => {
     const { companyId, connectionId } = await stage.company();
-    // A new cursor each time: the rules are used up one after the other.
-    const rules = Array.from({ length: 1010 }, (_, i) => ({
-      endpoint: 'assets' as const,
+    const pages = [['a', 'b'], ['c', 'd'], ['e'], ['f', 'g'], last];
+    await answers(
       companyId,
-      skip: i,
-      times: 1,
-      body: { assets, nextCursor: `page ${i}` },
-    }));
-    await stage.admin.setFaults(...rules);
-    const run = await stage.sync(connectionId);
-    expect(run).toMatchObject({ status: 'failed', error: expect.stringContaining('goes on without end') });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+      pages.map((ids) => ({ ids, nextCursor: 'scroll' })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 7, error });
+    expect(await stage.ids(companyId)).toEqual([...'abcdefg'].map((id) => `${companyId} ${id}`));
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
   });
 
-  test('whose cursors lead back to where the listing has been end there, and that is told', async () => {
+  test('end where the service refuses a cursor that it gave twice, and the run reports it', async () => {
     const { companyId, connectionId } = await stage.company();
-    const page = (id: string, nextCursor: string) => ({
-      endpoint: 'assets' as const,
-      companyId,
-      body: { assets: [{ id: `${companyId} ${id}`, uploadDate: longAgo }], nextCursor },
+    await answers(companyId, [
+      { ids: ['a'], nextCursor: 'scroll' },
+      { ids: ['b'], nextCursor: 'scroll' },
+    ]);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 2, status: 404 });
+    expect(await stage.sync(connectionId)).toMatchObject({
+      status: 'done',
+      new: 2,
+      error: expect.stringContaining('refused'),
     });
-    const once = (skip: number) => ({ skip, times: 1 });
-    // Round and round, and whatever the cursor the first page.
-    for (const rules of [
-      [
-        { ...page('a', 'one'), ...once(0) },
-        { ...page('b', 'two'), ...once(1) },
-        { ...page('c', 'one'), ...once(2) },
-      ],
-      [page('a', 'one')],
-    ]) {
-      await stage.admin.setFaults(...rules);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('that repeat some assets and are empty in between are followed to the end', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const pages = [['a', 'b'], ['b', 'a'], ['b', 'c'], [], [], ['c', 'b'], ['d']];
+    await answers(
+      companyId,
+      pages.map((ids, i) => ({ ids, nextCursor: i < pages.length - 1 ? `cursor ${i}` : null })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 4, pages: 7, error: null });
+  });
+
+  test.each([
+    ['nothing', []],
+    ['the same assets in another order', [...'abcdefghij']],
+  ])('of %s that never end are given up with a reason, and the next company is listed', async (_, ids) => {
+    const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+    const [endless, next] = companies as [string, string];
+    const { connectionId } = await stage.person(endless, next);
+    const [found] = await stage.upload(next);
+    const pages = Array.from({ length: 1010 }, (_, i) => ({
+      ids: ids.toSorted(() => Math.random() - 0.5),
+      nextCursor: `cursor ${i}`,
+    }));
+    await answers(endless, pages);
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
+    expect(run.error).toContain(endless);
+    expect(await stage.listings(endless)).toBeLessThan(1010);
+    expect(await stage.mark(connectionId, endless)).toBeNull();
+    expect(await stage.ids(next)).toEqual([found]);
+  });
+
+  test('that never end are given up even if the service breaks them off again and again', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
+    await stage.admin.setFaults(
+      ...Array.from({ length: 1200 }, (_, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < 1199 && { times: 1 }),
+        // A passing fault is met by three tries.
+        ...(i % 400 > 396
+          ? { status: 500 }
+          : {
+              body: {
+                assets: ids.toSorted(() => Math.random() - 0.5).map((id) => ({ id })),
+                nextCursor: `cursor ${i}`,
+              },
+            }),
+      })),
+    );
+    const run = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    for (let i = 0; i < 3; i++) await stage.run(connectionId);
+    expect(await stage.store.syncs.get(run)).toMatchObject({
+      status: 'failed',
+      error: expect.stringMatching(/pages had no new asset/),
+    });
+  });
+
+  test('whose cursors lead back to an earlier page end there, and the run reports it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string) => ({ ids: [id], nextCursor });
+    const round = [page('a', 'one'), page('b', 'two'), page('c', 'one'), page('b', 'two'), page('c', 'one')];
+    // The second library ignores the cursor and always answers with the first page.
+    for (const pages of [round, [page('a', 'one')]]) {
+      await answers(companyId, pages);
       const run = await stage.sync(connectionId, 'full');
       expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('leads back') });
     }
@@ -336,11 +423,11 @@ describe('bad answers', () => {
     await stage.sync(connectionId);
     expect(await stage.store.assets.get(bad!)).toMatchObject({ state: 'pending', reason: null });
     // What is known keeps its state when its listing cannot be read.
-    await stage.admin.changeAsset(good!, { override: { tags: 'none' } });
-    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('tags') });
+    await stage.admin.changeAsset(good!, { override: { status: 7 } });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('status') });
     expect(await stage.store.assets.get(good!)).toMatchObject({
       state: 'pending',
-      reason: expect.stringContaining('cannot be read: tags'),
+      reason: expect.stringContaining('cannot be read: status'),
       name: 'file 0',
       size: expect.any(Number),
     });
@@ -348,13 +435,13 @@ describe('bad answers', () => {
 
   test('an item without a readable id is told of for as long as it is listed', async () => {
     const { companyId, connectionId } = await stage.company();
-    const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(2001), '\ud800', {}];
+    const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(1001), '\ud800', {}];
     const ids: string[] = [];
     for (const id of odd) ids.push(...(await stage.upload(companyId, 1, { override: { id } })));
     await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'left out' } });
     const mirror = { excludeTypes: ['audio'] };
     const run = await stage.sync(connectionId, 'full', {}, mirror);
-    expect(run).toMatchObject({ status: 'done', seen: odd.length, new: odd.length });
+    expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
     expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
     const told = await stage.assets(companyId);
     expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
@@ -373,9 +460,75 @@ describe('bad answers', () => {
     expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
   });
 
+  /** Characters that no database can compress. */
+  const random = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
+
+  test.each([{ projectId: random(3000) }, { assetType: random(3000) }])(
+    'a value that is too long for an index is a problem of its asset alone (%#)',
+    async (override) => {
+      const { companyId, connectionId } = await stage.company();
+      const [before] = await stage.upload(companyId);
+      const [bad] = await stage.upload(companyId, 1, { override });
+      const [after] = await stage.upload(companyId, 1, { uploadDate: longAgo + 5 });
+      const run = await stage.sync(connectionId);
+      const [field] = Object.keys(override);
+      expect(run).toMatchObject({ status: 'done', new: 3 });
+      expect(run.error).toBe(`asset ${bad}: ${field}: expected at most 1000 bytes`);
+      const states = await Promise.all(
+        [before, bad, after].map(async (id) => (await stage.store.assets.get(id!))?.state),
+      );
+      expect(states).toEqual(['pending', 'failed', 'pending']);
+      expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+    },
+  );
+
+  test('ids and values of the greatest length are recorded like any other', async () => {
+    const { userId, connectionId } = await stage.company();
+    const companyId = random(1000);
+    const asset = { id: random(1000), projectId: random(1000), assetType: random(1000), name: random(1_000_000) };
+    await stage.admin.setFaults(
+      { endpoint: 'me', body: { user: { id: userId }, companies: [{ id: companyId, name: random(1_000_000) }] } },
+      { endpoint: 'assets', status: 200, body: { assets: [{ ...asset, uploadDate: longAgo }] } },
+    );
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.assets(companyId)).toMatchObject([asset]);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('a company whose id is too long is left out, and the others are listed', async () => {
+    const { companyId, userId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId);
+    const companies = [
+      { id: random(1001), name: 'k' },
+      { id: companyId, name: 'l' },
+    ];
+    await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('was left out') });
+    expect(await stage.ids(companyId)).toEqual(ids);
+  });
+
+  test('a cursor that cannot be stored is followed, and an interrupted listing begins again', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string | null, rule: object) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      status: 200,
+      body: `{"assets":[{"id":"${companyId} ${id}"}],"nextCursor":${nextCursor}}`,
+      ...rule,
+    });
+    await stage.admin.setFaults(
+      page('a', '"a\\u0000b"', { times: 1 }),
+      page('b', '"\\ud800"', { skip: 1, times: 1 }),
+      page('c', null, { skip: 2 }),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 3, error: null });
+    expect(await stage.listings(companyId)).toBe(3);
+  });
+
   test('ids that are long and odd, and can be stored, are ids', async () => {
     const { companyId, connectionId } = await stage.company();
-    const odd = [`${'ä'.repeat(1000)}`, 'a\tb\n', 'unreadable', '../../etc', 'a b?c#d'];
+    const odd = [`${'ä'.repeat(500)}`, 'a\tb\n', 'unreadable', '../../etc', 'a b?c#d'];
     for (const id of odd) await stage.upload(companyId, 1, { override: { id } });
     expect(await stage.sync(connectionId)).toMatchObject({ new: odd.length, error: null });
     expect((await stage.ids(companyId)).toSorted()).toEqual(odd.toSorted());
@@ -395,11 +548,20 @@ describe('bad answers', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 2, changed: 0 });
   });
 
+  test('a field that no decision depends on is recorded as received, whatever its type', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = { width: '1920', height: { px: 1080 }, duration: 'long', projectName: 5, tags: [{ name: 'one' }, 2] };
+    const [id] = await stage.upload(companyId, 1, { override: odd });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.store.assets.get(id!)).toMatchObject({ state: 'pending', listed: odd });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ changed: 0 });
+  });
+
   test('many broken items are counted, not listed', async () => {
     const { companyId, connectionId } = await stage.company();
-    await stage.upload(companyId, 12, { override: { duration: 'long' } });
+    await stage.upload(companyId, 12, { override: { hasTranscript: 'yes' } });
     const { error } = await stage.sync(connectionId);
-    expect(error).toMatch(/duration: .*; and 7 more$/);
+    expect(error).toMatch(/hasTranscript: .*; and 7 more$/);
   });
 
   test.each([

@@ -25,6 +25,32 @@ const ages = [
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
 ];
 
+test('objects of an asset whose id is too long for a key, or not NFC, are its own as soon as they are there', async () => {
+  const scene = await newScene();
+  try {
+    for (const id of [`long-${'x'.repeat(250)}`, 'decomposed-e\u0301']) {
+      await scene.film({ id });
+      await scene.resync();
+      await scene.mirror.quiet();
+      await scene.checked();
+      const { key } = (await scene.mirror.store.assets.get(id))!.media!;
+      const stranger = `${key.slice(0, key.lastIndexOf('/'))}/beside.txt`;
+      await scene.storage.put(stranger, 'what is this');
+      const { id: runId } = await scene.mirror.api('POST', '/verify', { all: true });
+      const run = await until('the verification to end', async () => {
+        const run = await scene.mirror.api('GET', `/verify/${runId}?limit=1000`);
+        return run.status === 'done' && run;
+      });
+      const differences = run.lines.filter(({ mark }: Line) => mark !== '=');
+      expect(differences.map(({ mark, key }: Line) => `${mark} ${key}`)).toEqual([`+ ${stranger}`]);
+      expect(run.lines.filter(({ key: at }: Line) => at?.startsWith(key))).toHaveLength(6);
+      await scene.storage.remove(stranger);
+    }
+  } finally {
+    await scene.close();
+  }
+});
+
 describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
   let scene: Scene;
   let database: pg.Client;

@@ -15,6 +15,7 @@ import { type Library, REDIRECT_URI, startTestLibrary } from '../support/library
 const [old, young] = [randomBytes(32), randomBytes(32)];
 const sealer = createSealer([old]);
 const minute = 60_000;
+const madeAt = new Date(Date.now());
 afterEach(() => vi.useRealTimers());
 
 function later(ms: number): void {
@@ -25,13 +26,13 @@ describe('a connect link', () => {
   it('says which connection it is for, or that it is for a new one', () => {
     const expiresAt = new Date(Date.now() + minute);
     const read = (connectionId?: string) =>
-      readConnectLink(sealer, signConnectLink(sealer, { connectionId, expiresAt }));
-    expect(read('c1')).toEqual({ connectionId: 'c1', expiresAt });
-    expect(read()).toEqual({ connectionId: undefined, expiresAt });
+      readConnectLink(sealer, signConnectLink(sealer, { connectionId, madeAt, expiresAt }));
+    expect(read('c1')).toEqual({ connectionId: 'c1', madeAt, expiresAt });
+    expect(read()).toEqual({ connectionId: undefined, madeAt, expiresAt });
   });
 
   it('works until it expires, and says that it has', () => {
-    const link = signConnectLink(sealer, { expiresAt: new Date(Date.now() + minute) });
+    const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     later(minute - 1000);
     expect(readConnectLink(sealer, link)).toMatchObject({ expiresAt: expect.any(Date) });
     later(2000);
@@ -39,7 +40,7 @@ describe('a connect link', () => {
   });
 
   it('is invalid when it was tampered with, or made for another purpose, or is none', () => {
-    const link = signConnectLink(sealer, { connectionId: 'c1', expiresAt: new Date(Date.now() + minute) });
+    const link = signConnectLink(sealer, { connectionId: 'c1', madeAt, expiresAt: new Date(Date.now() + minute) });
     const [body, signature] = link.split('.') as [string, string];
     const forged = Buffer.from(JSON.stringify({ c: 'c2', e: Date.now() + 1e9 })).toString('base64url');
     const elsewhere = sealer.sign('something else', Buffer.from(body, 'base64url').toString());
@@ -49,14 +50,20 @@ describe('a connect link', () => {
   });
 
   it('outlives the rotation of keys while its key is among them', () => {
-    const link = signConnectLink(sealer, { expiresAt: new Date(Date.now() + minute) });
+    const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     expect(readConnectLink(createSealer([young, old]), link)).toMatchObject({ connectionId: undefined });
     expect(readConnectLink(createSealer([young]), link)).toBe('invalid');
   });
 });
 
 describe('an attempt', () => {
-  const options = { appUrl: 'https://app.example.com/base/', clientId: 'the id', redirectUri: REDIRECT_URI };
+  const options = {
+    appUrl: 'https://app.example.com/base/',
+    clientId: 'the id',
+    redirectUri: REDIRECT_URI,
+    link: 'link',
+    linkMadeAt: 0,
+  };
 
   it('asks with PKCE S256 of the verifier and a state, and nothing secret', () => {
     const { attempt, url } = beginAttempt({ ...options, connectionId: 'c1' });
@@ -138,7 +145,14 @@ describe('at the library', () => {
   }
 
   it('an attempt comes back with its state and a code that its verifier, and no other, turns into tokens', async () => {
-    const begin = () => beginAttempt({ appUrl: library.appUrl, clientId: library.clientId, redirectUri: REDIRECT_URI });
+    const begin = () =>
+      beginAttempt({
+        appUrl: library.appUrl,
+        clientId: library.clientId,
+        redirectUri: REDIRECT_URI,
+        link: 'link',
+        linkMadeAt: 0,
+      });
     const client = createOAuthClient(library);
     const exchange = (attempt: Attempt, code: string) =>
       client.exchangeCode({ code, redirectUri: REDIRECT_URI, verifier: attempt.verifier });

@@ -191,6 +191,8 @@ async function startProcess(connectionId: string, options: Partial<Order> = {}) 
         .split('\n')
         .filter((text) => text.startsWith('{'))
         .map((text) => JSON.parse(text) as { msg: string }),
+    freeze: () => child.kill('SIGSTOP'),
+    thaw: () => child.kill('SIGCONT'),
     async kill() {
       child.kill('SIGKILL');
       await until('the end of the process', () => child.signalCode !== null);
@@ -722,6 +724,36 @@ describe('a process that holds the refresh', () => {
     held.open();
     expect(await slow).toMatchObject({ version: 2 });
     expect(await quick).toEqual(await slow);
+    await expectStillConnected(connection.id);
+  });
+
+  it('and was frozen until another one has refreshed does not end the connection for the invalid_grant that it is told', async () => {
+    const connection = await newConnection();
+    const [late, delayed] = [gate(), gate()];
+    relay.before = late.pass;
+    const frozen = await startProcess(connection.id, { leaseMs: 1500 });
+    frozen.go();
+    await late.reached;
+    frozen.freeze();
+    relay.before = undefined;
+    relay.after = delayed.pass;
+    const other = tokensOf({ instance: 'other' }).getAccessToken(connection.id);
+    await delayed.reached;
+    // The library has rotated. The frozen one is told so before the other one has its answer.
+    relay.after = undefined;
+    late.open();
+    await until('the answer to the frozen one', () => relay.answered === 1);
+    frozen.thaw();
+    await until('the frozen one to have read it', async () => {
+      const ignored = frozen.logLines().some(({ msg }) => msg === 'refused token refresh ignored');
+      return ignored || (await saved(connection.id)).status === 'disconnected';
+    });
+    await expectStillConnected(connection.id);
+    delayed.open();
+    const token = await other;
+    expect(token).toMatchObject({ version: 2 });
+    expect(await frozen.results()).toEqual([`2 ${token.value}`]);
+    expect(await works(token.value)).toBe(true);
     await expectStillConnected(connection.id);
   });
 

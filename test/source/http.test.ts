@@ -50,14 +50,14 @@ test('one that does not come is not waited for any more when the caller stops', 
   await expect(answer).rejects.toThrow('enough');
 });
 
-test.each([false, true])('a server that could do otherwise is spoken to in HTTP/1.1 (lends: %s)', async (lends) => {
+test('a server that could do otherwise is spoken to in HTTP/1.1', async () => {
   const { ca, cert, key, clear } = await newCertificates();
   const known = getCACertificates('default');
   setDefaultCACertificates([...known, await readFile(ca, 'utf8')]);
   const options = { cert: await readFile(cert), key: await readFile(key), allowHTTP1: true };
   const secure = createSecureServer(options, (request, response) => response.end(request.httpVersion));
   await new Promise<void>((resolve) => secure.listen(0, '127.0.0.1', resolve));
-  const agent = createAgent({ connections: 1, lends });
+  const agent = createAgent({ connections: 1 });
   try {
     const url = `https://localhost:${(secure.address() as AddressInfo).port}/`;
     const { signal } = new AbortController();
@@ -70,7 +70,7 @@ test.each([false, true])('a server that could do otherwise is spoken to in HTTP/
   }
 });
 
-test.each([false, true])('a line that is refused and then breaks ends its request alone (lends: %s)', async (lends) => {
+test('a connection that is refused and then breaks ends its request alone', async () => {
   // Nobody here knows who vouches for it; and behind what it begins with comes a record that is none.
   const { cert, key, clear } = await newCertificates();
   const secured = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }).listen(0, '127.0.0.1');
@@ -84,7 +84,7 @@ test.each([false, true])('a line that is refused and then breaks ends its reques
     server.once('data', (first) => client.write(Buffer.concat([first, record])));
   }).listen(0, '127.0.0.1');
   await Promise.all([once(secured, 'listening'), once(between, 'listening')]);
-  const agent = createAgent({ connections: 1, lends });
+  const agent = createAgent({ connections: 1 });
   try {
     const url = `https://127.0.0.1:${(between.address() as AddressInfo).port}/`;
     const closed = once(between, 'connection').then(([client]) => once(client, 'close'));

@@ -1,5 +1,17 @@
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -14,6 +26,12 @@ import { canMount } from './grounds.ts';
 
 const run = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
+const hasExfat =
+  canMount &&
+  (await run('sh', ['-c', 'command -v mkfs.exfat && command -v mount.exfat-fuse && losetup --find']).then(
+    () => true,
+    () => false,
+  ));
 
 describe('a directory', () => {
   let home: string;
@@ -154,6 +172,17 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
+  test.each([0o022, 0o027, 0o002])('files have the permissions that the umask %o leaves', async (mask) => {
+    const before = process.umask(mask);
+    try {
+      const storage = await openDirectory({ path });
+      await storage.put('a/b', 'content', {});
+      expect((await stat(join(path, 'a/b'))).mode & 0o777).toBe(0o666 & ~mask);
+    } finally {
+      process.umask(before);
+    }
+  });
+
   test.runIf(!isRoot)('without the right to write (which root always has), it says so until there is one', async () => {
     const storage = await openDirectory({ path });
     await chmod(join(path, '.asset-mirror-tmp'), 0o500);
@@ -192,12 +221,12 @@ describe('a directory', () => {
 
   test('an upload whose draft is gone does not claim another file of its length', async () => {
     const storage = await openDirectory({ path });
-    const bytes = bytesOf(16 * MiB + 5);
+    const bytes = bytesOf(5 * MiB + 5);
     await storage.put('film', Buffer.alloc(bytes.length, 'another film '));
     const upload = await storage.uploads.begin('film', { bytes: bytes.length });
     const parts = [
-      await storage.uploads.put(upload, 1, streaming(bytes.subarray(0, 16 * MiB))),
-      await storage.uploads.put(upload, 2, streaming(bytes.subarray(16 * MiB))),
+      await storage.uploads.put(upload, 1, streaming(bytes.subarray(0, 5 * MiB))),
+      await storage.uploads.put(upload, 2, streaming(bytes.subarray(5 * MiB))),
     ];
     const draft = join(path, '.asset-mirror-tmp', `${upload.id}.upload`);
     await rm(draft);
@@ -263,6 +292,61 @@ describe('a directory', () => {
   });
 
   if (!canMount) test.skip('full and read-only disks: this process may not mount any');
+
+  if (!hasExfat) test.skip('names that differ in case: exFAT (exfat-fuse, exfatprogs) cannot be mounted here');
+
+  describe.runIf(hasExfat)('on a file system that ignores case', () => {
+    const mountExfat = async () => {
+      const image = join(home, 'disk');
+      await writeFile(image, '');
+      await truncate(image, 32 * MiB);
+      await run('mkfs.exfat', [image]);
+      const device = (await run('losetup', ['--find', '--show', image])).stdout.trim();
+      await mkdir(path);
+      await run('mount.exfat-fuse', [device, path]);
+      mounted = true;
+      // It is detached when the disk is unmounted.
+      await run('losetup', ['--detach', device]);
+    };
+
+    test.each([
+      ['c/Project/asset/file', 'c/project/asset/file'],
+      ['c/p/AbC/file', 'c/p/aBc/other'],
+      ['c/p/a/File', 'c/p/a/file'],
+    ])('%s is not written over by %s, not removed with it, and the reason is told', async (first, second) => {
+      await mountExfat();
+      const storage = await openDirectory({ path });
+      await storage.put(first, 'the first');
+      for (const store of [storage, await openDirectory({ path })]) {
+        for (const put of [
+          () => store.put(second, 'the second'),
+          () => store.uploads.begin(second, { bytes: 20 * MiB }),
+        ]) {
+          const error = await put().catch((reason) => reason);
+          expect(error).toBeInstanceOf(Rejected);
+          expect(error.message).toMatch(/differs only in case.*this file system ignores case/);
+        }
+        await store.remove(second);
+        expect((await collected((await store.get(first))!)).toString()).toBe('the first');
+      }
+      // Others have their place beside it, and the first can be replaced and removed.
+      await storage.put('c/p/other/file', 'other');
+      await storage.put(first, 'again');
+      expect((await collected((await storage.get(first))!)).toString()).toBe('again');
+      await storage.remove(first);
+      expect(await storage.head(first)).toBeUndefined();
+    });
+
+    test('of two that are written at the same time one is refused', async () => {
+      await mountExfat();
+      const storage = await openDirectory({ path });
+      const results = await Promise.allSettled(['c/p/A/file', 'c/p/a/file'].map((key) => storage.put(key, key)));
+      const [written] = results.filter((result) => result.status === 'fulfilled');
+      expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      const { key } = written!.value;
+      expect((await collected((await storage.get(key))!)).toString()).toBe(key);
+    });
+  });
 
   describe.runIf(canMount)('on a disk of its own', () => {
     const mountDisk = async (size = 4) => {

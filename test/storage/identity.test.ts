@@ -12,6 +12,7 @@ import { identified } from '../../src/storage/identity.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { openStore } from '../../src/store/store.ts';
 import { newDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
 import { bytesOf, collected, KiB, streaming } from './bodies.ts';
 import { conformance } from './conformance.ts';
 import { canMount, newBucket, newDirectory } from './grounds.ts';
@@ -177,6 +178,69 @@ describe('the bucket that the records are about', () => {
     expect(await idIn(idFile)).toBe('of another');
   });
 
+  test.each<[string, () => Promise<unknown>]>([
+    [
+      'replaced by an empty directory',
+      async () => {
+        await rename(path, join(home, 'aside'));
+        await mkdir(path);
+      },
+    ],
+    [
+      'deleted and made again',
+      async () => {
+        await rm(path, { recursive: true });
+        await mkdir(join(path, '.asset-mirror-tmp'), { recursive: true });
+      },
+    ],
+    ['without its id', () => rm(idFile)],
+    ['with the id of another mirror', () => writeFile(idFile, 'of another')],
+    [
+      'replaced by the directory of another mirror',
+      async () => {
+        await rename(path, join(home, 'aside'));
+        await mkdir(join(path, '_mirror'), { recursive: true });
+        await writeFile(idFile, 'of another');
+      },
+    ],
+  ])('is refused by the next operation when it is %s while the process runs', async (_, replace) => {
+    let reports = 0;
+    const storage = identified(await openDirectory({ path }), (await records.open()).id, {
+      onWrong: async () => {
+        reports++;
+      },
+    });
+    await storage.put('a/b', 'text');
+    const upload = await storage.uploads.begin('a/c', { bytes: KiB });
+    await replace();
+    const part = streaming(bytesOf(KiB));
+    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket that the records are about/);
+    await expectRefusal(storage, /put an object _mirror\/id there with this content/);
+    await expect(storage.uploads.begin('a/d', { bytes: KiB })).rejects.toThrow(StorageUnavailable);
+    const written = (await Array.fromAsync((await openDirectory({ path })).list(''))).map(({ key }) => key);
+    expect(written.filter((key) => !['_mirror/id', 'a/b'].includes(key))).toEqual([]);
+    expect(reports).toBe(1);
+  });
+
+  test('is taken without a word when its id was written again, as by a copy of all files', async () => {
+    const storage = await start();
+    await storage.put('a/b', 'text');
+    await cp(path, join(home, 'copy'), { recursive: true });
+    await rm(path, { recursive: true });
+    await rename(join(home, 'copy'), path);
+    await storage.put('c/d', 'text');
+    expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
+  });
+
+  test('bytes at hand may be changed while the id is checked', async () => {
+    const storage = await start();
+    const bytes = Buffer.from('text');
+    const put = storage.put('a/b', bytes);
+    bytes.fill('x');
+    await put;
+    expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
+  });
+
   test('a put that is aborted while that is found out ends at once', async () => {
     const directory = await openDirectory({ path });
     const storage = identified(directory, () => new Promise(() => {}));
@@ -245,6 +309,25 @@ describe('the bucket that the records are about', () => {
       await identified(ground.storage, (await records.open()).id).put('a/b', 'text');
       await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
       await expectRefusal(identified(ground.storage, (await records.open()).id), /no object _mirror\/id/);
+    } finally {
+      await ground.clear();
+    }
+  });
+
+  test.runIf(s3)('in S3 is refused some seconds after it was emptied while the process runs', async () => {
+    const ground = await newBucket(s3!);
+    try {
+      const storage = identified(ground.storage, (await records.open()).id);
+      await storage.put('a/b', 'text');
+      await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
+      const error = await until('a put to be refused', () =>
+        storage.put('a/c', 'text').then(
+          () => undefined,
+          (reason) => reason,
+        ),
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      await expectRefusal(storage, /no object _mirror\/id/);
     } finally {
       await ground.clear();
     }

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { beside, idSegment, mediaKey, safeFilename } from '../../src/storage/keys.ts';
+import { growth } from '../support/growth.ts';
 
 const bytes = (text: string) => Buffer.byteLength(text);
 const family = '👩‍👩‍👧‍👦';
@@ -47,6 +48,30 @@ function expectSegment(segment: string): void {
   expect(segment.normalize('NFC')).toBe(segment);
   expect(bytes(segment)).toBeLessThanOrEqual(200);
 }
+
+describe('a text of any length', () => {
+  const odd = ['\u0315\u0300', 'a\u0338', '\u1100\u1161', ' ', '.', '/', '\u0001', family];
+
+  test.each(odd)('becomes a file name or a segment in a time that grows with its length (%j)', (part) => {
+    const text = (length: number) => part.repeat(length / part.length);
+    expect(growth(text, (name) => safeFilename(name))).toBeLessThan(24);
+    expect(growth(text, idSegment)).toBeLessThan(24);
+  });
+
+  test('keeps the extension of its name', () => {
+    const name = safeFilename(`${'long '.repeat(20_000)}.mov`);
+    expectSegment(name);
+    expect(name).toMatch(/^long long .*\.mov$/);
+    expectSegment(safeFilename('\u0315\u0300'.repeat(50_000)));
+  });
+
+  test('becomes a segment of its own, however long it is', () => {
+    const long = 'x'.repeat(100_000);
+    const segments = new Set([long, `${long}y`, `y${long}`, long.slice(1)].map(idSegment));
+    expect(segments.size).toBe(4);
+    for (const segment of segments) expectSegment(segment);
+  });
+});
 
 describe('a file name', () => {
   test.each([

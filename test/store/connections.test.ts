@@ -69,7 +69,7 @@ describe('a grant', () => {
 describe('the end of a connection', () => {
   test('is told exactly once, among many callers', async () => {
     const { connectionId } = await running(store, 'acme');
-    const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why', 1)));
+    const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
     expect(told.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
@@ -78,9 +78,12 @@ describe('the end of a connection', () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
     await store.connections.saveGrant(grantOf(userId, 'newer'));
-    expect(await store.connections.end(id, 'of the pair before', 1)).toBe(false);
+    await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
+    const owner = 'owner';
+    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBe(false);
+    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBe(false);
     expect(await store.connections.get(id)).toMatchObject({ status: 'active', tokens: 'newer' });
-    expect(await store.connections.end(id, 'of this one', 2)).toBe(true);
+    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
   });
 
   test('fails what waits and what runs, frees the lease, and is heard by other processes', async () => {

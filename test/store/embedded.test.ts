@@ -1,4 +1,6 @@
-import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { lstat, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
@@ -15,8 +17,6 @@ let server: EmbeddedPostgres;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
   directories.push(directory);
-  // So that as root, too, the data is in here and goes with it.
-  await chmod(directory, 0o755);
   server = await startEmbeddedPostgres({ directory, log });
 });
 afterAll(async () => {
@@ -61,7 +61,6 @@ test.each(['on a new directory', 'again'])(
     if (which !== 'again') {
       directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
       directories.push(directory);
-      await chmod(directory, 0o755);
     }
     const started = await Promise.allSettled([0, 1].map(() => startEmbeddedPostgres({ directory, log })));
     for (const one of started) if (one.status === 'fulfilled') server = one.value;
@@ -124,35 +123,121 @@ test.skipIf(process.platform !== 'linux')('a server that cannot start says why',
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('one that is stopped while its file is empty signals nobody', async () => {
-  const file = join(directory, 'postgres', 'postmaster.pid');
-  const before = await readFile(file, 'utf8');
-  const signals: string[] = [];
-  const note = (name: string) => signals.push(name);
-  process.on('SIGINT', note);
-  try {
-    await writeFile(file, '');
-    await server.stop();
-    expect(signals).toEqual([]);
-  } finally {
-    process.off('SIGINT', note);
-    await writeFile(file, before);
-  }
-  // It runs on, and whoever comes next has it.
-  server = await startEmbeddedPostgres({ directory, log });
-  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
-});
-
 test('one that is lost is made anew, and is empty', async () => {
   await ask('CREATE TABLE lost (id int)');
+  const { password } = new URL(server.url);
   await server.stop();
   await rm(join(directory, 'postgres'), { recursive: true });
   server = await startEmbeddedPostgres({ directory, log });
   expect(await ask("SELECT to_regclass('lost') AS it")).toEqual([{ it: null }]);
-  // That of the one before may turn up again, and wants its password.
-  const [before, now] = await Promise.all(
-    ['postgres-password.lost', 'postgres-password'].map((name) => readFile(join(directory, name), 'utf8')),
-  );
-  expect(before).toMatch(/^[\da-f]{48}$/);
-  expect(now).not.toBe(before);
+  // The old files may come back with their disk: the same password opens them.
+  expect(new URL(server.url).password).toBe(password);
+});
+
+/** A process of its own that starts the server, and can be killed. */
+function newOwner() {
+  const code = `
+    import { createLog } from './src/log.ts';
+    import { startEmbeddedPostgres } from './src/store/embedded.ts';
+    const log = createLog({ level: 'silent', pretty: false });
+    await startEmbeddedPostgres({ directory: ${JSON.stringify(directory)}, log });
+    console.log('started');
+    setInterval(() => {}, 1000);`;
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', code], {
+    env: { PATH: process.env.PATH, TZ: 'Europe/Berlin', LIBRARY_CLIENT_SECRET: 'svcs_secret' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = once(child, 'exit');
+  return {
+    started: Promise.race([
+      once(child.stdout, 'data'),
+      ended.then(([exitCode]) => Promise.reject(new Error(`the owner ended with ${exitCode}`))),
+    ]),
+    async kill() {
+      child.kill('SIGKILL');
+      await ended;
+    },
+  };
+}
+
+async function startedOwner() {
+  const owner = newOwner();
+  await owner.started;
+  return owner;
+}
+
+async function serverPid(): Promise<number> {
+  return Number((await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+test('the server stops by itself when its owner is killed', async () => {
+  await server.stop();
+  const owner = await startedOwner();
+  const pid = await serverPid();
+  await owner.kill();
+  await until('the server to stop', () => !isRunning(pid), 20_000);
+  // It was shut down in order, and left no pid file.
+  expect(await readdir(join(directory, 'postgres'))).not.toContain('postmaster.pid');
+  server = await startEmbeddedPostgres({ directory, log });
+});
+
+test('a start right after the owner was killed has a server of its own, with the data', async () => {
+  await ask('CREATE TABLE kept_through_kills (n int)');
+  await ask('INSERT INTO kept_through_kills VALUES (7)');
+  await server.stop();
+  for (let round = 0; round < 3; round++) await (await startedOwner()).kill();
+  const owner = await startedOwner();
+  const orphan = await serverPid();
+  await owner.kill();
+  server = await startEmbeddedPostgres({ directory, log });
+  expect(await serverPid()).not.toBe(orphan);
+  expect(await ask('SELECT n FROM kept_through_kills')).toEqual([{ n: 7 }]);
+});
+
+test.skipIf(process.platform !== 'linux')('the server knows none of our secrets', async () => {
+  await server.stop();
+  const owner = await startedOwner();
+  const environment = await readFile(`/proc/${await serverPid()}/environ`, 'utf8');
+  expect(environment).toContain('TZ=Europe/Berlin');
+  expect(environment).not.toContain('LIBRARY_CLIENT_SECRET');
+  await owner.kill();
+  server = await startEmbeddedPostgres({ directory, log });
+});
+
+test('all files of the database are below its directory, also where only its owner may enter', async () => {
+  const parent = await mkdtemp(join(tmpdir(), 'asset-mirror-closed-'));
+  directories.push(parent);
+  const closed = join(parent, 'data');
+  await mkdir(closed, { mode: 0o700 });
+  const another = await startEmbeddedPostgres({ directory: closed, log });
+  await another.stop();
+  expect((await lstat(join(closed, 'postgres'))).isDirectory()).toBe(true);
+  expect((await readdir(closed)).sort()).toEqual(['postgres', 'postgres-password']);
+});
+
+test('a first start that was killed leaves nothing that the next one cannot deal with', async () => {
+  await server.stop();
+  directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
+  directories.push(directory);
+  const owner = newOwner();
+  owner.started.catch(() => {});
+  const drafts = async () => (await readdir(directory)).filter((name) => name.startsWith('postgres-new-'));
+  await until('the database to be in the making', async () => (await drafts()).length > 0);
+  await owner.kill();
+  server = await startEmbeddedPostgres({ directory, log });
+  expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+  // The killed process's initdb may outlive it for a moment.
+  await until('nothing to be left of it', async () => {
+    await server.stop();
+    server = await startEmbeddedPostgres({ directory, log });
+    return (await drafts()).length === 0;
+  });
 });

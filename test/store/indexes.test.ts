@@ -133,7 +133,7 @@ test('what is not mirrored or has settled since comes in pages by id, whatever i
     [connectionId, states],
   );
   const { contents } = opened.store;
-  const since = new Date(await contents.now());
+  const since = new Date(await opened.store.now());
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
      SELECT 'whole ' || i, $1, 'acme', 'film', '{}', 'mirrored' FROM generate_series(1, 3) AS i`,

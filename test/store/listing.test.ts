@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
 import type { Decide, ListedAsset } from '../../src/store/listing.ts';
 import { TurnLost } from '../../src/store/sync-lease.ts';
@@ -24,12 +24,12 @@ const ids = (prefix: string, count: number) => Array.from({ length: count }, (_,
 test('a page tells new from changed from known', async () => {
   const run = await running(store, 'a');
   const [one, two, three] = ids('known', 3) as [string, string, string];
-  expect(await record(run, 'a', [listed(one), listed(two)])).toEqual({ new: 2, changed: 0, again: 0 });
+  expect(await record(run, 'a', [listed(one), listed(two)])).toMatchObject({ new: 2, changed: 0, again: 0 });
   const renamed = { name: 'renamed', size: 9, listed: { id: two, title: 'renamed' } };
   const page = [listed(one), listed(two, renamed), listed(three)];
-  expect(await record(run, 'a', page)).toEqual({ new: 1, changed: 1, again: 0 });
-  expect(await record(run, 'a', page)).toEqual({ new: 0, changed: 0, again: 0 });
-  expect(await record(run, 'a', [])).toEqual({ new: 0, changed: 0, again: 0 });
+  expect(await record(run, 'a', page)).toMatchObject({ new: 1, changed: 1, again: 0 });
+  expect(await record(run, 'a', page)).toMatchObject({ new: 0, changed: 0, again: 0 });
+  expect(await record(run, 'a', [])).toMatchObject({ new: 0, changed: 0, again: 0 });
   expect(await store.assets.get(two)).toMatchObject({ name: 'renamed', size: 9, attempts: 0 });
   expect(await store.syncs.get(run.sync.id)).toMatchObject({
     pages: 4,
@@ -47,19 +47,60 @@ test('what is only asked for again has not changed', async () => {
   const [same, other] = ids('again', 2) as [string, string];
   await store.syncs.recordPage({ ...page, assets: [listed(same), listed(other)] });
   const assets = [listed(same), listed(other, { listed: { id: other, title: 'another' } })];
-  expect(await store.syncs.recordPage({ ...page, assets })).toEqual({ new: 0, changed: 1, again: 1 });
+  expect(await store.syncs.recordPage({ ...page, assets })).toMatchObject({ new: 0, changed: 1, again: 1 });
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ seen: 4, new: 2, changed: 1 });
 });
 
 test('an asset that is twice on a page is one, as it was last', async () => {
   const run = await running(store, 'b');
   const id = 'twice';
-  expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toEqual({
+  expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toMatchObject({
     new: 1,
     changed: 0,
     again: 0,
   });
   expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
+});
+
+test('a row that cannot be written is a problem of its asset, and the rest of the page is written', async () => {
+  const run = await running(store, 'refused');
+  // Longer than an index takes, and no database can compress it.
+  const long = randomBytes(3000).toString('hex');
+  const [one, two, known, three] = ids('refused', 4) as [string, string, string, string];
+  const byProblem: Decide = (before, asset) => {
+    if (asset.problem === undefined) return decide(before, asset, {});
+    return { state: before?.state ?? 'failed', reason: asset.problem, afresh: false, due: false };
+  };
+  const page = (assets: ListedAsset[]) =>
+    store.syncs.recordPage({
+      ...run,
+      leaseMs: 60_000,
+      companyId: 'refused',
+      assets,
+      decide: byProblem,
+      position: { cursor: 'behind' },
+      mark: 9,
+    });
+  await page([listed(known)]);
+  const bad = { name: 'another', projectId: long };
+  const written = await page([listed(one), listed(two, bad), listed(long), listed(known, bad), listed(three)]);
+  expect(written).toMatchObject({ new: 3, changed: 1 });
+  const refusal = expect.stringMatching(/^cannot be recorded: index row (size|requires)/);
+  expect(written.refused).toEqual([two, long, known].map((id) => ({ id, problem: refusal })));
+  expect(await store.assets.get(one)).toMatchObject({ state: 'pending' });
+  expect(await store.assets.get(two)).toMatchObject({ state: 'failed', reason: refusal, projectId: null });
+  expect(await store.assets.get(known)).toMatchObject({ state: 'pending', reason: refusal, name: `name of ${known}` });
+  expect(await store.assets.get(three)).toMatchObject({ state: 'pending' });
+  expect(await store.assets.get(long)).toBeUndefined();
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({
+    pages: 2,
+    seen: 6,
+    new: 4,
+    position: { cursor: 'behind' },
+  });
+  // Once it can be written, it is.
+  await page([listed(two, { name: 'another' })]);
+  expect(await store.assets.get(two)).toMatchObject({ state: 'pending', reason: null, name: 'another' });
 });
 
 test('the mark moves with the last page, and never back', async () => {
@@ -174,21 +215,6 @@ test('a failure from before the user has connected again is over with the next r
   expect(await run('incremental', done)).toBeNull();
 });
 
-test('a page without news moves the mark, and never back, and only for the run that has the turn', async () => {
-  const run = await running(store, 'k');
-  const pass = (owner: string, mark: number | null) =>
-    store.syncs.passPage({ ...run, owner, leaseMs: 60_000, companyId: 'k', seen: 2, position: { done: ['k'] }, mark });
-  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
-  await pass(run.owner, null);
-  expect(await mark()).toBeNull();
-  await pass(run.owner, 7);
-  await pass(run.owner, 5);
-  expect(await mark()).toBe(7);
-  await expect(pass('another', 9)).rejects.toThrow(TurnLost);
-  expect(await mark()).toBe(7);
-  expect(await store.syncs.get(run.sync.id)).toMatchObject({ pages: 3, seen: 6, new: 0, position: { done: ['k'] } });
-});
-
 test('a request is never lost between the last look and the end of a run', async () => {
   const { connectionId, owner, sync } = await running(store, 'h');
   await store.syncs.finish(sync, owner, { status: 'done', error: null });
@@ -266,7 +292,7 @@ test('what a worker found says nothing of what a listing has seen since', async 
   for (const [id, conclude] of [
     ['since failed', (turn) => store.assets.failed(turn, 'why')],
     ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],
-    ['since mirrored', async (turn) => (await store.assets.mirrored(turn, found)).held],
+    ['since mirrored', (turn) => store.assets.mirrored(turn, found)],
   ] as [string, (turn: ReturnType<typeof turnOf>) => Promise<boolean>][]) {
     const turn = await inHand(run, 'since', id);
     await changed(id);

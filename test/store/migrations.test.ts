@@ -28,27 +28,7 @@ test('three processes that start at once bring an empty database up to date, onc
     await client.connect();
     const { rows } = await client.query('SELECT name FROM kysely_migration');
     await client.end();
-    expect(rows).toEqual([
-      { name: '0001_start' },
-      { name: '0002_store_proofs' },
-      { name: '0003_verifications' },
-      { name: '0004_transfers' },
-      { name: '0005_reconcile' },
-      { name: '0006_rebuild' },
-      { name: '0007_pace' },
-      { name: '0008_bucket' },
-      { name: '0009_operators' },
-      { name: '0010_selection' },
-      { name: '0011_correlation' },
-      { name: '0012_counts' },
-      { name: '0013_happenings' },
-      { name: '0014_webhooks' },
-      { name: '0015_looks' },
-      { name: '0016_due' },
-      { name: '0017_readers' },
-      { name: '0018_bucket_behind_run' },
-      { name: '0019_settled' },
-    ]);
+    expect(rows).toEqual([{ name: '0001_start' }]);
   } finally {
     await database.drop();
   }

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, request } from 'node:http';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
 /** What happens to requests on their way to a real server. Those that no trouble is about pass as they are. */
 export interface Trouble {
-  on(call: { method: string; url: string }): boolean;
+  on(call: { method: string; url: string; headers: IncomingHttpHeaders }): boolean;
   times: number;
   /** Answered in the server's place, once the body has come. */
   answer?: { status: number; body: string };
@@ -32,7 +32,8 @@ export async function newHttpLine(endpoint: string) {
 
   function trouble(incoming: IncomingMessage): Trouble | undefined {
     const call = { method: incoming.method!, url: incoming.url! };
-    const found = troubles.find((each) => each.times > 0 && each.on(call));
+    const { headers } = incoming;
+    const found = troubles.find((each) => each.times > 0 && each.on({ ...call, headers }));
     if (found) found.times--;
     calls.push({ ...call, met: found !== undefined });
     return found;

@@ -67,7 +67,7 @@ export async function newGround(options: {
       PUBLIC_URL: publicUrl,
       PORT: String(options.port),
       ENCRYPTION_KEYS: randomBytes(32).toString('base64'),
-      ADMIN_TOKEN: 'the-operators-token',
+      ADMIN_TOKEN: 'the-token-of-the-operators',
       SYNC_INTERVAL: '365d',
       PROCESSING_POLL: '200ms',
       TRANSCRIPT_DELAY: '0s',
@@ -190,7 +190,7 @@ export function operatorOf(ground: Ground) {
     const response = await fetch(`${ground.publicUrl}/api${path}`, {
       method,
       headers: {
-        authorization: 'Bearer the-operators-token',
+        authorization: 'Bearer the-token-of-the-operators',
         ...(body !== undefined && { 'content-type': 'application/json' }),
       },
       ...(body !== undefined && { body: JSON.stringify(body) }),

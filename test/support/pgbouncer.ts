@@ -22,7 +22,6 @@ export async function newPooledPostgres({ ca, cert, key }: Certificates) {
   });
   const own = new pg.Client({ connectionString: postgres.url });
   await own.connect();
-  const { rows } = await own.query('SHOW data_directory');
   // Both refuse a key that others may read, and neither runs as root.
   const isRoot = process.getuid?.() === 0;
   const keyFor = async (place: string) => {
@@ -32,7 +31,8 @@ export async function newPooledPostgres({ ca, cert, key }: Certificates) {
     if (isRoot) await run('chown', ['postgres', file]);
     return file;
   };
-  for (const setting of [`ssl_cert_file = '${cert}'`, `ssl_key_file = '${await keyFor(rows[0].data_directory)}'`]) {
+  await keyFor(join(directory, 'database', 'postgres'));
+  for (const setting of [`ssl_cert_file = '${cert}'`, "ssl_key_file = 'tls.key'"]) {
     await own.query(`ALTER SYSTEM SET ${setting}`);
   }
   await own.query('ALTER SYSTEM SET ssl = on');

@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { chmod, mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +10,7 @@ import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
 import type { Certificates } from './certificates.ts';
 import { startContainers } from './containers.ts';
 import { freePort } from './ports.ts';
+import { until } from './until.ts';
 
 const run = promisify(execFile);
 
@@ -21,6 +22,8 @@ declare module 'vitest' {
     s3: S3Server | undefined;
     /** One that takes checksums behind a stream and keeps them of whole objects, which Ceph's does not. */
     s3modern: S3Server | undefined;
+    /** The library of faketime, which gives a process another clock. Undefined when it is not installed. */
+    faketime: string | undefined;
     /** Whether images can be built and run here. */
     engine: boolean;
   }
@@ -57,8 +60,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
 async function start(project: TestProject, stops: (() => Promise<unknown>)[]): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
   stops.push(() => rm(directory, { recursive: true, force: true }));
-  // So that as root, too, the database is in here and goes with it.
-  await chmod(directory, 0o755);
 
   const containers = await startContainers(stops);
   project.provide('engine', containers !== undefined);
@@ -72,6 +73,9 @@ async function start(project: TestProject, stops: (() => Promise<unknown>)[]): P
   const s3 = await startCeph(directory, stops);
   if (!s3) missing.push('an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)');
   project.provide('s3', s3);
+  const [faketime] = await Array.fromAsync(glob('/usr/lib/*/faketime/libfaketimeMT.so.1'));
+  if (!faketime) missing.push('faketime');
+  project.provide('faketime', faketime);
   const s3modern = containers?.s3 ?? (await startVersity(directory, stops));
   project.provide('s3modern', s3modern);
   if (!s3modern) {
@@ -159,12 +163,17 @@ async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): 
 export async function startVersity(
   directory: string,
   stops: (() => Promise<unknown>)[],
-  { keepAlive = false, tls }: { keepAlive?: boolean; tls?: Pick<Certificates, 'cert' | 'key'> | undefined } = {},
+  {
+    keepAlive = false,
+    versions = false,
+    tls,
+  }: { keepAlive?: boolean; versions?: boolean; tls?: Pick<Certificates, 'cert' | 'key'> | undefined } = {},
 ): Promise<S3Server | undefined> {
   if (!(await installed('versitygw'))) return undefined;
   const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
   const [objects, facts] = [join(directory, 'versity-objects'), join(directory, 'versity-facts')];
-  await Promise.all([mkdir(objects), mkdir(facts)]);
+  const older = join(directory, 'versity-versions');
+  await Promise.all([mkdir(objects), mkdir(facts), mkdir(older)]);
   const port = await freePort();
   const child = spawn(
     'versitygw',
@@ -172,7 +181,7 @@ export async function startVersity(
     [
       ...['--port', `127.0.0.1:${port}`, '--region', region, '--quiet', ...(keepAlive ? ['--keep-alive'] : [])],
       ...(tls ? ['--cert', tls.cert, '--key', tls.key] : []),
-      ...['posix', '--sidecar', facts, objects],
+      ...['posix', '--sidecar', facts, ...(versions ? ['--versioning-dir', older] : []), objects],
     ],
     {
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -198,6 +207,29 @@ export async function startVersity(
     accessKey,
     secretKey,
   };
+}
+
+/** MinIO, which knows everything of S3 (CONTRIBUTING.md says where to get it). */
+export async function startMinio(directory: string, stops: (() => Promise<unknown>)[]): Promise<S3Server | undefined> {
+  if (!(await installed('minio'))) return undefined;
+  const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
+  const [port, console] = [await freePort(), await freePort()];
+  const child = spawn(
+    'minio',
+    ['server', join(directory, 'minio'), '--address', `127.0.0.1:${port}`, '--console-address', `127.0.0.1:${console}`],
+    {
+      stdio: 'ignore',
+      env: { ...process.env, MINIO_ROOT_USER: accessKey, MINIO_ROOT_PASSWORD: secretKey, MINIO_BROWSER: 'off' },
+    },
+  );
+  stops.push(async () => {
+    child.kill();
+    await new Promise((resolve) => (child.exitCode === null ? child.once('exit', resolve) : resolve(undefined)));
+  });
+  const endpoint = `http://127.0.0.1:${port}`;
+  await answers(port, () => 'minio');
+  await until('MinIO to be ready', async () => (await fetch(`${endpoint}/minio/health/ready`)).ok);
+  return { name: 'MinIO', endpoint, region, accessKey, secretKey };
 }
 
 /** Whether a program can be run here. */

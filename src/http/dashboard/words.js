@@ -88,6 +88,7 @@ const happened = {
   'asset.failed': 'failed',
   'asset.gone': 'is gone from the library',
   'asset.mirrored': 'was mirrored',
+  'asset.conflict': 'has the id of another file',
   'sync.failed': 'could not be synced',
 };
 

@@ -1,0 +1,8 @@
+import { access } from 'node:fs/promises';
+
+/** Whether `path` exists and, with `mode`, permits that (see fs.access). False also where it cannot be looked up. */
+export const exists = (path: string, mode?: number): Promise<boolean> =>
+  access(path, mode).then(
+    () => true,
+    () => false,
+  );

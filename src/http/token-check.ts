@@ -1,0 +1,30 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { RateLimiterMemory } from 'rate-limiter-flexible';
+
+/** Wrong tokens from one address that are answered as such, in a window of so many seconds. */
+const mostFailures = 10;
+const windowSeconds = 60;
+
+/** `wait`: seconds until this address may be wrong again. */
+export type TokenVerdict = 'right' | 'wrong' | { wait: number };
+
+export type TokenCheck = ReturnType<typeof createTokenCheck>;
+
+/**
+ * Compares tokens with the operators' one, and slows down guesses by address. The right token is always let in:
+ * an operator may share the address (a proxy, a NAT) with the one who guesses.
+ */
+export function createTokenCheck(adminToken: string) {
+  const failures = new RateLimiterMemory({ points: mostFailures, duration: windowSeconds });
+  return async (given: string, address: string): Promise<TokenVerdict> => {
+    if (isSame(given, adminToken)) return 'right';
+    const { consumedPoints, msBeforeNext } = await failures.penalty(address);
+    return consumedPoints > mostFailures ? { wait: Math.ceil(msBeforeNext / 1000) } : 'wrong';
+  };
+}
+
+/** In constant time, whatever is given. */
+function isSame(given: string, expected: string): boolean {
+  const digest = (text: string) => createHash('sha256').update(text).digest();
+  return timingSafeEqual(digest(given), digest(expected));
+}

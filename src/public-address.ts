@@ -1,0 +1,52 @@
+import { lookup } from 'node:dns';
+import { isIP, type LookupFunction } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { Rejected } from './errors.ts';
+
+/** The only part of IPv6 that IANA gives to the internet. */
+const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');
+
+/** Whether everybody can reach it: not loopback, private, link-local, shared, reserved, nor one of these as IPv6. */
+export function isPublic(address: string): boolean {
+  if (isIP(address) === 0) return false;
+  const parsed = ipaddr.process(address);
+  if (parsed.range() !== 'unicast') return false;
+  return parsed instanceof ipaddr.IPv4 || parsed.match(globalIpv6);
+}
+
+export interface AddressGuard {
+  /** @throws Rejected when the host is a number, and not a public address. Nobody looks up what is a number already. */
+  check(host: string): void;
+  /** For net.connect: resolves a name to its public addresses only. The result is what is connected to. */
+  lookup: LookupFunction;
+}
+
+/**
+ * Keeps requests to addresses that others have chosen away from this machine and its network.
+ * @param options.allows hosts that may have any address
+ * @param options.refusal the message about a host, `where` with its address
+ */
+export function guardAddresses(options: {
+  allows: (host: string) => boolean;
+  refusal: (where: string, host: string) => string;
+  resolve?: typeof lookup;
+}): AddressGuard {
+  const { allows, refusal, resolve = lookup } = options;
+  const refuse = (host: string, address: string) =>
+    new Rejected(refusal(host === address ? host : `${host} (${address})`, host));
+  return {
+    check(host) {
+      const literal = host.replace(/^\[|\]$/g, '');
+      if (isIP(literal) && !isPublic(literal) && !allows(literal)) throw refuse(literal, literal);
+    },
+    lookup(host, options, found) {
+      resolve(host, { ...options, all: true }, (error, addresses) => {
+        if (error) return found(error, []);
+        const allowed = allows(host) ? addresses : addresses.filter(({ address }) => isPublic(address));
+        if (!allowed[0]) return found(refuse(host, addresses[0]?.address ?? 'no address'), []);
+        if (options.all) found(null, allowed);
+        else found(null, allowed[0].address, allowed[0].family);
+      });
+    },
+  };
+}

@@ -1,0 +1,75 @@
+import { formatBytes, formatDuration } from '../units.ts';
+
+/** The slowest rate at which a file may come, as a mean over `windowMs` of waiting for the source. */
+export interface MinRate {
+  bytesPerSecond: number;
+  windowMs: number;
+}
+
+/** A file came more slowly than the minimum rate. Other files get its slot, and it is tried again later. */
+export class TooSlow extends Error {
+  override readonly name = 'TooSlow';
+  readonly windowMs: number;
+
+  constructor(bytesPerSecond: number, { bytesPerSecond: least, windowMs }: MinRate) {
+    super(
+      `the file came at ${formatBytes(Math.round(bytesPerSecond))}/s for ${formatDuration(windowMs)}, ` +
+        `below TRANSFER_MIN_RATE (${formatBytes(least)}/s)`,
+    );
+    this.windowMs = windowMs;
+  }
+}
+
+/**
+ * Measures how fast the source delivers one file, over all parts that are fetched at once. The clock stops while any of
+ * them is held back on this side, by a bandwidth limit or by the store: that time is not the source's.
+ */
+export class RateWatch {
+  readonly #least: MinRate;
+  #fetching = 0;
+  #heldBack = 0;
+  #since = 0;
+  #ms = 0;
+  #bytes = 0;
+
+  constructor(least: MinRate) {
+    this.#least = least;
+  }
+
+  begin(): void {
+    this.#advance();
+    this.#fetching++;
+  }
+
+  end(): void {
+    this.#advance();
+    this.#fetching--;
+  }
+
+  /** Counts what came, and returns the error when a window ends in which too little has come. */
+  received(bytes: number): TooSlow | undefined {
+    this.#advance();
+    this.#bytes += bytes;
+    if (this.#ms < this.#least.windowMs) return undefined;
+    const rate = (this.#bytes / this.#ms) * 1000;
+    this.#ms = this.#bytes = 0;
+    return rate < this.#least.bytesPerSecond ? new TooSlow(rate, this.#least) : undefined;
+  }
+
+  /** A chunk is held back on this side, until `release`. */
+  hold(): void {
+    this.#advance();
+    this.#heldBack++;
+  }
+
+  release(): void {
+    this.#advance();
+    this.#heldBack--;
+  }
+
+  #advance(): void {
+    const now = performance.now();
+    if (this.#fetching > 0 && this.#heldBack === 0) this.#ms += now - this.#since;
+    this.#since = now;
+  }
+}

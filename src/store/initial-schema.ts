@@ -1,0 +1,442 @@
+import { sql } from 'kysely';
+import type { Migration } from 'kysely/migration';
+
+const connections = `
+  CREATE TABLE connections (
+    id text PRIMARY KEY,
+    user_id text NOT NULL UNIQUE,
+    user_name text NOT NULL,
+    user_email text NOT NULL,
+    status text NOT NULL CHECK (status IN ('active', 'paused', 'disconnected')),
+    -- Sealed pair of access and refresh token. The version counts the pairs: whoever writes one names the version it replaces.
+    tokens text,
+    token_version integer NOT NULL DEFAULT 1,
+    access_expires_at timestamptz,
+    -- The lease of the one process that may refresh.
+    refresh_owner text,
+    refresh_until timestamptz,
+    -- When a refresh was sent whose answer never came: the service may have rotated the token.
+    refresh_unanswered_at timestamptz,
+    -- The lease of the one sync that may run.
+    sync_owner text,
+    sync_until timestamptz,
+    parked_until timestamptz,
+    pace jsonb,
+    settings jsonb NOT NULL DEFAULT '{}',
+    -- Whether its assets are still to be compared with changed settings.
+    reselect boolean NOT NULL DEFAULT false,
+    connected_at timestamptz NOT NULL DEFAULT now(),
+    last_sync_at timestamptz,
+    last_error text,
+    disconnected_at timestamptz,
+    disconnect_reason text,
+    -- When an operator last disconnected it: links that were made before no longer reconnect it.
+    links_since timestamptz
+  );
+  CREATE INDEX connections_in_order ON connections (connected_at, id);
+  CREATE INDEX connections_reselect ON connections (id) WHERE reselect;
+
+  CREATE TABLE companies (
+    id text PRIMARY KEY,
+    name text NOT NULL
+  );
+
+  -- Which connection can read which company. The mark belongs to the pair: users may see different assets of a company.
+  CREATE TABLE access (
+    connection_id text NOT NULL REFERENCES connections,
+    company_id text NOT NULL REFERENCES companies,
+    mark bigint,
+    gained_at timestamptz NOT NULL DEFAULT now(),
+    lost_at timestamptz,
+    PRIMARY KEY (connection_id, company_id)
+  );
+  CREATE INDEX access_by_company ON access (company_id);
+
+  -- States of connect attempts that came back: none is accepted a second time.
+  CREATE TABLE used_states (
+    state text PRIMARY KEY,
+    until timestamptz NOT NULL
+  );
+
+  -- Grants of users who have consented, until the service has said who they are.
+  CREATE TABLE consents (
+    id text PRIMARY KEY,
+    tokens text NOT NULL,
+    connection_id text,
+    link_made_at timestamptz NOT NULL,
+    access_expires_at timestamptz NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    next_at timestamptz NOT NULL
+  );`;
+
+const assets = `
+  CREATE TABLE assets (
+    id text PRIMARY KEY,
+    -- Null: read from the bucket, and nobody who can read its company has connected since.
+    connection_id text REFERENCES connections,
+    company_id text NOT NULL REFERENCES companies,
+    project_id text,
+    asset_type text,
+    name text,
+    size bigint,
+    upload_date bigint,
+    -- The asset as the last listing described it, and as it last described itself; both without signed links.
+    listed jsonb NOT NULL,
+    detail jsonb,
+    -- How often a listing has changed the row: a worker that began before must look again.
+    revision integer NOT NULL DEFAULT 0,
+    -- The run that last saw something new in it.
+    sync_id text,
+    state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
+    reason text,
+    -- Which setting leaves it out; then nothing is due, although it is pending.
+    left_out text,
+    attempts integer NOT NULL DEFAULT 0,
+    -- How often in a row it was put off without an attempt being spent.
+    waits integer NOT NULL DEFAULT 0,
+    processing_since timestamptz,
+    -- When something is to be done for it next; null: nothing.
+    next_at timestamptz,
+    -- Since when a job for it is on the queue; null: none.
+    queued_at timestamptz,
+    -- The fence: each worker that takes the asset gets the next turn, and writes only while the turn is its own.
+    turn integer NOT NULL DEFAULT 0,
+    turn_until timestamptz,
+    -- What is in the bucket, as checked there.
+    media jsonb,
+    bytes bigint,
+    record_key text,
+    -- What was stored beside the media, by key: length, ETag and checksum.
+    beside jsonb NOT NULL DEFAULT '{}',
+    mirrored_at timestamptz,
+    -- When the media's bytes were last compared with their checksum.
+    verified_at timestamptz,
+    settled_at timestamptz,
+    transcript_state text NOT NULL DEFAULT 'none' CHECK (transcript_state IN ('none', 'pending', 'mirrored', 'no_speech', 'gave_up')),
+    transcript_keys jsonb,
+    transcript_deadline timestamptz,
+    thumbnail jsonb,
+    thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
+    -- Keys that another version of it has, or may have: removed once the record of this one is written.
+    outdated text[] NOT NULL DEFAULT '{}',
+    -- An upload in parts that is under way: what it takes to go on with it. Its parts are in upload_parts.
+    upload jsonb,
+    first_seen_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT assets_due_or_left_out
+      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR left_out IS NOT NULL)
+  )
+  -- Room for what changes often and is in no index, such as leases.
+  WITH (fillfactor = 85);
+
+  -- Each change of state writes all indexes that have the row. So there are few over all rows, and some over the few rows for
+  -- which something is to be done.
+  CREATE INDEX assets_by_company ON assets (company_id, id);
+  CREATE INDEX assets_by_connection ON assets (connection_id, company_id, state);
+  CREATE INDEX assets_of_connection ON assets (connection_id, id);
+  CREATE INDEX assets_mirrored ON assets (mirrored_at) WHERE mirrored_at IS NOT NULL;
+  -- In the order in which stores list: what is there is compared with what should be, page by page.
+  CREATE INDEX assets_by_key ON assets ((media->>'key') COLLATE "C") WHERE media IS NOT NULL;
+  CREATE INDEX assets_queued ON assets (connection_id, queued_at) WHERE queued_at IS NOT NULL;
+  CREATE INDEX assets_media_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
+    WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL;
+  CREATE INDEX assets_looks_due ON assets (connection_id, company_id, next_at)
+    WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL;
+  CREATE INDEX assets_expected ON assets (state, next_at)
+    WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
+  CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
+  CREATE INDEX assets_left_out ON assets (company_id, id) WHERE left_out IS NOT NULL;
+  CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
+
+  -- When it was mirrored or marked gone, whoever does it: a worker, a listing, a rebuild.
+  CREATE FUNCTION settle_asset() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    new.settled_at = clock_timestamp();
+    RETURN new;
+  END $$;
+  CREATE TRIGGER settle_assets_insert BEFORE INSERT ON assets
+    FOR EACH ROW WHEN (new.state IN ('mirrored', 'gone')) EXECUTE FUNCTION settle_asset();
+  CREATE TRIGGER settle_assets_update BEFORE UPDATE OF state ON assets
+    FOR EACH ROW WHEN (new.state IN ('mirrored', 'gone') AND old.state NOT IN ('mirrored', 'gone'))
+    EXECUTE FUNCTION settle_asset();
+
+  CREATE TABLE upload_parts (
+    asset_id text NOT NULL REFERENCES assets ON DELETE CASCADE,
+    number integer NOT NULL,
+    bytes bigint NOT NULL,
+    etag text NOT NULL,
+    crc32 text NOT NULL,
+    stored_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (asset_id, number)
+  );
+
+  -- Where an upload in parts was, or may have been, begun. Written first, so that one whose id was never saved is found.
+  CREATE TABLE upload_keys (
+    key text PRIMARY KEY,
+    asset_id text NOT NULL,
+    begun_at timestamptz NOT NULL DEFAULT now()
+  );
+
+  -- What happened to each asset, for people. Only added to and pruned; they lie in the order of time, so a small index will do.
+  CREATE TABLE happenings (
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    asset_id text NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL,
+    sync_id text,
+    data jsonb NOT NULL DEFAULT '{}'
+  );
+  CREATE INDEX happenings_by_asset ON happenings (asset_id, id);
+  CREATE INDEX happenings_by_age ON happenings USING brin (at);`;
+
+/** What people search for, in a table that workers do not write: the indexes of it cost them nothing. */
+const facets = `
+  CREATE TABLE asset_facets (
+    id text PRIMARY KEY,
+    name text,
+    project_id text,
+    asset_type text
+  );
+  CREATE INDEX asset_facets_project ON asset_facets (project_id, id) WHERE project_id IS NOT NULL;
+  CREATE INDEX asset_facets_type ON asset_facets (asset_type, id) WHERE asset_type IS NOT NULL;
+  -- Where the extension may not be created, names are found by reading them all.
+  DO $$ BEGIN
+    CREATE EXTENSION IF NOT EXISTS pg_trgm;
+    CREATE INDEX asset_facets_name ON asset_facets USING gin (name gin_trgm_ops);
+  EXCEPTION WHEN OTHERS THEN
+    RAISE NOTICE 'pg_trgm cannot be used: %', SQLERRM;
+  END $$;
+
+  CREATE FUNCTION facet_assets_insert() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    INSERT INTO asset_facets SELECT id, name, project_id, asset_type FROM after ON CONFLICT DO NOTHING;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER facet_assets_insert AFTER INSERT ON assets REFERENCING NEW TABLE AS after
+    FOR EACH STATEMENT EXECUTE FUNCTION facet_assets_insert();
+  CREATE FUNCTION facet_assets_update() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE asset_facets SET name = new.name, project_id = new.project_id, asset_type = new.asset_type WHERE id = new.id;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER facet_assets_update AFTER UPDATE OF name, project_id, asset_type ON assets FOR EACH ROW
+    WHEN ((old.name, old.project_id, old.asset_type) IS DISTINCT FROM (new.name, new.project_id, new.asset_type))
+    EXECUTE FUNCTION facet_assets_update();
+  CREATE FUNCTION facet_assets_delete() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    DELETE FROM asset_facets WHERE id = old.id;
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER facet_assets_delete AFTER DELETE ON assets FOR EACH ROW EXECUTE FUNCTION facet_assets_delete();`;
+
+/**
+ * Counts of assets, and what has changed since these were added up: rows that are only ever added, for whoever updates a count
+ * waits for everybody else who does. An empty connection is none.
+ */
+function counts(): string {
+  const columns = `
+    connection_id text NOT NULL, company_id text NOT NULL, state text NOT NULL, left_out boolean NOT NULL,
+    assets bigint NOT NULL, bytes bigint NOT NULL, due bigint NOT NULL, due_bytes bigint NOT NULL`;
+  const trigger = (event: string, tables: string, changes: string) => `
+    CREATE FUNCTION count_assets_${event}() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+      INSERT INTO asset_count_changes
+      SELECT connection_id, company_id, state, left_out, sum(n), sum(n * bytes),
+        coalesce(sum(n) FILTER (WHERE due), 0), coalesce(sum(n * size) FILTER (WHERE due), 0)
+      FROM (${changes}) AS changes GROUP BY connection_id, company_id, state, left_out
+      HAVING sum(n) <> 0 OR sum(n * bytes) <> 0 OR coalesce(sum(n) FILTER (WHERE due), 0) <> 0
+        OR coalesce(sum(n * size) FILTER (WHERE due), 0) <> 0;
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER count_assets_${event} AFTER ${event} ON assets REFERENCING ${tables}
+      FOR EACH STATEMENT EXECUTE FUNCTION count_assets_${event}();`;
+  const change = (n: number, rows: string) => `
+    SELECT ${n} AS n, coalesce(connection_id, '') AS connection_id, company_id, state, left_out IS NOT NULL AS left_out,
+      coalesce(bytes, 0) AS bytes, next_at IS NOT NULL AS due, coalesce(size, 0) AS size FROM ${rows}`;
+  const [added, removed] = [change(1, 'after'), change(-1, 'before')];
+  return `
+    CREATE TABLE asset_counts (${columns}, PRIMARY KEY (connection_id, company_id, state, left_out));
+    -- Emptied every few seconds: what is dead in it must not pile up.
+    CREATE TABLE asset_count_changes (${columns})
+      WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
+    ${trigger('insert', 'NEW TABLE AS after', added)}
+    ${trigger('delete', 'OLD TABLE AS before', removed)}
+    ${trigger('update', 'OLD TABLE AS before NEW TABLE AS after', `${added} UNION ALL ${removed}`)}`;
+}
+
+const syncs = `
+  CREATE TABLE syncs (
+    id text PRIMARY KEY,
+    connection_id text NOT NULL REFERENCES connections,
+    mode text NOT NULL CHECK (mode IN ('incremental', 'full')),
+    scope jsonb NOT NULL DEFAULT '{}',
+    status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
+    -- Where a run that was interrupted goes on: companies done, company and cursor in hand, newest upload date seen.
+    position jsonb NOT NULL DEFAULT '{}',
+    pages integer NOT NULL DEFAULT 0,
+    seen integer NOT NULL DEFAULT 0,
+    new integer NOT NULL DEFAULT 0,
+    changed integer NOT NULL DEFAULT 0,
+    gone integer NOT NULL DEFAULT 0,
+    error text,
+    -- Whether the bucket is compared behind the run, and by which verification.
+    with_bucket boolean NOT NULL DEFAULT false,
+    verification_id text,
+    -- The trace of the run (W3C Trace Context), for what follows from it.
+    traceparent text,
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz,
+    finished_at timestamptz
+  );
+  CREATE INDEX syncs_by_connection ON syncs (connection_id, requested_at DESC);
+  CREATE INDEX syncs_by_time ON syncs (requested_at DESC, id DESC);
+  -- For the last run before: whether a failure is the first of a row.
+  CREATE INDEX syncs_finished ON syncs (connection_id, finished_at DESC) WHERE finished_at IS NOT NULL;
+  CREATE INDEX syncs_open ON syncs (connection_id) WHERE status IN ('waiting', 'running');
+  -- Over everything, one run waits, of whichever mode. By digest: a scope that names a thousand assets is longer than an index
+  -- entry may be.
+  CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text))
+    WHERE status = 'waiting';
+
+  -- What a run over everything has listed so far, a page per row: what it lacks at its end may be gone.
+  CREATE TABLE sightings (
+    sync_id text NOT NULL REFERENCES syncs ON DELETE CASCADE,
+    company_id text NOT NULL,
+    ids text[] NOT NULL
+  );
+  CREATE INDEX sightings_by_sync ON sightings (sync_id, company_id);`;
+
+const bucket = `
+  -- Which bucket the records are about: at most one row. And the id that a bucket without one is given: at most one row.
+  CREATE TABLE bucket (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    id text NOT NULL
+  );
+  CREATE TABLE bucket_proposal (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    id text NOT NULL
+  );
+
+  -- What was found out about stores, so that not every process asks them again.
+  CREATE TABLE store_proofs (
+    place text PRIMARY KEY,
+    proof text NOT NULL,
+    found_at timestamptz NOT NULL DEFAULT now()
+  );
+
+  CREATE TABLE verifications (
+    id text PRIMARY KEY,
+    -- Null: all of them.
+    connection_id text REFERENCES connections,
+    options jsonb NOT NULL DEFAULT '{}',
+    status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
+    -- Where a run that was interrupted goes on, and what it has counted until there.
+    position jsonb NOT NULL DEFAULT '{}',
+    counts jsonb NOT NULL DEFAULT '{}',
+    error text,
+    -- The lease of the one process that runs it.
+    owner text,
+    until timestamptz,
+    requested_at timestamptz NOT NULL DEFAULT now(),
+    started_at timestamptz,
+    finished_at timestamptz
+  );
+  CREATE INDEX verifications_open ON verifications (requested_at) WHERE status IN ('waiting', 'running');
+  -- Of those that nobody asked for, one waits per connection, and one for all.
+  CREATE UNIQUE INDEX verifications_routine ON verifications (coalesce(connection_id, ''))
+    WHERE status = 'waiting' AND options->'routine' = 'true';
+
+  CREATE TABLE verification_lines (
+    verification_id text NOT NULL REFERENCES verifications ON DELETE CASCADE,
+    number bigint NOT NULL,
+    mark text NOT NULL CHECK (mark IN ('=', '-', '+', '*', '!')),
+    key text,
+    asset_id text,
+    -- Which of the asset's objects, and what is to be done about it.
+    kind text,
+    remedy text,
+    text text,
+    difference boolean NOT NULL,
+    PRIMARY KEY (verification_id, number)
+  );
+  CREATE INDEX verification_remedies ON verification_lines (verification_id, asset_id) WHERE remedy IS NOT NULL;
+
+  -- One row a day. Whoever holds it writes the day's inventory.
+  CREATE TABLE inventories (
+    day date PRIMARY KEY,
+    owner text,
+    until timestamptz,
+    -- How many assets were on their way when it was written: then it is written again.
+    waiting bigint,
+    written_at timestamptz
+  );`;
+
+const operators = `
+  -- Ids are given out before transactions end: whoever follows events in the order of ids could miss one. In the order of
+  -- transactions, and behind all that are still open, nothing comes in between any more.
+  CREATE TABLE events (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamptz NOT NULL DEFAULT now(),
+    kind text NOT NULL,
+    connection_id text,
+    asset_id text,
+    data jsonb NOT NULL DEFAULT '{}'
+  );
+  CREATE INDEX events_in_order ON events (xact, id);
+  CREATE INDEX events_by_kind ON events (kind, id);
+  CREATE INDEX events_by_connection ON events (connection_id, id);
+  CREATE INDEX events_by_asset ON events (asset_id, id) WHERE asset_id IS NOT NULL;
+  -- For pruning: by age, and the last of each kind.
+  CREATE INDEX events_by_age ON events (at);
+  CREATE INDEX events_last ON events (connection_id, kind, id) WHERE asset_id IS NULL;
+  CREATE FUNCTION tell_of_events() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    PERFORM pg_notify('asset_mirror_events', '');
+    RETURN NULL;
+  END $$;
+  CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
+
+  -- Up to where events have become deliveries, in the order in which they are followed: at most one row.
+  CREATE TABLE webhook_place (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single),
+    xact xid8 NOT NULL,
+    id bigint NOT NULL
+  );
+  -- What an endpoint is still to be told.
+  CREATE TABLE webhook_deliveries (
+    id text PRIMARY KEY,
+    kind text NOT NULL,
+    at timestamptz NOT NULL,
+    connection_id text,
+    asset_id text,
+    data jsonb NOT NULL,
+    attempts integer NOT NULL DEFAULT 0,
+    next_at timestamptz NOT NULL,
+    error text
+  );
+  CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at);
+  CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (at);
+
+  -- What one process at a time does now and then, and when it is due again.
+  CREATE TABLE chores (
+    name text PRIMARY KEY,
+    due_at timestamptz NOT NULL
+  );
+  -- What operators change while processes run; it goes before their environment.
+  CREATE TABLE settings (
+    name text PRIMARY KEY,
+    value jsonb NOT NULL
+  );
+  -- Sessions that were ended by signing out before their time.
+  CREATE TABLE ended_sessions (
+    id text PRIMARY KEY,
+    until timestamptz NOT NULL
+  );`;
+
+/** The first migration creates the whole schema. */
+export const initialSchema: Migration = {
+  async up(db) {
+    for (const part of [connections, assets, facets, counts(), syncs, bucket, operators])
+      await sql.raw(part).execute(db);
+  },
+};

@@ -1,0 +1,11 @@
+import { defineConfig } from 'vitest/config';
+
+/** The storage tests alone, against the server in STORAGE_CONFORMANCE (see main.ts). */
+export default defineConfig({
+  test: {
+    root: import.meta.dirname,
+    include: ['endpoint.ts'],
+    testTimeout: 120_000,
+    hookTimeout: 180_000,
+  },
+});
