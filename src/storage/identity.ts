@@ -100,13 +100,12 @@ export function identified(
   }
 
   async function confirmUnlessRecent(): Promise<void> {
-    if (confirmed) {
-      const recent = storage.stamp
-        ? (await storage.stamp(bucketIdKey)) === confirmed?.stamp
-        : performance.now() - confirmed.at < recentMs;
-      if (recent) return;
-    }
-    await confirm();
+    const stamp = await storage.stamp?.(bucketIdKey);
+    // Read after the await: another caller's check may have failed meanwhile.
+    const recent =
+      confirmed &&
+      (storage.stamp ? stamp !== undefined && stamp === confirmed.stamp : performance.now() - confirmed.at < recentMs);
+    if (!recent) await confirm();
   }
 
   /** Returns when the id is known to be right. An abort, or an error of the body, ends the wait. */

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
@@ -144,6 +145,24 @@ describe('the bucket that the records are about', () => {
     await rm(path);
     await storage.put('a/b', 'text');
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
+  });
+
+  test('that is replaced while many write at once gets nothing from any of them', async () => {
+    const storage = await start();
+    const writeLater = async (turns: number) => {
+      for (let turn = 0; turn < turns; turn++) await setImmediate();
+      await storage.put(`late/${turns}`, 'text');
+    };
+    for (let round = 0; round < 20; round++) {
+      await storage.check();
+      await rename(path, `${path}.aside`);
+      await mkdir(path);
+      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, turns) => writeLater(turns)));
+      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toEqual([]);
+      expect(await readdir(path, { recursive: true })).toEqual([]);
+      await rm(path, { recursive: true });
+      await rename(`${path}.aside`, path);
+    }
   });
 
   test('is missed at the start where an empty directory stands in its place, and taken when it is back', async () => {

@@ -132,6 +132,7 @@ test('what is not mirrored or has settled since comes in pages by id, whatever i
      SELECT 'unfinished ' || i, $1, 'acme', 'film', '{}', state, now() FROM unnest($2::text[]) WITH ORDINALITY AS made (state, i)`,
     [connectionId, states],
   );
+  await client.query(`UPDATE assets SET settled_at = now() - interval '1 minute' WHERE id LIKE 'unfinished %'`);
   const { contents } = opened.store;
   const since = new Date(await opened.store.now());
   await client.query(
