@@ -3,12 +3,12 @@ import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf } from './cli/failures.ts';
-import type { StartDatabase } from './cli/library.ts';
 import { harmless, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
+import type { StartDatabase } from './cli/verbs/library.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import type { RebuildReport } from './rebuild.ts';
-import { embeddedPostgresIsInstalled } from './store/embedded-binaries.ts';
+import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
 
@@ -53,9 +53,9 @@ async function freePort(wanted: number): Promise<number> {
 
 /** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
 const startDatabase: StartDatabase = async (directory) => {
-  const { makeDataDir } = await import('./ground.ts');
+  const { makeDataDir } = await import('./config/preflight.ts');
   await makeDataDir(resolve(directory));
-  const { startEmbeddedPostgres } = await import('./store/embedded.ts');
+  const { startEmbeddedPostgres } = await import('./store/embedded/embedded.ts');
   return startEmbeddedPostgres({ directory, log: await terminalLog() });
 };
 
@@ -70,7 +70,7 @@ async function terminalLog() {
  */
 async function configured() {
   if (existsSync('.env')) process.loadEnvFile('.env');
-  const { readConfig } = await import('./config.ts');
+  const { readConfig } = await import('./config/config.ts');
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
@@ -116,25 +116,25 @@ const app = program(
       await stopTracing();
     },
     async demo(options) {
-      const { readConfig } = await import('./config.ts');
+      const { readConfig } = await import('./config/config.ts');
       const { startService } = await loaded();
-      const { demo } = await import('./cli/demo.ts');
+      const { demo } = await import('./cli/verbs/demo.ts');
       const stop = stopSignal();
       await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
     },
     async library(options) {
-      const { library } = await import('./cli/library.ts');
+      const { library } = await import('./cli/verbs/library.ts');
       await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
     },
     async doctor(options) {
       const { examine } = await import('./doctor.ts');
-      const { doctor } = await import('./cli/doctor.ts');
+      const { doctor } = await import('./cli/verbs/doctor.ts');
       const wrong = await doctor(examine(await configured(), stopSignal()), options);
       if (wrong > 0) process.exitCode = 1;
     },
     async rebuild(options) {
       const { rebuildFrom } = await import('./rebuild.ts');
-      const { rebuild } = await import('./cli/rebuild.ts');
+      const { rebuild } = await import('./cli/verbs/rebuild.ts');
       const config = await configured();
       const log = await terminalLog();
       const stop = stopSignal();
@@ -142,9 +142,9 @@ const app = program(
       if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
     },
     async api() {
-      const { readClientConfig } = await import('./config.ts');
+      const { readClientConfig } = await import('./config/config.ts');
       const { createApiClient } = await import('./cli/client.ts');
-      const { findAdminToken } = await import('./secrets.ts');
+      const { findAdminToken } = await import('./config/secrets.ts');
       const config = readClientConfig(process.env);
       return createApiClient({
         url: config.url,

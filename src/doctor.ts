@@ -1,21 +1,21 @@
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
+import { encryptionKeyIn } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import type { Finding } from './finding.ts';
-import { createAccess } from './jobs/access.ts';
-import { probeQueue } from './jobs/probe.ts';
 import { createLog } from './log.ts';
 import { createOAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
-import { encryptionKeyIn } from './secrets.ts';
-import { assetTypes, unknownTypes } from './source/answers.ts';
+import { createAccess } from './pacing/with-token.ts';
+import { probeQueue } from './queue/probe-queue.ts';
 import { createLibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
-import { probeConnection, probeService } from './source/probe.ts';
-import { probeDirectory, probeS3 } from './storage/probe.ts';
-import { joinEmbeddedPostgres } from './store/embedded.ts';
-import { clusterExists } from './store/embedded-cluster.ts';
-import { probeDatabase } from './store/probe.ts';
+import { probeConnection, probeService } from './source/probe-library.ts';
+import { assetTypes, unknownTypes } from './source/schemas.ts';
+import { probeDirectory, probeS3 } from './storage/probe-storage.ts';
+import { probeDatabase } from './store/database/probe-database.ts';
+import { clusterExists } from './store/embedded/cluster.ts';
+import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 
 /**

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
-import type { Config } from './config.ts';
-import { makeDataDir } from './ground.ts';
-import { type Rebuilding, rebuild } from './jobs/rebuild.ts';
+import type { Config } from './config/config.ts';
+import { makeDataDir } from './config/preflight.ts';
 import type { Log } from './log.ts';
-import { identified } from './storage/identity.ts';
+import { identified } from './storage/mirror-id.ts';
 import { openStorage } from './storage/open.ts';
-import { joinEmbeddedPostgres } from './store/embedded.ts';
+import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
+import { type Rebuilding, rebuild } from './verify/rebuild.ts';
 
 export type { Rebuilding };
 

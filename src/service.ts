@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Config } from './config.ts';
+import type { Config } from './config/config.ts';
+import { makeDataDir, probePort } from './config/preflight.ts';
 import { openContext } from './context.ts';
-import { makeDataDir, probePort } from './ground.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
 import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
-import { recordGauges } from './metrics/records.ts';
+import { recordGauges } from './metrics/gauges.ts';
 import { createReadiness } from './readiness.ts';
 import { version } from './version.ts';
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { readConfig, variableNames } from '../src/config.ts';
+import { readConfig, variableNames } from '../src/config/config.ts';
 import { parseDuration } from '../src/units.ts';
 
 const root = join(import.meta.dirname, '..');

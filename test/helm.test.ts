@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { describe, expect, inject, test } from 'vitest';
 import { parse, parseAllDocuments, stringify } from 'yaml';
 import { generate } from '../helm/generate.ts';
-import { readConfig, secretVariables, variableNames } from '../src/config.ts';
+import { readConfig, secretVariables, variableNames } from '../src/config/config.ts';
 import { newGround } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { installed } from './support/services.ts';
@@ -203,7 +203,7 @@ describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
     const { metadata } = find(await render(ci('everything')), 'ScaledObject').spec.triggers[0];
     expect(metadata).toMatchObject({ threshold: '8' });
     expect(metadata.query).toContain('asset_mirror_queue_jobs{namespace="default",state=~"waiting|active"}');
-    expect(await readFile('src/metrics/records.ts', 'utf8')).toContain('asset_mirror_queue_jobs');
+    expect(await readFile('src/metrics/gauges.ts', 'utf8')).toContain('asset_mirror_queue_jobs');
   });
 
   test.each([

@@ -9,7 +9,7 @@ import { join, resolve } from 'node:path';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { makeDataDir } from '../src/ground.ts';
+import { makeDataDir } from '../src/config/preflight.ts';
 import { bytesOf, chunksOf } from '../src/library/index.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';

@@ -1,18 +1,18 @@
 import { Option } from 'commander';
-import { type AssetsOptions, assets, retry } from './assets.ts';
 import type { ApiClient } from './client.ts';
-import { connectLink } from './connect-link.ts';
-import { connections, disconnect, pause, resume } from './connections.ts';
-import { type EventsOptions, events } from './events.ts';
-import { explain } from './explain.ts';
 import { collect, examples, mostRows, wholeNumber } from './options.ts';
-import { plan } from './plan.ts';
 import type { NewVerb } from './program.ts';
-import { type ResyncOptions, resync } from './resync.ts';
-import { type SetOptions, set } from './set.ts';
-import { status } from './status.ts';
-import { syncs } from './syncs.ts';
-import { type VerifyOptions, verify } from './verify.ts';
+import { type AssetsOptions, assets, retry } from './verbs/assets.ts';
+import { connectLink } from './verbs/connect-link.ts';
+import { connections, disconnect, pause, resume } from './verbs/connections.ts';
+import { type EventsOptions, events } from './verbs/events.ts';
+import { explain } from './verbs/explain.ts';
+import { plan } from './verbs/plan.ts';
+import { type ResyncOptions, resync } from './verbs/resync.ts';
+import { type SetOptions, set } from './verbs/set.ts';
+import { status } from './verbs/status.ts';
+import { syncs } from './verbs/syncs.ts';
+import { type VerifyOptions, verify } from './verbs/verify.ts';
 
 const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
 

@@ -14,7 +14,7 @@ import {
   retriedAnswer,
 } from '../operations/connections.ts';
 import { eventList, eventQuery } from '../operations/events.ts';
-import { historyAnswer, historyQuery } from '../operations/history.ts';
+import { idParams } from '../operations/fields.ts';
 import { rotatedKeysAnswer } from '../operations/keys.ts';
 import type { Operations } from '../operations/operations.ts';
 import { planLine, planQuery } from '../operations/plan.ts';
@@ -22,12 +22,12 @@ import { projectList } from '../operations/projects.ts';
 import { settingsAnswer, settingsRequest } from '../operations/settings.ts';
 import { statusAnswer } from '../operations/status.ts';
 import { resyncAnswer, resyncRequest, syncAnswer, syncList, syncQuery } from '../operations/syncs.ts';
-import { idParams } from '../operations/text.ts';
+import { historyAnswer, historyQuery } from '../operations/throughput.ts';
 import { upcomingAnswer, upcomingQuery } from '../operations/upcoming.ts';
 import { linesQuery, verificationAnswer, verifyAnswer, verifyRequest } from '../operations/verifications.ts';
 import type { createEventStreams } from './event-stream.ts';
 import { refusals } from './openapi.ts';
-import { streamWork } from './stream.ts';
+import { streamWork } from './stream-progress.ts';
 
 /** A route's words, as they are in /openapi.json. `operationId` also names what an operator did in the events. */
 const route = (tag: string, operationId: string, summary: string) => ({ tags: [tag], operationId, summary });

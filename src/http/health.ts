@@ -1,8 +1,8 @@
 import fastify, { type FastifyInstance } from 'fastify';
 import type { Exposition } from '../metrics/exposition.ts';
 import type { Readiness } from '../readiness.ts';
-import { requestIdOf } from './correlation.ts';
 import { notFound } from './problems.ts';
+import { requestIdOf } from './request-ids.ts';
 
 /** Probes write to the bucket; not each of many load balancers' questions needs a new answer. */
 const checkFreshMs = 5000;

@@ -6,7 +6,7 @@ import { hasZodFastifySchemaValidationErrors } from 'fastify-type-provider-zod';
 import { z } from 'zod';
 import type { Log } from '../log.ts';
 import { Refused } from '../operations/refused.ts';
-import { isAway } from '../store/away.ts';
+import { isAway } from '../store/database/unreachable.ts';
 
 /** What every error looks like. */
 export const problem = z

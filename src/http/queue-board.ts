@@ -2,8 +2,8 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import { FastifyAdapter } from '@bull-board/fastify';
 import fastify, { type FastifyInstance } from 'fastify';
-import type { Queues } from '../jobs/queues.ts';
 import { fieldsHere, type Log } from '../log.ts';
+import type { Queues } from '../queue/queues.ts';
 import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { RefreshResult } from '../metrics/metrics.ts';
-import type { Grant as StoredGrant } from '../store/connections.ts';
+import type { Grant as StoredGrant } from '../store/connections/connections.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import type { Sealer } from './seal.ts';

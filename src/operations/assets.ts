@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import type { Asset, UploadPart } from '../store/schema.ts';
+import type { Asset, UploadPart } from '../store/database/schema.ts';
+import { within } from '../within.ts';
 import { existingConnection } from './connections.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
+import { count, numberOf, text, time } from './fields.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { assetStates } from './states.ts';
-import { count, numberOf, text, time } from './text.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
-import { within } from './within.ts';
 
 export const assetQuery = z.strictObject({
   connectionId: text.optional(),

@@ -1,14 +1,14 @@
 import { z } from 'zod';
-import { ceilingOf } from '../jobs/pacer.ts';
-import { reselect } from '../jobs/reselect.ts';
-import { type Choice, isWider, selectionOf } from '../jobs/selection.ts';
-import type { Connection } from '../store/schema.ts';
+import { reselect } from '../filters/apply-filters.ts';
+import { type Choice, isWider, selectionOf } from '../filters/filters.ts';
+import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
+import type { Connection } from '../store/database/schema.ts';
 import { parseDuration, syncIntervals } from '../units.ts';
+import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
+import { text } from './fields.ts';
 import { rate } from './settings.ts';
-import { text } from './text.ts';
-import { strangers } from './unknown.ts';
-import { within } from './within.ts';
+import { strangers } from './unknown-names.ts';
 
 /** How long an answer waits for the assets to be held against changed settings; what is left goes on behind it. */
 const patienceMs = 3000;

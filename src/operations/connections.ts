@@ -1,16 +1,16 @@
 import { z } from 'zod';
-import { limitOf } from '../jobs/pace.ts';
-import { ceilingOf } from '../jobs/pacer.ts';
 import { connectUrl } from '../oauth/authorize.ts';
-import type { Connection } from '../store/schema.ts';
+import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
+import { limitOf } from '../pacing/concurrency-limit.ts';
+import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
+import { within } from '../within.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
+import { count, text, time } from './fields.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { byState, leftOut, stateCounts } from './states.ts';
-import { count, text, time } from './text.ts';
-import { within } from './within.ts';
 
 /** So many assets are asked for again in one statement. */
 const retriedAtOnce = 5000;

@@ -2,19 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Rejected, RetryLater, reasonOf } from '../errors.ts';
-import { every } from '../jobs/every.ts';
-import type { Queues } from '../jobs/queues.ts';
-import type { Schedule } from '../jobs/schedule.ts';
+import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import { type OAuthClient, OAuthError } from '../oauth/client.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
-import { storable } from '../source/answers.ts';
+import type { Queues } from '../queue/queues.ts';
+import type { Schedule } from '../queue/scheduler.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { Consent } from '../store/schema.ts';
+import { storable } from '../source/schemas.ts';
+import type { Consent } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { within } from './within.ts';
+import { within } from '../within.ts';
 
 export interface ConsentDeps {
   store: Store;

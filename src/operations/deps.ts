@@ -1,10 +1,10 @@
-import type { Access } from '../jobs/access.ts';
-import type { Queues } from '../jobs/queues.ts';
-import type { SelectionDefaults } from '../jobs/reselect.ts';
-import type { Schedule } from '../jobs/schedule.ts';
+import type { SelectionDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
+import type { Access } from '../pacing/with-token.ts';
+import type { Queues } from '../queue/queues.ts';
+import type { Schedule } from '../queue/scheduler.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 

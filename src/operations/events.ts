@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import type { EventPlace } from '../store/events.ts';
-import type { Event } from '../store/schema.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
+import type { Event } from '../store/database/schema.ts';
+import type { EventPlace } from '../store/events/events.ts';
 import type { OperationsDeps } from './deps.ts';
-import { text, time } from './text.ts';
+import { text, time } from './fields.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 
 export const eventQuery = z.strictObject({
   connectionId: text.optional(),

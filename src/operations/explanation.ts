@@ -1,6 +1,6 @@
 import { askedToWait } from '../errors.ts';
-import { askedAgain } from '../jobs/pacer.ts';
-import type { Asset, Connection } from '../store/schema.ts';
+import { askedAgain } from '../pacing/adaptive-concurrency.ts';
+import type { Asset, Connection } from '../store/database/schema.ts';
 import { formatBytes } from '../units.ts';
 
 export interface Circumstances {

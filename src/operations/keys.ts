@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { OperationsDeps } from './deps.ts';
-import { count } from './text.ts';
+import { count } from './fields.ts';
 
 export const rotatedKeysAnswer = z
   .object({

@@ -3,13 +3,13 @@ import { connectionSettingsOperations } from './connection-settings.ts';
 import { connectionOperations } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { eventOperations } from './events.ts';
-import { historyOperations } from './history.ts';
 import { keyOperations } from './keys.ts';
 import { planOperations } from './plan.ts';
 import { projectOperations } from './projects.ts';
 import { settingsOperations } from './settings.ts';
 import { statusOperations } from './status.ts';
 import { syncOperations } from './syncs.ts';
+import { historyOperations } from './throughput.ts';
 import { upcomingOperations } from './upcoming.ts';
 import { verificationOperations } from './verifications.ts';
 

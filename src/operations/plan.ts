@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../jobs/plan.ts';
-import type { Connection } from '../store/schema.ts';
+import type { Connection } from '../store/database/schema.ts';
+import { type Amount, fetched, type PlanKind, type PlanProgress, plan, planKinds } from '../sync/plan.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 
-import { text } from './text.ts';
+import { text } from './fields.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });
 export type PlanQuery = z.input<typeof planQuery>;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { parseRate } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
-import { text } from './text.ts';
+import { text } from './fields.ts';
 
 const wanted = 'expected bytes a second, or such as 20MiB/s';
 const bytes = z.int(wanted).min(1, wanted);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import type { AssetState } from '../store/schema.ts';
-import { count } from './text.ts';
+import type { AssetState } from '../store/database/schema.ts';
+import { count } from './fields.ts';
 
 export const assetStates = [
   'pending',

@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { assetTypes } from '../source/answers.ts';
-import type { Sync } from '../store/schema.ts';
+import { assetTypes } from '../source/schemas.ts';
+import type { Sync } from '../store/database/schema.ts';
+import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
+import { count, text, time } from './fields.ts';
+import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { count, text, time } from './text.ts';
-import { strangeTypes } from './unknown.ts';
-import { within } from './within.ts';
+import { strangeTypes } from './unknown-names.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import type { Asset, Event, Happening, Outcome, Step } from '../store/schema.ts';
+import type { Asset, Event, Happening, Outcome, Step } from '../store/database/schema.ts';
 import { formatBytes, formatDuration } from '../units.ts';
-import { time } from './text.ts';
+import { time } from './fields.ts';
 
 export const timelineEntry = z
   .object({

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { type Expected, expectedKinds, mostCounted } from '../store/forecast.ts';
-import { numberIn, rowsOfPage } from './cursor.ts';
+import { type Expected, expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, time } from './text.ts';
+import { count, time } from './fields.ts';
+import { numberIn, rowsOfPage } from './pages.ts';
 
 export const upcomingQuery = z.strictObject({
   minutes: numberIn(1, 1440, 60),

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { differencesIn, nothingFound } from '../jobs/verify.ts';
-import { verificationPhases } from '../store/schema.ts';
+import { verificationPhases } from '../store/database/schema.ts';
+import { differencesIn, nothingFound } from '../verify/verify.ts';
 import { existingConnection } from './connections.ts';
-import { numberIn } from './cursor.ts';
 import type { OperationsDeps } from './deps.ts';
+import { count, text, time } from './fields.ts';
+import { numberIn } from './pages.ts';
 import { Refused } from './refused.ts';
-import { count, text, time } from './text.ts';
 
 export const verifyRequest = z
   .strictObject({

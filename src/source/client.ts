@@ -1,5 +1,6 @@
 import type { Dispatcher } from 'undici';
 import type { z } from 'zod';
+import { getText, HttpError } from './http.ts';
 import {
   type ApiAsset,
   type AssetDetail,
@@ -14,8 +15,7 @@ import {
   projectsAnswer,
   storable,
   transcriptAnswer,
-} from './answers.ts';
-import { getText, HttpError } from './http.ts';
+} from './schemas.ts';
 
 export type LibraryClient = ReturnType<typeof createLibraryClient>;
 

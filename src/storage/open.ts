@@ -1,5 +1,5 @@
-import { openDirectory } from './directory.ts';
-import type { S3Options } from './s3-client.ts';
+import { openDirectory } from './directory/directory.ts';
+import type { S3Options } from './s3/client.ts';
 import type { Storage } from './storage.ts';
 
 /** Where objects go, as STORAGE_URL says it. */
@@ -11,6 +11,6 @@ export async function openStorage(
   options: Pick<S3Options, 'connections' | 'memory'>,
 ): Promise<Storage> {
   if (target.kind === 'directory') return openDirectory(target);
-  const { openS3 } = await import('./s3.ts');
+  const { openS3 } = await import('./s3/s3.ts');
   return openS3({ ...target, ...s3, ...options });
 }

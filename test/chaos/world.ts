@@ -9,7 +9,7 @@ import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { createLog } from '../../src/log.ts';
-import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
 import { newBrowser } from '../support/browser.ts';
 import { freePort } from '../support/ports.ts';
 import { createContent } from './content.ts';

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { completionScript, shells } from '../../src/cli/completion.ts';
 import { program } from '../../src/cli/program.ts';
+import { completionScript, shells } from '../../src/cli/verbs/completion.ts';
 
 let directory: string;
 const scriptOf = (shell: string) => join(directory, shell);

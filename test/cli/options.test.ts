@@ -3,12 +3,12 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { demo } from '../../src/cli/demo.ts';
 import { exitCodeOf } from '../../src/cli/failures.ts';
-import { library } from '../../src/cli/library.ts';
 import { directory } from '../../src/cli/options.ts';
 import { program } from '../../src/cli/program.ts';
-import { readConfig } from '../../src/config.ts';
+import { demo } from '../../src/cli/verbs/demo.ts';
+import { library } from '../../src/cli/verbs/library.ts';
+import { readConfig } from '../../src/config/config.ts';
 
 const place = mkdtempSync(join(tmpdir(), 'asset-mirror-options-'));
 afterAll(() => rmSync(place, { recursive: true, force: true }));

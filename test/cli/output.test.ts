@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
-import { doctor } from '../../src/cli/doctor.ts';
 import { agoShort, bar, type Column, clean, cut, harmless, jsonOf, speed, table, width } from '../../src/cli/output.ts';
-import { rebuild } from '../../src/cli/rebuild.ts';
+import { doctor } from '../../src/cli/verbs/doctor.ts';
+import { rebuild } from '../../src/cli/verbs/rebuild.ts';
 import type { Finding } from '../../src/finding.ts';
 
 const columns: Column[] = [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type Circumstances, explanationOf } from '../../src/operations/explanation.ts';
-import type { Asset, Connection } from '../../src/store/schema.ts';
+import type { Asset, Connection } from '../../src/store/database/schema.ts';
 
 const now = new Date('2026-03-01T12:00:00Z');
 const later = new Date('2026-03-01T12:10:00Z');

@@ -13,9 +13,9 @@ import {
   ListObjectsV2Command,
   S3Client,
 } from '@aws-sdk/client-s3';
-import { openDirectory } from '../../src/storage/directory.ts';
-import { openS3 } from '../../src/storage/s3.ts';
-import type { S3Options } from '../../src/storage/s3-client.ts';
+import { openDirectory } from '../../src/storage/directory/directory.ts';
+import type { S3Options } from '../../src/storage/s3/client.ts';
+import { openS3 } from '../../src/storage/s3/s3.ts';
 import type { S3Server } from '../support/services.ts';
 import type { Ground } from './conformance.ts';
 

@@ -35,7 +35,7 @@ export async function startContainers(stops: Stops): Promise<Containers | undefi
 
 const postgresContainer = () =>
   new GenericContainer(imageOf('postgres'))
-    // As the embedded one is made (src/store/embedded.ts).
+    // As the embedded one is made (src/store/embedded/embedded.ts).
     .withEnvironment({
       POSTGRES_PASSWORD: 'test',
       POSTGRES_INITDB_ARGS: '--encoding=UTF8 --locale=C.UTF-8',

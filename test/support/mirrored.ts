@@ -1,4 +1,4 @@
-import type { Mirrored } from '../../src/store/turns.ts';
+import type { Mirrored } from '../../src/store/assets/leases.ts';
 
 /** What a worker says of an asset that has its media and its record, and nothing beside them. */
 export const mirroredAlone: Mirrored = {

@@ -1,5 +1,5 @@
-import type { SyncDeps } from '../../src/jobs/sync.ts';
 import { HttpError } from '../../src/source/http.ts';
+import type { SyncDeps } from '../../src/sync/run-syncs.ts';
 
 type Client = SyncDeps['client'];
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { createLog } from '../../src/log.ts';
-import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
 import type { Certificates } from './certificates.ts';
 import { freePort } from './ports.ts';
 import { until } from './until.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { createLog } from '../../src/log.ts';
-import { startEmbeddedPostgres } from '../../src/store/embedded.ts';
+import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
 import type { Certificates } from './certificates.ts';
 import { startContainers } from './containers.ts';
 import { freePort } from './ports.ts';

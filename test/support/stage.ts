@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
-import { createAccess } from '../../src/jobs/access.ts';
-import { runSyncs, type SyncDeps } from '../../src/jobs/sync.ts';
-import type { Sync, SyncMode, SyncScope } from '../../src/store/schema.ts';
+import { createAccess } from '../../src/pacing/with-token.ts';
+import type { Sync, SyncMode, SyncScope } from '../../src/store/database/schema.ts';
+import { runSyncs, type SyncDeps } from '../../src/sync/run-syncs.ts';
 import { newBrowser } from './browser.ts';
 import { startTestLibrary, type Upload } from './library.ts';
 import { newGround, type operatorOf, startMirror } from './mirror.ts';

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { waitAfter } from '../../src/jobs/webhooks.ts';
+import { waitAfter } from '../../src/webhooks/deliver.ts';
 import { newBrowser } from '../support/browser.ts';
 import { databaseAsText } from '../support/everything.ts';
 import { startMirror } from '../support/mirror.ts';

@@ -3,11 +3,11 @@ import type { z } from 'zod';
 import type { assetAnswer, assetList } from '../../operations/assets.ts';
 import type { connectionAnswer } from '../../operations/connections.ts';
 import type { eventAnswer } from '../../operations/events.ts';
-import type { historyAnswer } from '../../operations/history.ts';
 import type { planAnswer, planProgress } from '../../operations/plan.ts';
 import type { projectList } from '../../operations/projects.ts';
 import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
+import type { historyAnswer } from '../../operations/throughput.ts';
 import type { upcomingAnswer } from '../../operations/upcoming.ts';
 import type { verificationAnswer } from '../../operations/verifications.ts';
 

@@ -1,7 +1,7 @@
 import { ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
-import { openS3 } from '../../../src/storage/s3.ts';
-import type { S3Options } from '../../../src/storage/s3-client.ts';
-import { isUnsupported } from '../../../src/storage/s3-errors.ts';
+import type { S3Options } from '../../../src/storage/s3/client.ts';
+import { isUnsupported } from '../../../src/storage/s3/errors.ts';
+import { openS3 } from '../../../src/storage/s3/s3.ts';
 import { conformance } from '../conformance.ts';
 
 const options = JSON.parse(process.env.STORAGE_CONFORMANCE!) as S3Options;

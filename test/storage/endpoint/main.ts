@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
-import { probeS3 } from '../../../src/storage/probe.ts';
-import type { S3Options } from '../../../src/storage/s3-client.ts';
+import { probeS3 } from '../../../src/storage/probe-storage.ts';
+import type { S3Options } from '../../../src/storage/s3/client.ts';
 
 const command = new Command('npm run conformance:storage --')
   .description(

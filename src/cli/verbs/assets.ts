@@ -1,0 +1,151 @@
+import { formatBytes } from '../../units.ts';
+import type { ApiClient, AssetList, AssetQuery } from '../client.ts';
+import { UsageError } from '../failures.ts';
+import { mostRows } from '../options.ts';
+import { ago, type Cell, counted, paint, print, printJson, printJsonLine, table } from '../output.ts';
+
+export interface AssetsOptions {
+  connection?: string;
+  company?: string;
+  project?: string;
+  state?: AssetQuery['state'];
+  type?: string;
+  leftOut?: boolean;
+  search?: string;
+  limit: number;
+  all?: boolean;
+  json?: boolean;
+}
+
+type AssetSummary = AssetList['assets'][number];
+
+export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' | 'cyan' | 'dim'> = {
+  mirrored: 'green',
+  failed: 'red',
+  unavailable: 'yellow',
+  processing: 'yellow',
+  transferring: 'cyan',
+  pending: 'dim',
+  gone: 'dim',
+};
+
+/** Looks for assets; with `all` page by page to the end, as JSON one a line. */
+export async function assets(api: ApiClient, options: AssetsOptions): Promise<void> {
+  const query: AssetQuery = {
+    connectionId: options.connection,
+    companyId: options.company,
+    projectId: options.project,
+    state: options.state,
+    type: options.type,
+    leftOut: options.leftOut,
+    q: options.search,
+  };
+  const none = Object.values(query).some((it) => it !== undefined)
+    ? 'No asset is like that.'
+    : 'Nothing is listed yet.';
+  if (options.all) {
+    let found = 0;
+    for await (const page of api.assetPages(query)) {
+      found += page.length;
+      if (options.json) for (const asset of page) printJsonLine(asset);
+      else if (page.length > 0) print(assetTable(page));
+    }
+    if (!options.json) print(found === 0 ? none : `\n${counted(found, 'asset')}`);
+    return;
+  }
+  const page = await api.assets({ ...query, limit: options.limit });
+  if (options.json) return printJson(page);
+  if (page.assets.length === 0) return print(none);
+  print(assetTable(page.assets));
+  if (page.nextCursor !== null)
+    print(paint('dim', `\nThere are more: --limit shows up to ${mostRows}, --all everything.`));
+}
+
+function assetTable(found: AssetSummary[]): string {
+  const rows = found.map((asset): Cell[] => [
+    asset.id,
+    asset.name ?? '',
+    asset.leftOut === null ? { text: asset.state, style: colours[asset.state] } : { text: 'left out', style: 'dim' },
+    asset.size === null ? '' : formatBytes(asset.size),
+    asset.type ?? '',
+    asset.uploadDate === null ? '' : dateOf(asset.uploadDate),
+    whyOf(asset),
+  ]);
+  return table(
+    [
+      { title: 'ASSET' },
+      { title: 'NAME', least: 12 },
+      { title: 'STATE' },
+      { title: 'SIZE', right: true, spare: 1 },
+      { title: 'TYPE', spare: 3 },
+      { title: 'UPLOADED', spare: 2 },
+      { title: 'WHY', least: 24 },
+    ],
+    rows,
+  );
+}
+
+/** Why it is not whole, or when something is done for it next. */
+function whyOf({ state, reason, nextAt, attempts, transcript, thumbnail }: AssetSummary): string {
+  const next = nextAt === null || Date.parse(nextAt) <= Date.now() ? '' : `again ${ago(nextAt)}`;
+  const waits =
+    state === 'mirrored' && nextAt !== null
+      ? [transcript === 'pending' && 'transcript', thumbnail === 'pending' && 'thumbnail'].filter(Boolean).join(' and ')
+      : '';
+  const tried = attempts > 0 && state !== 'mirrored' ? counted(attempts, 'attempt') : '';
+  return [reason ?? '', tried, waits && `${waits} may still come`, next].filter(Boolean).join('; ');
+}
+
+function dateOf(ms: number): string {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 10);
+}
+
+/** Has assets, or all that failed, tried again. Returns how many could not be asked for. */
+export async function retry(
+  api: ApiClient,
+  ids: string[],
+  options: { failed?: boolean; connection?: string; json?: boolean },
+): Promise<number> {
+  if (options.failed ? ids.length > 0 : ids.length === 0) {
+    throw new UsageError('name the assets to try again, or say --failed for all that have failed');
+  }
+  if (options.connection !== undefined && !options.failed) throw new UsageError('--connection goes with --failed');
+  return options.failed ? retryFailed(api, options) : retryEach(api, ids, options);
+}
+
+async function retryFailed(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<number> {
+  const of =
+    options.connection !== undefined
+      ? [options.connection]
+      : (await api.allConnections())
+          .filter(({ status, counts }) => status !== 'disconnected' && counts.byState.failed > 0)
+          .map(({ id }) => id);
+  let retried = 0;
+  for (const id of of) retried += (await api.retryFailed(id)).retried;
+  if (options.json) printJson({ retried });
+  else if (retried === 0) print('Nothing has failed that could be tried again.');
+  else print(`${counted(retried, 'asset')} to be tried again. \`asset-mirror status --watch\` shows them come.`);
+  return 0;
+}
+
+async function retryEach(api: ApiClient, ids: string[], options: { json?: boolean }): Promise<number> {
+  const answers: { id: string; state?: string; refused?: string }[] = [];
+  for (const id of ids) {
+    try {
+      const { state } = await api.retry(id);
+      answers.push({ id, state });
+      if (!options.json) {
+        print(
+          `${paint('green', '✓')} ${id}: ${state === 'mirrored' ? 'mirrored; what was missing beside it is looked for' : 'is due now'}`,
+        );
+      }
+    } catch (error) {
+      if (!(error instanceof Error && error.name === 'RefusedByService')) throw error;
+      answers.push({ id, refused: error.message });
+      if (!options.json) print(`${paint('red', '✗')} ${id}: ${error.message}`);
+    }
+  }
+  if (options.json) printJson({ assets: answers });
+  return answers.filter(({ refused }) => refused !== undefined).length;
+}

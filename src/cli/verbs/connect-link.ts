@@ -1,0 +1,11 @@
+import type { ApiClient } from '../client.ts';
+import { print, printJson } from '../output.ts';
+
+/** Prints a signed link for a user to connect, or to reconnect one connection. */
+export async function connectLink(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<void> {
+  const link = await api.createConnectLink({ connectionId: options.connection });
+  if (options.json) return printJson(link);
+  print(link.url);
+  if (process.stdout.isTTY)
+    print(`\nSend it to the user; it works until ${new Date(link.expiresAt).toLocaleString()}.`);
+}

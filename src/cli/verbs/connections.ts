@@ -1,0 +1,137 @@
+import { createInterface } from 'node:readline/promises';
+import { formatBytes } from '../../units.ts';
+import type { ApiClient, ConnectionQuery, ConnectionSummary } from '../client.ts';
+import { UsageError } from '../failures.ts';
+import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
+
+export const statusColours = { active: 'green', paused: 'yellow', disconnected: 'red' } as const;
+
+/** `40/300` */
+export function mirroredOf({ counts }: ConnectionSummary): string {
+  const all = Object.values(counts.byState).reduce((sum, n) => sum + n, 0);
+  return `${number(counts.byState.mirrored)}/${number(all)}`;
+}
+
+export function connectionTable(connections: ConnectionSummary[], room?: number): string {
+  const rows = connections.map((connection): Cell[] => {
+    const { failed } = connection.counts.byState;
+    return [
+      connection.id,
+      connection.user.email || connection.user.name,
+      { text: connection.status, style: statusColours[connection.status] },
+      connection.companies.map(({ name }) => name).join(', '),
+      mirroredOf(connection),
+      formatBytes(connection.bytes),
+      failed > 0 ? { text: number(failed), style: 'red' } : '0',
+      agoShort(connection.lastSyncAt),
+      agoShort(connection.nextSyncAt),
+    ];
+  });
+  return table(
+    [
+      { title: 'CONNECTION' },
+      { title: 'USER', least: 12 },
+      { title: 'STATUS' },
+      { title: 'COMPANIES', least: 12, spare: 4 },
+      { title: 'MIRRORED', right: true },
+      { title: 'BYTES', right: true, spare: 2 },
+      { title: 'FAILED', right: true },
+      { title: 'LAST SYNC', spare: 1 },
+      { title: 'NEXT', spare: 3 },
+    ],
+    rows,
+    room,
+  );
+}
+
+/** What keeps connections from going on, a line each. */
+export function troubles(connections: ConnectionSummary[]): string[] {
+  return connections.flatMap(({ id, pace, lastError }) => {
+    const slow = [
+      pace.parkedUntil ? `waits, and goes on ${ago(pace.parkedUntil)}` : '',
+      pace.limit < pace.ceiling ? `slowed down to ${pace.limit} of ${pace.ceiling} at once` : '',
+    ].filter(Boolean);
+    return [
+      ...(slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
+      ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
+    ];
+  });
+}
+
+export async function connections(
+  api: ApiClient,
+  options: { status?: ConnectionQuery['status']; search?: string; json?: boolean },
+): Promise<void> {
+  const found = await api.allConnections({ status: options.status, q: options.search });
+  if (options.json) return printJson({ connections: found });
+  if (found.length === 0) {
+    return print(
+      options.status || options.search
+        ? 'No connection is like that.'
+        : 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.',
+    );
+  }
+  print(connectionTable(found));
+  const lines = troubles(found);
+  if (lines.length > 0) print(`\n${lines.join('\n')}`);
+}
+
+export async function pause(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
+  const connection = await api.pause(id);
+  if (options.json) return printJson(connection);
+  print(`${nameOf(connection)} is paused: nothing more is done for it. \`asset-mirror resume ${id}\` lets it go on.`);
+}
+
+export async function resume(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
+  const connection = await api.resume(id);
+  if (options.json) return printJson(connection);
+  print(`${nameOf(connection)} goes on, with a sync for what has come in meanwhile.`);
+}
+
+/** Ends a connection, once it is sure that this is meant. */
+export async function disconnect(
+  api: ApiClient,
+  id: string,
+  options: { yes?: boolean; json?: boolean },
+): Promise<void> {
+  if (!options.yes) {
+    const connection = await api.connection(id);
+    if (!process.stdin.isTTY || !process.stdout.isTTY || options.json) {
+      throw new UsageError(`this ends the connection of ${nameOf(connection)}; add --yes to say that it is meant`);
+    }
+    print(
+      `${paint('bold', nameOf(connection))}: ${mirroredOf(connection)} mirrored, ${formatBytes(connection.bytes)}.`,
+    );
+    print('Its user has to connect again before anything more is mirrored. What is in the bucket stays.');
+    if (!(await confirmed('Disconnect it?'))) {
+      print('Nothing was changed.');
+      return;
+    }
+  }
+  const ended = await api.disconnect(id);
+  if (options.json) return printJson(ended);
+  print(
+    ended.revoked === null
+      ? `${nameOf(ended)} was disconnected already.`
+      : `${nameOf(ended)} is disconnected. \`asset-mirror connect-link --connection ${id}\` makes a link to connect again.`,
+  );
+  if (ended.revoked === false) {
+    print(
+      paint(
+        'yellow',
+        'The service could not be told: its user can take the grant back in the profile there, under Connected Apps.',
+      ),
+    );
+  }
+}
+
+async function confirmed(question: string): Promise<boolean> {
+  const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  try {
+    return /^y(es)?$/i.test((await terminal.question(`${question} ${paint('dim', '[y/N]')} `)).trim());
+  } finally {
+    terminal.close();
+  }
+}
+
+const nameOf = ({ id, user }: ConnectionSummary) => harmless(user.email || user.name || id);

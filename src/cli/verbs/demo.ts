@@ -1,0 +1,248 @@
+import { createWriteStream } from 'node:fs';
+import { join } from 'node:path';
+import { Presets, SingleBar } from 'cli-progress';
+import type { Config } from '../../config/config.ts';
+import { type LibraryOptions, startLibrary } from '../../library/index.ts';
+import { createLog, type Log } from '../../log.ts';
+import type { Operations } from '../../operations/operations.ts';
+import { formatBytes, formatDuration } from '../../units.ts';
+import { connectLikeABrowser } from '../browser.ts';
+import { counted, harmless, paint, print, printJson } from '../output.ts';
+import type { StartDatabase } from './library.ts';
+
+export interface DemoOptions {
+  once?: boolean;
+  assets: number;
+  media?: string;
+  json?: boolean;
+}
+
+/** The running mirror, as the demo sees it. */
+export interface RunningService {
+  url: string;
+  operations: Operations;
+  adminToken: string;
+  storage: string;
+  stop(): Promise<void>;
+}
+
+export interface DemoDeps {
+  /** The environment of the process, and how to read the configuration out of one. */
+  environment: Readonly<Record<string, string | undefined>>;
+  readConfig: (environment: Readonly<Record<string, string | undefined>>) => Config;
+  startDatabase: StartDatabase;
+  startService: (config: Config, log: Log) => Promise<RunningService>;
+  freePort: (wanted: number) => Promise<number>;
+  stop: AbortSignal;
+}
+
+/** Library and mirror on embedded defaults: connects, mirrors, shows progress, leaves everything up for a look. */
+export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
+  const { environment, stop } = deps;
+  const say = options.json ? () => {} : print;
+  const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
+  const dataDir = join(environment.DATA_DIR || 'data', 'demo');
+  const settings = {
+    // A demo is watched: what takes minutes in earnest takes seconds here.
+    SYNC_INTERVAL: '15s',
+    PROCESSING_POLL: '2s',
+    TRANSCRIPT_DELAY: '2s',
+    // Of what is set for a real mirror only this: its database and its bucket are none for samples.
+    ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
+    DATA_DIR: dataDir,
+    LIBRARY_CLIENT_ID: credentials.clientId,
+    LIBRARY_CLIENT_SECRET: credentials.clientSecret,
+  };
+  const libraryAt = (url: string) => ({ LIBRARY_API_URL: url, LIBRARY_APP_URL: url });
+  // What is wrong in it is said before anything is started, wherever the library will be.
+  const wanted = deps.readConfig({ ...settings, ...pick(environment, ['PORT']), ...libraryAt('http://localhost') });
+  const port = await deps.freePort(wanted.port);
+  const publicUrl = `http://localhost:${port}`;
+  const content: LibraryOptions['content'] =
+    options.media === undefined ? { samples: options.assets } : { media: options.media };
+  say(paint('dim', 'starting PostgreSQL, the library and the mirror …'));
+  await using databases = new AsyncDisposableStack();
+  const { url: databaseUrl, stop: stopDatabase } = await deps.startDatabase(dataDir);
+  databases.defer(stopDatabase);
+  // The library is another service: beside the mirror's tables, in a schema of its own.
+  const library = await startLibrary({
+    ...credentials,
+    databaseUrl,
+    port: await deps.freePort(8090),
+    redirectUris: [`${publicUrl}/oauth/callback`],
+    autoConsent: true,
+    transcodeDelay: 5000,
+    transcriptDelay: 3000,
+    content,
+  });
+  const config = deps.readConfig({
+    ...settings,
+    ...libraryAt(library.apiUrl),
+    PORT: String(port),
+    PUBLIC_URL: publicUrl,
+  });
+  const logFile = join(config.dataDir, 'asset-mirror.log');
+  const logStream = createWriteStream(logFile, { flags: 'a' });
+  const log = createLog({ level: config.log.level, pretty: false, destination: logStream });
+  const service = await deps.startService({ ...config, databaseUrl }, log);
+  try {
+    say(`${paint('bold', 'library')}  ${library.appUrl}   ${options.media ?? `${options.assets} sample assets`}`);
+    say(`${paint('bold', 'mirror')}   ${service.url}   → ${service.storage}`);
+    const before = (await service.operations.status()).assets;
+    if (before.total > 0) {
+      const earlier = counted(before.total, 'asset');
+      say(paint('dim', `         ${earlier} of earlier runs are counted, too; without ${dataDir} it begins anew`));
+    }
+    say();
+    const started = performance.now();
+    await connectLikeABrowser((await service.operations.createConnectLink({})).url);
+    say(
+      `${paint('green', '✓')} connected as ${library.users[0]!.email} (OAuth 2.0 with PKCE, consent given by the demo)`,
+    );
+    const result = await watchUntilQuiet(service.operations, options.json === true, stop);
+    const ended = { ms: Math.round(performance.now() - started), interrupted: stop.aborted };
+    await summarize({ service, result, ...ended, before, json: options.json === true });
+    const { byState } = result.assets;
+    if (ended.interrupted) process.exitCode = 130;
+    else if (options.once && byState.failed + byState.pending + byState.transferring > 0) process.exitCode = 1;
+    if (!options.once && !stop.aborted) {
+      say(`
+${paint('bold', 'Have a look')}
+  the files      ${service.storage}
+  the dashboard  ${service.url}   (sign in with ${service.adminToken})
+  the library    ${library.appUrl}/profile   (${library.users[0]!.email}, password ${library.users[0]!.password})
+  the status     ADMIN_TOKEN=${service.adminToken} ASSET_MIRROR_URL=${service.url} npm run -s asset-mirror -- status
+  the log        ${logFile}
+
+Everything keeps running; Ctrl-C ends it.`);
+      await new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }));
+      say('\nStopping…');
+    }
+  } finally {
+    await service.stop();
+    await library.close();
+    await new Promise((resolve) => logStream.end(resolve));
+  }
+}
+
+function pick(environment: DemoDeps['environment'], names: string[]) {
+  return Object.fromEntries(Object.entries(environment).filter(([name]) => names.includes(name)));
+}
+
+type Status = Awaited<ReturnType<Operations['status']>>;
+
+/** Videos that are still transcoding get this long before the demo says what it has, and so does what met an error. */
+const patienceMs = 60_000;
+
+/** Shows progress until everything that comes soon has come: what is left then waits for the service, or has a reason. */
+async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
+  const bar = new SingleBar(
+    {
+      format: ` ${paint('cyan', '{bar}')} {percent}  {count}  {bytes}  {rate}  {note}`,
+      hideCursor: true,
+      barsize: 16,
+      noTTYOutput: true,
+      notTTYSchedule: 2000,
+      linewrap: false,
+    },
+    Presets.rect,
+  );
+  const facts = (status: Status, done: number) => {
+    const { byState, total } = status.assets;
+    const { processing } = byState;
+    const listing = status.syncs.waiting + status.syncs.running > 0;
+    const { later } = status.outstanding;
+    const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
+    const waiting = !status.bucket.ok
+      ? 'the bucket takes nothing'
+      : later > 0
+        ? `${later} tried again after an error`
+        : '';
+    return {
+      percent: `${total === 0 ? 0 : Math.floor((100 * done) / total)}%`.padStart(4),
+      count: total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
+      bytes: formatBytes(status.bytes).padStart(9),
+      rate: `${formatBytes(status.rate.bytesPerSecond)}/s`.padStart(11),
+      note:
+        waiting ||
+        (listing && total > 0 ? 'still listing' : left) ||
+        (processing > 0 ? `${processing} still transcoding at the library` : ''),
+    };
+  };
+  let status = await operations.status();
+  if (!silent) bar.start(Math.max(status.assets.total, 1), 0, facts(status, 0));
+  let quietSince = 0;
+  for (;;) {
+    status = await operations.status();
+    const { byState, total } = status.assets;
+    const moving = byState.pending + byState.transferring;
+    bar.setTotal(Math.max(total, 1));
+    const done = total - moving - byState.processing;
+    bar.update(done, facts(status, done));
+    if (moving > status.outstanding.later || status.syncs.waiting + status.syncs.running > 0) quietSince = 0;
+    else quietSince ||= performance.now();
+    const patient = byState.processing + moving > 0 && performance.now() - quietSince < patienceMs;
+    if (stop.aborted || (quietSince > 0 && !patient)) break;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+  }
+  if (!silent) bar.stop();
+  return status;
+}
+
+async function summarize(end: {
+  service: RunningService;
+  result: Status;
+  ms: number;
+  interrupted: boolean;
+  /** What was known of earlier runs over the same directory. */
+  before: Status['assets'];
+  json: boolean;
+}): Promise<void> {
+  const { result, service } = end;
+  const waiting: { count: number; why: string }[] = [];
+  const { byState, total } = result.assets;
+  if (byState.processing > 0)
+    waiting.push({
+      count: byState.processing,
+      why: 'still transcoding at the library; looked at again every few seconds',
+    });
+  if (result.outstanding.artefacts > 0)
+    waiting.push({
+      count: result.outstanding.artefacts,
+      why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
+    });
+  for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {
+    const { assets } = await service.operations.assets({ state, limit: 250 });
+    // The reason may name the asset; what many have in common is one line.
+    const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.replaceAll(id, '…') ?? '');
+    const more = byState[state] - assets.length;
+    for (const [reason, list] of reasons) {
+      const count = list.length + (reason === '' && more > 0 ? more : 0);
+      waiting.push({ count, why: reason === '' ? `${state}` : `${state}: ${reason}` });
+    }
+  }
+  const summary = {
+    ...(end.interrupted && { interrupted: true }),
+    assets: total,
+    mirrored: byState.mirrored,
+    new: byState.mirrored - end.before.byState.mirrored,
+    ...(end.before.total > 0 && { earlier: end.before.total }),
+    bytes: result.bytes,
+    seconds: Math.round(end.ms / 100) / 10,
+    where: service.storage,
+    waiting,
+  };
+  if (end.json) return printJson(summary);
+  const whole = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
+  const lead = end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
+  const mirrored = paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`));
+  const took =
+    summary.new > 0
+      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were there already)` : ''}`
+      : `${formatBytes(result.bytes)}, nothing new`;
+  print(`\n${lead}${mirrored}, ${took}`);
+  if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
+  print(`  ${summary.where}`);
+  if (waiting.length > 0) print(`\n${paint('bold', 'Waiting')}`);
+  for (const { count, why } of waiting) print(`  ${String(count).padStart(4)}  ${harmless(why)}`);
+}

@@ -1,0 +1,61 @@
+import type { ApiClient, MirrorEvent } from '../client.ts';
+import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
+
+export interface EventsOptions {
+  connection?: string;
+  asset?: string;
+  kind?: string;
+  limit: number;
+  follow?: boolean;
+  json?: boolean;
+}
+
+/** What happened, the newest last; with `follow` until interrupted, as JSON one a line. */
+export async function events(api: ApiClient, options: EventsOptions): Promise<void> {
+  const filter = { connectionId: options.connection, assetId: options.asset, kind: options.kind };
+  const past = () => api.events({ ...filter, limit: options.limit });
+  if (!options.follow) {
+    const page = await past();
+    if (options.json) return printJson(page);
+    if (page.events.length === 0) return print('Nothing like that has happened, or not within the last 30 days.');
+    for (const event of page.events.reverse()) print(lineOf(event));
+    return;
+  }
+
+  const say = (event: MirrorEvent) => (options.json ? printJsonLine(event) : print(lineOf(event)));
+  // What happens while the past is asked for is told behind it, and once.
+  let early: MirrorEvent[] | undefined = [];
+  let good = true;
+  const following = api.followEvents(filter, {
+    onEvent: (event) => (early ? early.push(event) : say(event)),
+    onLine(now) {
+      if (now !== good) printError(now ? 'The service is back.' : 'The line is lost; trying again …');
+      good = now;
+    },
+  });
+  const before = await Promise.race([following.open.then(past), following.end]);
+  for (const event of before.events.reverse()) say(event);
+  const told = new Set(before.events.map(({ id }) => id));
+  const missed = early.filter(({ id }) => !told.has(id));
+  early = undefined;
+  for (const event of missed) say(event);
+  await following.end;
+}
+
+const tones = [
+  [/\.(disconnected|failed|differs|given_up|gone)$/, 'red'],
+  [/\.(paused|lost|held)$/, 'yellow'],
+  [/\.(connected|reconnected|recovered|resumed|caught_up|mirrored|gained)$/, 'green'],
+] as const;
+
+/** `2026-01-31T12:00:00.000Z  asset.failed  a1  the reason` */
+export function lineOf({ at, kind, connectionId, assetId, data }: MirrorEvent): string {
+  const [, tone = 'cyan'] = tones.find(([pattern]) => pattern.test(kind)) ?? [];
+  const { reason, ...rest } = data;
+  const facts = Object.entries(rest).map(
+    ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  const about = [assetId, connectionId && `connection ${connectionId}`].filter(Boolean).join(', ');
+  const details = [about, typeof reason === 'string' ? reason : '', facts.join(' ')].filter(Boolean).join('  ');
+  return `${paint('dim', at)}  ${paint(tone, kind)}  ${harmless(details)}`.trimEnd();
+}

@@ -1,0 +1,132 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { probePort } from '../../config/preflight.ts';
+import { type LibraryOptions, startLibrary } from '../../library/index.ts';
+import { UsageError } from '../failures.ts';
+import { jsonOf, paint, print, printError, printJsonLine } from '../output.ts';
+
+export interface LibraryVerbOptions {
+  host: string;
+  port: number;
+  publicUrl?: string;
+  adminPort?: number;
+  media?: string;
+  synthetic?: number;
+  seed?: number;
+  database?: string;
+  inMemory?: boolean;
+  clientId?: string;
+  clientSecret?: string;
+  rotateSecret?: boolean;
+  redirectUri?: string[];
+  appName?: string;
+  logoUrl?: string;
+  websiteUrl?: string;
+  autoConsent?: boolean;
+  json?: boolean;
+}
+
+export interface LibraryDeps {
+  dataDir: string;
+  /** A PostgreSQL of one's own, under a directory. */
+  startDatabase: StartDatabase;
+  stop: AbortSignal;
+}
+
+export type StartDatabase = (directory: string) => Promise<{ url: string; stop(): Promise<void> }>;
+
+/** Runs the library alone, until stopped. */
+export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
+  const { json, inMemory, host, port, adminPort } = options;
+  const database = options.database || undefined;
+  // Its password is nothing to repeat.
+  if (database && !/^postgres(ql)?:$/.test(URL.parse(database)?.protocol ?? '')) {
+    throw new UsageError(
+      '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
+    );
+  }
+  // Before the library makes a secret, which it shows once.
+  await probePort('--port', host, port);
+  if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
+  await using running = new AsyncDisposableStack();
+  let databaseUrl = database;
+  let credentials: string | undefined;
+  if (!inMemory && databaseUrl === undefined) {
+    const directory = join(deps.dataDir, 'library');
+    const embedded = await deps.startDatabase(directory).catch((error) => {
+      if (!/in use by another/.test(String(error))) throw error;
+      printError(`Another library is at work in ${directory}; this one forgets everything at its end.`);
+    });
+    if (embedded) {
+      running.defer(() => embedded.stop());
+      databaseUrl = embedded.url;
+      credentials = join(directory, 'app.json');
+    }
+  }
+  const service = await startLibrary({
+    ...settingsOf(options),
+    ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
+  });
+  running.defer(() => service.close());
+  const { apiUrl, appUrl, adminUrl, clientId, users } = service;
+  const clientSecret = service.clientSecret ?? (await keptSecret(credentials, clientId));
+  if (service.clientSecret && credentials) {
+    await writeFile(credentials, `${JSON.stringify({ clientId, clientSecret })}\n`, { mode: 0o600 });
+  }
+  if (json) {
+    printJsonLine({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users });
+  } else {
+    print(`${paint('bold', 'The library is running.')} A mirror of it needs:
+
+LIBRARY_API_URL=${apiUrl}
+LIBRARY_APP_URL=${appUrl}
+LIBRARY_CLIENT_ID=${clientId}
+LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secret makes another)'}
+`);
+    for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
+    if (adminUrl) print(`Admin API: ${adminUrl}`);
+  }
+  if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
+}
+
+/** The library shows a secret once, when it is made. Whoever starts it is the app's owner too, and keeps it here. */
+async function keptSecret(path: string | undefined, clientId: string): Promise<string | null> {
+  const text = path && (await readFile(path, 'utf8').catch(() => undefined));
+  const kept = text ? (JSON.parse(text) as { clientId: string; clientSecret: string }) : undefined;
+  return kept?.clientId === clientId ? kept.clientSecret : null;
+}
+
+function settingsOf(options: LibraryVerbOptions): LibraryOptions {
+  const { host, port, media, synthetic, seed, redirectUri: redirectUris, appName, logoUrl, websiteUrl } = options;
+  const { publicUrl, adminPort, clientId, clientSecret, rotateSecret, autoConsent } = options;
+  const made = seed === undefined ? {} : { seed };
+  const given = {
+    publicUrl,
+    adminPort,
+    clientId,
+    clientSecret,
+    rotateSecret,
+    autoConsent,
+    redirectUris,
+    app: defined({ name: appName, logoUrl, websiteUrl }),
+  };
+  return {
+    host,
+    port,
+    content:
+      media !== undefined ? { media } : synthetic !== undefined ? { synthetic, ...made } : { samples: 300, ...made },
+    transcodeDelay: 20_000,
+    transcriptDelay: 120_000,
+    // Requests are nobody's business here; what went wrong is.
+    log: (line) => {
+      if ('error' in line || 'warning' in line) printError(jsonOf(line));
+    },
+    ...defined(given),
+  };
+}
+
+type Defined<T> = { [Key in keyof T]?: Exclude<T[Key], undefined> };
+
+function defined<T extends object>(value: T): Defined<T> {
+  return Object.fromEntries(Object.entries(value).filter(([, field]) => field !== undefined)) as Defined<T>;
+}

@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes, formatDuration } from '../../units.ts';
+import type { ApiClient, ConnectionSummary, Status } from '../client.ts';
+import { liveScreen } from '../live.ts';
+import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
+import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';
+
+const watchMs = 1000;
+/** More are not shown one by one, but by `asset-mirror connections`. */
+const mostShown = 20;
+
+/** What is connected, how far each is, rate and time left; with `watch` until interrupted. */
+export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
+  const screen = options.watch && !options.json && process.stdout.isTTY ? liveScreen() : undefined;
+  for (;;) {
+    const [totals, connections] = await Promise.all([
+      api.status(),
+      options.json ? api.allConnections() : api.connections({ limit: mostShown }).then((page) => page.connections),
+    ]);
+    const facts = { ...totals, connectionList: connections };
+    // While it is watched, one line each time, for who reads lines.
+    if (options.json && options.watch) printJsonLine(facts);
+    else if (options.json) printJson(facts);
+    else if (screen) screen.show(describe(totals, connections, true));
+    else print(describe(totals, connections, false));
+    if (!options.watch) return;
+    await sleep(watchMs);
+  }
+}
+
+function describe(totals: Status, connections: ConnectionSummary[], watched: boolean): string {
+  const { byState, total, leftOut } = totals.assets;
+  const lines = [
+    ...(watched ? [progressOf(totals)] : []),
+    `${paint('bold', `${number(byState.mirrored)} of ${number(total)}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
+    (['pending', 'transferring', 'processing', 'unavailable', 'failed', 'gone'] as const)
+      .map((state) => ({ state, count: byState[state] }))
+      .filter(({ count }) => count > 0)
+      .map(({ state, count }) => paintIf(state === 'failed', 'red', `${number(count)} ${state}`))
+      .concat(leftOut > 0 ? [`${number(leftOut)} left out by the settings`] : [])
+      .join(', '),
+    leftOf(totals),
+    totals.outstanding.later > 0 ? paint('yellow', `${number(totals.outstanding.later)} put off after an error`) : '',
+    totals.outstanding.artefacts > 0
+      ? `${number(totals.outstanding.artefacts)} mirrored, of which a transcript or thumbnail may still come`
+      : '',
+    watched && totals.syncs.running + totals.syncs.waiting > 0
+      ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`
+      : '',
+    totals.bucket.ok
+      ? ''
+      : paint('red', `the bucket takes nothing, so everything waits: ${harmless(totals.bucket.reason ?? '')}`),
+    totals.queues === null ? paint('red', 'the queue does not answer') : '',
+  ].filter(Boolean);
+  const all = Object.values(totals.connections).reduce((sum, n) => sum + n, 0);
+  if (all === 0) {
+    lines.push('', 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.');
+    return lines.join('\n');
+  }
+  const wide = connectionTable(connections);
+  if (fits(wide)) lines.push('', wide);
+  else for (const connection of connections) lines.push('', ...narrow(connection));
+  if (all > connections.length) {
+    lines.push(paint('dim', `and ${number(all - connections.length)} more: \`asset-mirror connections\` lists them`));
+  }
+  const trouble = troubles(connections);
+  return [...lines, ...(trouble.length > 0 ? ['', ...trouble] : [])].join('\n');
+}
+
+function progressOf({ assets, outstanding }: Status): string {
+  const done = assets.total - outstanding.assets;
+  const percent = assets.total === 0 ? 0 : Math.floor((100 * done) / assets.total);
+  return `${bar(done, assets.total, 32)} ${percent}%`;
+}
+
+function leftOf({ outstanding, rate, timeLeft }: Status): string {
+  if (outstanding.assets === 0) return '';
+  const speed = `${formatBytes(rate.bytesPerSecond)}/s`;
+  const left =
+    timeLeft !== null
+      ? `${formatDuration(timeLeft * 1000)} left`
+      : rate.bytesPerSecond > 0
+        ? 'a moment until the time left is known'
+        : 'nothing moves at present';
+  return `${formatBytes(outstanding.bytes)} to go, ${speed}, ${left}`;
+}
+
+/** Where the table has no room. */
+function narrow(connection: ConnectionSummary): string[] {
+  const { id, user, status, bytes, counts, lastSyncAt, nextSyncAt } = connection;
+  return [
+    `${paint('bold', id)}  ${paint(statusColours[status], status)}`,
+    `  ${harmless(user.email || user.name)}: ${mirroredOf(connection)} mirrored, ${formatBytes(bytes)}, ${number(counts.byState.failed)} failed`,
+    `  last sync ${ago(lastSyncAt)}, next ${nextSyncAt === null ? '–' : ago(nextSyncAt)}`,
+  ];
+}
+
+const paintIf = (condition: boolean, style: Parameters<typeof paint>[0], text: string) =>
+  condition ? paint(style, text) : text;

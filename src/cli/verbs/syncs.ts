@@ -1,0 +1,53 @@
+import { formatDuration } from '../../units.ts';
+import type { ApiClient, Sync } from '../client.ts';
+import { agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
+
+const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;
+
+/** The last runs, the newest first; below a run why it failed, or what of it could not be read. */
+export async function syncs(
+  api: ApiClient,
+  options: { connection?: string; limit: number; json?: boolean },
+): Promise<void> {
+  const page = await api.syncs({ connectionId: options.connection, limit: options.limit });
+  if (options.json) return printJson(page);
+  if (page.syncs.length === 0) return print('No sync has run yet.');
+  const rows = page.syncs.map((sync): Cell[] => [
+    sync.id,
+    sync.mode + (Object.keys(sync.scope).length > 0 ? ' (a part)' : ''),
+    { text: sync.status, style: colours[sync.status] },
+    agoShort(sync.requestedAt),
+    tookOf(sync),
+    number(sync.pages),
+    number(sync.seen),
+    number(sync.new),
+    number(sync.changed),
+    number(sync.gone),
+  ]);
+  const title = (text: string, spare?: number) => ({ title: text, right: true, ...(spare && { spare }) });
+  const [head, ...lines] = table(
+    [
+      { title: 'SYNC' },
+      { title: 'MODE' },
+      { title: 'STATUS' },
+      { title: 'ASKED FOR', spare: 1 },
+      title('TOOK', 4),
+      title('PAGES', 5),
+      title('SEEN', 3),
+      title('NEW'),
+      title('CHANGED'),
+      title('GONE', 2),
+    ],
+    rows,
+  ).split('\n');
+  print(head);
+  for (const [n, { status, error }] of page.syncs.entries()) {
+    print(lines[n]);
+    if (error) print(`    ${paint(status === 'failed' ? 'red' : 'yellow', harmless(error))}`);
+  }
+}
+
+function tookOf({ startedAt, finishedAt }: Sync): string {
+  if (startedAt === null) return '';
+  return formatDuration((finishedAt === null ? Date.now() : Date.parse(finishedAt)) - Date.parse(startedAt));
+}

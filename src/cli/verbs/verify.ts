@@ -1,0 +1,166 @@
+import { MultiBar, Presets } from 'cli-progress';
+import { formatBytes, formatDuration } from '../../units.ts';
+import type { ApiClient, Verification } from '../client.ts';
+import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
+
+export interface VerifyOptions {
+  connection?: string;
+  deep?: boolean;
+  repair?: boolean;
+  inventory?: boolean;
+  all?: boolean;
+  json?: boolean;
+}
+
+const pollMs = 300;
+const pageSize = 1000;
+
+/**
+ * Asks for a verification and prints what it finds as it finds it: a line each, as text or as JSON, and a summary at the end.
+ * Returns how many differences there were.
+ */
+export async function verify(api: ApiClient, options: VerifyOptions): Promise<number> {
+  const { connection, deep, repair, inventory, all, json } = options;
+  const { id } = await api.verify({ connectionId: connection, deep, repair, inventory, all });
+  const view = json ? jsonView() : process.stdout.isTTY ? terminalView() : textView();
+  let after = 0;
+  try {
+    for (;;) {
+      const run = await api.verification(id, { after, limit: pageSize });
+      for (const line of run.lines) view.line(line);
+      after = run.lines.at(-1)?.number ?? after;
+      if (run.next !== null) continue;
+      view.progress(run);
+      if (run.status === 'failed') throw new Error(`the verification failed: ${run.error}`);
+      if (run.status === 'done') {
+        view.end(run);
+        return run.differences;
+      }
+      await new Promise((resolve) => setTimeout(resolve, pollMs));
+    }
+  } finally {
+    view.close();
+  }
+}
+
+type Line = Verification['lines'][number];
+
+interface View {
+  line(line: Line): void;
+  progress(run: Verification): void;
+  end(run: Verification): void;
+  close(): void;
+}
+
+/** One object each line, the summary last. */
+function jsonView(): View {
+  return {
+    line: ({ number: _, ...line }) => printJsonLine(line),
+    progress: () => {},
+    end: ({ lines: _, next: __, ...summary }) => printJsonLine({ summary }),
+    close: () => {},
+  };
+}
+
+function textView(): View {
+  return {
+    line: (line) => print(describe(line)),
+    progress: () => {},
+    end: (run) => print(summarize(run)),
+    close: () => {},
+  };
+}
+
+function terminalView(): View {
+  const bars = new MultiBar(
+    {
+      format: ` ${paint('cyan', '{bar}')} {percentage}%  {note}`,
+      stream: process.stdout,
+      hideCursor: true,
+      barsize: 16,
+      clearOnComplete: true,
+      linewrap: false,
+    },
+    Presets.rect,
+  );
+  const bar = bars.create(1, 0, { note: 'asked for' });
+  /** Where the comparison stood when it was first seen here, and when that was. */
+  let first: { done: number; at: number } | undefined;
+  return {
+    line: (line) => bars.log(`${describe(line)}\n`),
+    progress(run) {
+      const { done, total } = run.progress;
+      bar.setTotal(Math.max(total, 1));
+      if (run.phase === 'objects') first ??= { done, at: performance.now() };
+      const pace = first
+        ? speed({ done: done - first.done, left: total - done, ms: performance.now() - first.at })
+        : '';
+      const note = [noteOf(run), run.phase === 'objects' && pace].filter(Boolean).join(', ');
+      bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
+    },
+    end(run) {
+      bars.stop();
+      print(summarize(run));
+    },
+    close: () => bars.stop(),
+  };
+}
+
+const phases = {
+  library: 'listing the library',
+  assets: 'looking at what is not mirrored, or has just come',
+  repair: 'asking for what is to be mended',
+  inventory: 'writing the inventory',
+  end: '',
+};
+
+function noteOf({ status, phase, progress, counts, error }: Verification): string {
+  if (error) return `waits: ${harmless(error)}`;
+  if (status === 'waiting') return 'waits for a worker';
+  if (phase === null) return '';
+  if (phase !== 'objects') return phases[phase];
+  const read = counts.bytesRead > 0 ? `, ${formatBytes(counts.bytesRead)} read` : '';
+  return `${progress.done}/${progress.total} assets${read}`;
+}
+
+const colours = { '=': 'green', '-': 'red', '+': 'yellow', '*': 'red', '!': 'red' } as const;
+
+/** `- acme/_/a1/film.mp4`, and below it, where it cannot run over the key, what is to be said. */
+function describe({ mark, key, assetId, text, difference }: Line): string {
+  const sign = paint(mark === '-' && !difference ? 'dim' : colours[mark], mark);
+  const what = key ?? assetId;
+  if (what === null || text === null) return `${sign} ${harmless(what ?? text ?? '')}`;
+  return `${sign} ${harmless(what)}\n    ${paint('dim', harmless(text))}`;
+}
+
+function summarize(run: Verification): string {
+  const { counts, differences } = run;
+  const parts = [
+    [counts.missing, 'missing', 'red'],
+    [counts.different, 'different', 'red'],
+    [counts.errors, 'in error', 'red'],
+    [counts.foreign, 'not ours', 'yellow'],
+  ] as const;
+  const ms = Date.parse(run.finishedAt ?? '') - Date.parse(run.startedAt ?? '');
+  const found = parts.filter(([count]) => count > 0).map(([count, word, colour]) => paint(colour, `${count} ${word}`));
+  const objects = [paint('bold', `${counts.same} as they should be`), ...found].join(', ');
+  const how = run.deep
+    ? `by every byte (${formatBytes(counts.bytesRead)})`
+    : 'by length (and ETag, where the store has one)';
+  const lines = [`Objects: ${objects}`, `Compared ${how} in ${formatDuration(ms)}.`];
+  if (run.lines.length + differences + counts.absent + counts.leftOut > 0) lines.unshift('');
+  if (counts.absent > 0) lines.push(`Assets of which the library itself has no file (yet): ${counts.absent}`);
+  if (counts.leftOut > 0) lines.push(`Assets that the settings leave out: ${counts.leftOut}`);
+  if (counts.moving > 0)
+    lines.push(`Objects that were just being changed, so that another run can tell: ${counts.moving}`);
+  if (run.repair && counts.repaired > 0) {
+    lines.push(`Assets asked for again: ${counts.repaired} (\`asset-mirror status --watch\` shows them come)`);
+  }
+  if (!run.repair && counts.missing + counts.different > 0) {
+    lines.push('`asset-mirror verify --repair` has missing and different objects made again.');
+  }
+  if (differences === 0) {
+    lines.push(paint('green', counts.moving === 0 ? 'No differences.' : 'No differences in what is at rest.'));
+  }
+  return lines.join('\n');
+}

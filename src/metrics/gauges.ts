@@ -1,0 +1,85 @@
+import { Gauge, type Registry } from 'prom-client';
+import { assetStates, byState } from '../operations/states.ts';
+import type { Queues } from '../queue/queues.ts';
+import type { Store } from '../store/store.ts';
+import { within } from '../within.ts';
+
+/** So many scrapes as there may be, records and queues are asked once in this time, and given up on after that one. */
+const freshMs = 10_000;
+const patienceMs = 5000;
+
+const statuses = ['active', 'paused', 'disconnected'] as const;
+
+/**
+ * Gauges of what is in the records and on the queues: the same in every process, so those that serve people show them.
+ * What does not answer is left out rather than shown as it was.
+ */
+export function recordGauges(registry: Registry, { store, queues }: { store: Store; queues: Queues }) {
+  const registers = [registry];
+  const connections = new Gauge({
+    name: 'asset_mirror_connections',
+    help: 'Connections, by status.',
+    labelNames: ['status'],
+    registers,
+  });
+  const assets = new Gauge({
+    name: 'asset_mirror_assets',
+    help: 'Assets in the records, by state.',
+    labelNames: ['state'],
+    registers,
+  });
+  const syncLag = new Gauge({
+    name: 'asset_mirror_sync_lag_seconds',
+    help: 'Since an active connection was last synced to the end, or was made.',
+    labelNames: ['connection'],
+    registers,
+  });
+  const jobs = new Gauge({
+    name: 'asset_mirror_queue_jobs',
+    help: 'Jobs on the queues, by state.',
+    labelNames: ['queue', 'state'],
+    registers,
+  });
+  const oldest = new Gauge({
+    name: 'asset_mirror_queue_oldest_seconds',
+    help: 'Since the job was put on a queue that has waited longest for a worker; 0: none waits.',
+    labelNames: ['queue'],
+    registers,
+  });
+
+  async function readRecords(): Promise<void> {
+    const found = await within(
+      patienceMs,
+      Promise.all([store.connections.countByStatus(), store.connections.lags(), store.counts.totals()]),
+    ).catch(() => undefined);
+    for (const gauge of [connections, assets, syncLag]) gauge.reset();
+    if (!found) return;
+    const [counts, lags, rows] = found;
+    for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
+    const states = byState(rows);
+    for (const state of assetStates) assets.set({ state }, states[state]);
+    for (const { id, seconds } of lags) syncLag.set({ connection: id }, seconds);
+  }
+
+  async function readQueues(): Promise<void> {
+    const found = await within(patienceMs, Promise.all([queues.counts(), queues.oldest()])).catch(() => undefined);
+    for (const gauge of [jobs, oldest]) gauge.reset();
+    if (!found) return;
+    const [counts, ages] = found;
+    for (const [queue, states] of Object.entries(counts)) {
+      for (const [state, count] of Object.entries(states)) jobs.set({ queue, state }, count);
+    }
+    for (const [queue, seconds] of Object.entries(ages)) oldest.set({ queue }, seconds);
+  }
+
+  let read: { at: number; done: Promise<unknown> } | undefined;
+  return {
+    /** Brings them up to date, unless they are. */
+    async refresh(): Promise<void> {
+      if (!read || performance.now() - read.at > freshMs) {
+        read = { at: performance.now(), done: Promise.all([readRecords(), readQueues()]) };
+      }
+      await read.done;
+    },
+  };
+}

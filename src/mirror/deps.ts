@@ -1,0 +1,39 @@
+import type { SelectionDefaults } from '../filters/apply-filters.ts';
+import type { Log } from '../log.ts';
+import type { Metrics } from '../metrics/metrics.ts';
+import type { Pacer } from '../pacing/adaptive-concurrency.ts';
+import type { Budget } from '../pacing/byte-budget.ts';
+import type { Gate } from '../pacing/circuit-breaker.ts';
+import type { Reach } from '../pacing/outage.ts';
+import type { Access } from '../pacing/with-token.ts';
+import type { Turns } from '../queue/leases.ts';
+import type { Lines } from '../source/bandwidth.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { Downloader } from '../source/download.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Store } from '../store/store.ts';
+
+/** What the jobs of assets work with. */
+export interface MirrorDeps {
+  store: Store;
+  storage: Storage;
+  client: LibraryClient;
+  downloader: Downloader;
+  withToken: Access;
+  turns: Turns;
+  gate: Gate;
+  reach: Reach;
+  pacer: Pacer;
+  budget: Budget;
+  log: Log;
+  metrics: Metrics;
+  keyTemplate: string;
+  /** Whether there is an event of each asset that is mirrored. */
+  tellMirrored: boolean;
+  selection: SelectionDefaults;
+  /** The bandwidth of each connection. */
+  lines: Lines;
+  processing: { poll: number; giveUp: number };
+  transcripts: { mirror: boolean; delay: number; giveUp: number };
+  thumbnails: { mirror: boolean };
+}

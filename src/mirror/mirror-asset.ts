@@ -1,0 +1,231 @@
+import { Rejected, RetryLater } from '../errors.ts';
+import { leftOutNow } from '../filters/apply-filters.ts';
+import { leftOutReason } from '../filters/filters.ts';
+import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
+import { beside } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
+import { note } from '../store/assets/history.ts';
+import type { Asset, Media } from '../store/database/schema.ts';
+import type { MirrorDeps } from './deps.ts';
+import { fenced } from './fenced-storage.ts';
+import { artefactsAtFirst, nextLook } from './follow-up.ts';
+import { type Outcome, settle } from './outcome.ts';
+import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
+import { placeOf, transferMedia, versionOf } from './transfer.ts';
+import { forget, inPartsFrom } from './transfer-in-parts.ts';
+
+/** Turns one asset into a verified copy with a record: ask the library, transfer, verify, write the record, finish. */
+export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
+  const deps = { ...all, storage: fenced(all.storage, held) };
+  const { store } = deps;
+  const { asset, turn, signal } = held;
+  const assetId = asset.id;
+  let unsaved: Media | undefined;
+  try {
+    if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
+    const leftOut = await leftOutNow(deps, asset);
+    if (leftOut) return await leaveOut(deps, held, leftOut);
+    const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
+    const detail = await read();
+    note(turn, 'asked', { status: detail.status ?? null });
+
+    if (detail.status === 'processing') return await waitForProcessing(deps, held);
+    if (detail.status === 'unavailable') {
+      await dropUpload(deps, held);
+      await store.assets.unavailable(turn, 'the service says that no file is attached');
+      deps.log.info({ assetId }, 'asset unavailable');
+      return { outcome: 'unavailable' };
+    }
+    if (detail.status !== 'ready' && !detail.download?.url && !detail.download?.mp4Url) {
+      throw new Rejected(`the service gives it the status ${JSON.stringify(detail.status ?? null)} and no file`);
+    }
+
+    const started = performance.now();
+    // A pending asset became `transferring` when its turn began.
+    if (asset.state !== 'transferring') mustHold(await store.assets.startTransfer(turn));
+    const outdated = new Set(asset.outdated);
+    const stored = await alreadyStored(deps, asset, detail, signal);
+    // The upload is of a version that was replaced by the one that is stored already.
+    if (stored && asset.upload) await forget(deps, turn, asset.upload);
+    const media =
+      stored ??
+      (await transferMedia(deps, {
+        asset,
+        turn,
+        detail,
+        renew: read,
+        throttle: deps.lines.of(asset.connectionId),
+        async onStart(key) {
+          for (const old of await supersede(deps, held, key, versionOf(detail))) outdated.add(old);
+        },
+        signal,
+      }));
+    const { bytes, variant, checksums } = media;
+    note(turn, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
+
+    const artefacts = artefactsAtFirst(deps, asset, detail);
+    if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
+    // A small file's media is saved in the statement that ends the turn, unless a thumbnail comes first.
+    const cameInParts = asset.upload !== null || media.bytes > inPartsFrom(asset);
+    if (cameInParts || artefacts.thumbnailState === 'pending') mustHold(await store.assets.saveMedia(turn, media));
+    else unsaved = media;
+    if (artefacts.thumbnailState === 'pending') {
+      const thumbnail = await mirrorThumbnail(deps, {
+        detail,
+        connectionId: asset.connectionId,
+        key: media.key,
+        signal,
+      }).catch(passOn(deps, held));
+      if (thumbnail) keepThumbnail(artefacts, thumbnail);
+      note(turn, 'thumbnail', { status: artefacts.thumbnailState });
+    }
+    const api = withoutLinks(detail);
+    const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
+    artefacts.beside[record.key] = keptOf(record);
+    note(turn, 'recorded');
+    await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
+    const ended = await store.assets.mirrored(turn, {
+      detail: storable(api),
+      recordKey: record.key,
+      ...artefacts,
+      beside: besideOf(artefacts, record.key),
+      media: unsaved,
+      tell: deps.tellMirrored && !stored ? media : undefined,
+      nextAt: nextLook(deps, artefacts, detail, 0),
+    });
+    mustHold(ended);
+    const ms = Math.round(performance.now() - started);
+    if (!stored) deps.metrics.transferSeconds.observe(ms / 1000);
+    if (asset.mirroredAt === null && detail.uploadDate) {
+      deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
+    }
+    deps.log.info(
+      {
+        connectionId: asset.connectionId,
+        assetId,
+        key: media.key,
+        bytes: media.bytes,
+        variant: media.variant,
+        ms,
+      },
+      stored ? 'asset was in the bucket already' : 'asset mirrored',
+    );
+    return { outcome: 'mirrored' };
+  } catch (error) {
+    if (unsaved) await store.assets.saveMedia(turn, unsaved).catch(() => {});
+    return await settle(deps, held, error, async (reason) => {
+      // Settings that changed meanwhile may skip it now: then it has not failed.
+      const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;
+      const leftOut = await leftOutNow(deps, { ...asset, settings });
+      if (leftOut) return leaveOut(deps, held, leftOut);
+      await dropUpload(deps, held);
+      await store.assets.failed(turn, reason);
+      return { outcome: 'failed', reason };
+    });
+  }
+}
+
+/** Skipped by the connection's filter: goes to another connection that wants it, if there is one. */
+async function leaveOut(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  { rule, heir }: { rule: string; heir: string | undefined },
+): Promise<Outcome> {
+  const { store } = deps;
+  if (heir !== undefined) {
+    await store.assets.handOver(held.turn, heir);
+    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${leftOutReason(rule)}` };
+  }
+  await dropUpload(deps, held);
+  const reason = leftOutReason(rule);
+  await store.assets.leaveOut(held.turn, rule, reason);
+  return { outcome: 'left out', reason };
+}
+
+/** Ends an upload that an earlier turn began, so that nothing of it stays in the store. */
+async function dropUpload(deps: MirrorDeps, { turn }: HeldAsset): Promise<void> {
+  const upload = (await deps.store.assets.get(turn.assetId))?.upload;
+  if (upload) await forget(deps, turn, upload);
+}
+
+/**
+ * Prepares the replacement of a stored file, and returns the keys to remove once the new record is written. The worker may
+ * die after each step, so the order matters: the row forgets the record and remembers the keys, then the record is removed,
+ * then the bytes are written. So no record ever describes bytes that are not its own, and no key is forgotten.
+ */
+async function supersede(
+  deps: MirrorDeps,
+  { asset, turn }: HeldAsset,
+  key: string,
+  version: string,
+): Promise<string[]> {
+  const { media } = asset;
+  if (!media) return [];
+  const record = beside.record(media.key);
+  // The same file at the same key is a repair: its sidecars stay valid.
+  const repaired = media.version === version && media.key === key;
+  const others = [...(asset.transcriptKeys ?? []), ...(asset.thumbnail ? [asset.thumbnail.key] : [])];
+  const outdated = repaired ? [] : [key, media.key, record, ...others];
+  mustHold(await deps.store.assets.replace(turn, outdated));
+  await deps.storage.remove(record);
+  return outdated;
+}
+
+/** Removes the objects of superseded versions. Only once the new record is written. */
+async function removeOutdated(
+  deps: MirrorDeps,
+  outdated: Iterable<string>,
+  inUse: (string | undefined)[],
+  signal: AbortSignal,
+): Promise<void> {
+  for (const key of outdated) {
+    signal.throwIfAborted();
+    if (!inUse.includes(key)) await deps.storage.remove(key);
+  }
+}
+
+/** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
+async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
+  const { poll, giveUp } = deps.processing;
+  const now = Date.now();
+  const since = held.asset.processingSince?.getTime() ?? now;
+  const deadline = since + giveUp;
+  if (now >= deadline) {
+    const reason = `still processing ${Math.round((now - since) / 60_000)} minutes after it was first seen`;
+    await deps.store.assets.failed(held.turn, reason);
+    return { outcome: 'failed', reason };
+  }
+  const wait = Math.max(poll, Math.min((now - since) / 2, 10 * 60_000));
+  const at = new Date(Math.min(now + wait, deadline));
+  await deps.store.assets.processing(held.turn, at);
+  return { outcome: 'processing', at };
+}
+
+/** The media of this version if an earlier turn stored it and the bucket still has exactly these bytes. */
+async function alreadyStored(
+  deps: MirrorDeps,
+  asset: Asset,
+  detail: AssetDetail,
+  signal: AbortSignal,
+): Promise<Media | undefined> {
+  const { media } = asset;
+  if (!media || media.version !== versionOf(detail)) return undefined;
+  if (media.key !== placeOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
+  const object = await deps.storage.head(media.key, { signal });
+  if (object?.bytes !== media.bytes) return undefined;
+  if (media.etag !== null) return object.etag === media.etag ? media : undefined;
+  // Without ETags only the content itself tells.
+  const body = await deps.storage.get(media.key, { signal });
+  return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
+}
+
+/** A thumbnail that fails is tried again later and holds nothing up; an abort is thrown. */
+const passOn =
+  (deps: MirrorDeps, { asset, signal }: HeldAsset) =>
+  async (error: unknown): Promise<undefined> => {
+    if (signal.aborted) throw error;
+    if (error instanceof RetryLater) await deps.pacer.met(asset.connectionId, error);
+    return undefined;
+  };

@@ -1,0 +1,57 @@
+import { beside } from '../storage/keys.ts';
+import type { Storage, Stored } from '../storage/storage.ts';
+import type { Artefacts, Asset, Kept, Media, TranscriptState } from '../store/database/schema.ts';
+
+/** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
+export interface AssetRecord {
+  version: 1;
+  companyId: string;
+  /** As the API gave it, without signed links. */
+  asset: Record<string, unknown>;
+  media: Omit<Media, 'version'>;
+  transcript: { state: TranscriptState; keys: string[] };
+  thumbnail: { key: string; bytes: number } | null;
+  /** ISO 8601. */
+  mirroredAt: string;
+}
+
+/** A copy for more to come. Of an object with a prototype V8 would note the shape, another one for each key that there is. */
+export const besideToo = (beside: Record<string, Kept>): Record<string, Kept> =>
+  Object.assign(Object.create(null), beside);
+
+/** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */
+export function besideOf({ beside, transcriptKeys, thumbnail }: Artefacts, recordKey: string): Record<string, Kept> {
+  const kept = besideToo({});
+  for (const key of [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])]) {
+    if (beside[key]) kept[key] = beside[key];
+  }
+  return kept;
+}
+
+export function keptOf({ bytes, etag, checksums }: Stored): Kept {
+  return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
+}
+
+export function recordOf(
+  asset: Asset,
+  media: Media,
+  api: Record<string, unknown>,
+  artefacts: Artefacts,
+  mirroredAt: Date,
+): AssetRecord {
+  const { version: _, ...facts } = media;
+  return {
+    version: 1,
+    companyId: asset.companyId,
+    asset: api,
+    media: facts,
+    transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
+    thumbnail: artefacts.thumbnail,
+    mirroredAt: mirroredAt.toISOString(),
+  };
+}
+
+export async function writeRecord(storage: Storage, record: AssetRecord, signal: AbortSignal): Promise<Stored> {
+  const key = beside.record(record.media.key);
+  return storage.put(key, `${JSON.stringify(record, null, 2)}\n`, { contentType: 'application/json', signal });
+}

@@ -1,0 +1,59 @@
+import type { HeldAsset } from '../queue/leases.ts';
+import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
+import { beside } from '../storage/keys.ts';
+import type { Artefacts } from '../store/database/schema.ts';
+import type { MirrorDeps } from './deps.ts';
+import { keepGoing } from './outcome.ts';
+import { keptOf } from './record.ts';
+
+/**
+ * Until when a transcript may still come; undefined: none will. They exist for video and audio only, some minutes after
+ * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
+ */
+export function transcriptDeadline(deps: MirrorDeps, detail: AssetDetail): Date | undefined {
+  if (!mayHaveTranscript(detail)) return undefined;
+  const { giveUp } = deps.transcripts;
+  if (detail.hasTranscript) return new Date(Date.now() + giveUp);
+  const uploaded = Math.min(detail.uploadDate ?? 0, Date.now());
+  return uploaded + giveUp > Date.now() ? new Date(uploaded + giveUp) : undefined;
+}
+
+/** One look for the transcript; what it finds goes into the bucket and into `artefacts`. */
+export async function lookForTranscript(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  detail: AssetDetail,
+  artefacts: Artefacts,
+  reasons: string[],
+): Promise<void> {
+  const { asset, signal } = held;
+  const late = () => Date.now() >= (artefacts.transcriptDeadline?.getTime() ?? 0);
+  if (!detail.hasTranscript) {
+    if (late()) Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
+    return;
+  }
+  const transcript = await deps
+    .withToken(asset.connectionId, (token) => deps.client.getTranscript({ token, assetId: asset.id, signal }))
+    .catch(keepGoing(signal, reasons));
+  if (transcript?.kind === 'no speech') {
+    Object.assign(artefacts, { transcriptState: 'no_speech', transcriptDeadline: null });
+  } else if (transcript?.kind === 'transcript') {
+    const { key } = asset.media!;
+    const parts = [
+      [beside.captions(key), transcript.vtt, 'text/vtt; charset=utf-8'],
+      [beside.text(key), transcript.text, 'text/plain; charset=utf-8'],
+      [beside.transcript(key), transcript.json, 'application/json'],
+    ] as const;
+    for (const [place, content, contentType] of parts) {
+      artefacts.beside[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
+    }
+    Object.assign(artefacts, {
+      transcriptState: 'mirrored',
+      transcriptKeys: parts.map(([place]) => place),
+      transcriptDeadline: null,
+    });
+  } else if (late()) {
+    Object.assign(artefacts, { transcriptState: 'gave_up', transcriptDeadline: null });
+    reasons.push('no transcript came until the deadline');
+  }
+}

@@ -1,0 +1,109 @@
+import { z } from 'zod';
+import type { Minute } from '../store/assets/throughput.ts';
+import type { OperationsDeps } from './deps.ts';
+import { count, time } from './fields.ts';
+
+const minute = 60_000;
+
+/** How far back, and in what steps. */
+const ranges = {
+  hour: { span: 60 * minute, step: minute },
+  day: { span: 24 * 60 * minute, step: 15 * minute },
+  week: { span: 7 * 24 * 60 * minute, step: 120 * minute },
+};
+
+export const historyQuery = z.strictObject({ range: z.enum(['hour', 'day', 'week']).default('hour') });
+export type HistoryQuery = z.input<typeof historyQuery>;
+
+export const historyAnswer = z
+  .object({
+    step: count.describe('Seconds from one point to the next.'),
+    points: z
+      .array(
+        z.object({
+          at: time.describe('When it begins.'),
+          assets: count.describe('Mirrored.'),
+          bytes: count,
+          failed: count.describe('Given up with an error.'),
+        }),
+      )
+      .describe('Oldest first; the last one is not over.'),
+    complete: z.boolean().describe('false: it is still being added up. The newest is there already; ask again soon.'),
+  })
+  .meta({ id: 'History' });
+
+/** What is older than this does not change any more: no transaction is open for so long. */
+const settledMs = 2 * minute;
+/** How long an answer may take to read what was not read before. */
+const budgetMs = 40;
+const widest = ranges.week.span;
+
+/**
+ * What the past minutes brought. They are read from the records once, from the newest back, and kept: each answer reads
+ * what is new, and of what is missing as much as it has time for.
+ */
+export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
+  const known = new Map<number, Minute>();
+  /** Every minute from `from` until before `to` is known. */
+  let from = 0;
+  let to = 0;
+  let turn: Promise<unknown> = Promise.resolve();
+
+  async function read(start: number, end: number): Promise<void> {
+    for (const row of await store.history.minutes(start, end)) known.set(row.minute, row);
+  }
+
+  async function readUntil(wanted: number, now: number): Promise<Minute[]> {
+    const settled = floor(now - settledMs, minute);
+    if (to < settled - ranges.hour.span) {
+      known.clear();
+      from = to = settled;
+    }
+    if (to < settled) {
+      await read(to, settled);
+      to = settled;
+    }
+    const began = performance.now();
+    for (let width = 15 * minute; from > wanted && performance.now() - began < budgetMs; ) {
+      const before = performance.now();
+      const start = Math.max(wanted, from - width);
+      await read(start, from);
+      from = start;
+      width = widthAfter(width, performance.now() - before);
+    }
+    for (const key of known.keys()) if (key < now - widest - ranges.week.step) known.delete(key);
+    return store.history.minutes(to, now + minute);
+  }
+
+  return {
+    /** What was mirrored and what failed, by time. */
+    async history(query: HistoryQuery = {}) {
+      const { span, step } = ranges[historyQuery.parse(query).range];
+      const now = Date.now();
+      const start = floor(now, step) - span + step;
+      const reading = turn.then(() => readUntil(start, now));
+      turn = reading.catch(() => {});
+      const recent = await reading;
+      const points = Array.from({ length: span / step }, (_, i) => ({
+        at: new Date(start + i * step).toISOString(),
+        assets: 0,
+        bytes: 0,
+        failed: 0,
+      }));
+      for (const row of [...known.values(), ...recent]) {
+        const point = points[Math.floor((row.minute - start) / step)];
+        if (!point) continue;
+        point.assets += row.assets;
+        point.bytes += row.bytes;
+        point.failed += row.failed;
+      }
+      return { step: step / 1000, points, complete: from <= start };
+    },
+  };
+}
+
+/** The less a window has taken, the wider is the next. Whole minutes, for none may be in two windows. */
+export const widthAfter = (width: number, ms: number) =>
+  ms < budgetMs / 8 ? width * 4 : Math.max(minute, floor(width / 4, minute));
+
+const floor = (time: number, step: number) => Math.floor(time / step) * step;

@@ -1,0 +1,179 @@
+import { type Dispatcher, request } from 'undici';
+import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
+import { clockFinding, type Finding, findingsOn } from '../finding.ts';
+import type { LibraryClient } from './client.ts';
+import { HttpError } from './http.ts';
+import type { ApiAsset } from './schemas.ts';
+
+const area = 'library' as const;
+const { ok, not } = findingsOn(area);
+
+/** Calls the API with the token of a connection, refreshed if need be. */
+export type WithToken = <T>(call: (token: string) => Promise<T>) => Promise<T>;
+
+interface Probe {
+  apiUrl: string;
+  appUrl: string;
+  dispatcher: Dispatcher;
+  signal: AbortSignal;
+}
+
+/** Whether it is the service at all, and takes this app: asked without anybody's token. Returns whether going on makes sense. */
+export async function* probeService(
+  options: Probe & { appAccepted: () => Promise<boolean> },
+): AsyncGenerator<Finding, boolean> {
+  const { apiUrl, dispatcher, signal } = options;
+  const sent = Date.now();
+  let answer: Dispatcher.ResponseData;
+  try {
+    answer = await request(`${apiUrl}/api/v1/me`, { dispatcher, signal, headersTimeout: 10_000 });
+    await answer.body.dump();
+  } catch (error) {
+    yield not('wrong', 'API', unreached(error), 'correct LIBRARY_API_URL, or see to the line to it');
+    return false;
+  }
+  const ms = Date.now() - sent;
+  if (answer.statusCode !== 401 && answer.statusCode !== 403) {
+    const found = `answers ${answer.statusCode} where it should ask for a token`;
+    yield not('wrong', 'API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
+    return false;
+  }
+  yield ok('API', `answers in ${Math.max(1, ms)} ms`);
+  const theirs = Date.parse(String(answer.headers.date ?? ''));
+  if (!Number.isNaN(theirs)) yield clockFinding(area, theirs + 500 - (sent + ms / 2), 'the service');
+
+  try {
+    yield (await options.appAccepted())
+      ? ok('app', 'the service takes the client_id and its secret')
+      : not(
+          'wrong',
+          'app',
+          'the service refuses the client_id or its secret',
+          'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
+        );
+  } catch (error) {
+    yield not('note', 'app', reasonOf(error), 'whether the client_secret is right could not be told');
+  }
+  try {
+    const page = await request(options.appUrl, { dispatcher, signal, headersTimeout: 10_000 });
+    await page.body.dump();
+    yield page.statusCode < 500
+      ? ok('sign-in', 'the address of the app answers')
+      : not('note', 'sign-in', `answers ${page.statusCode}`, 'is LIBRARY_APP_URL right? users sign in there');
+  } catch (error) {
+    yield not('wrong', 'sign-in', unreached(error), 'correct LIBRARY_APP_URL: users sign in there');
+  }
+  return true;
+}
+
+/** What the service gives to a connection: its token, `/me`, and a download by the rules of the specification (section 4.7). */
+export async function* probeConnection(
+  options: Probe & { connectionId: string; client: LibraryClient; withToken: WithToken },
+): AsyncGenerator<Finding> {
+  const { client, withToken, connectionId, signal } = options;
+  let companies: { id: string }[];
+  try {
+    const me = await withToken((token) => client.me({ token, signal }));
+    companies = me.companies;
+    yield ok('token', `that of ${connectionId} is taken`);
+    const some = `${companies.length} ${companies.length === 1 ? 'company' : 'companies'} can be read`;
+    if (companies.length > 0) yield ok('/me', some);
+    else yield not('note', '/me', some, 'the user picks companies when connecting: asset-mirror connect-link');
+  } catch (error) {
+    const again = `asset-mirror connect-link --connection ${connectionId}`;
+    if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
+    else if (error instanceof RetryLater && /decrypt|key/i.test(reasonOf(error))) {
+      yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
+    } else yield not('wrong', 'token', reasonOf(error), 'see what the service says; nothing of the connection is lost');
+    return;
+  }
+
+  let found: { asset: ApiAsset; companyId: string } | undefined;
+  try {
+    for (const { id: companyId } of companies.slice(0, 20)) {
+      const { assets } = await withToken((token) => client.listAssets({ token, signal, companyId }));
+      const asset = assets.find(({ status, size }) => status === 'ready' && (size ?? 0) > 1);
+      if (!asset) continue;
+      found = { asset, companyId };
+      break;
+    }
+    if (!found) {
+      yield not('note', 'download', 'no asset that is ready, so not tried', 'run this again when there is one');
+      return;
+    }
+    yield* probeDownload({ ...options, assetId: found.asset.id });
+  } catch (error) {
+    yield not('wrong', 'download', reasonOf(error), 'see what the service says, and run this again');
+  }
+}
+
+async function* probeDownload(
+  options: Probe & { assetId: string; client: LibraryClient; withToken: WithToken },
+): AsyncGenerator<Finding> {
+  const { client, assetId, signal, appUrl } = options;
+  const { download } = await options.withToken((token) => client.getAsset({ token, signal, assetId }));
+  let link = download?.url;
+  if (!link) {
+    yield not('note', 'download', `asset ${assetId} has no link`, 'run this again when another is ready');
+    return;
+  }
+  let answer = await first(link, options, appUrl);
+  // The original of a video may be gone; then its rendition is what is downloaded.
+  if (answer.status === 404 && download?.mp4Url) {
+    link = download.mp4Url;
+    answer = await first(link, options, appUrl);
+  }
+  if (answer.status !== 200 && answer.status !== 206) {
+    const found = `a download with our Referer is answered ${answer.status}`;
+    yield answer.status === 401 || answer.status === 403
+      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the service expects; it is ${appUrl}`)
+      : not('wrong', 'download', found, `see to asset ${assetId} at the service, and run this again`);
+    return;
+  }
+  const without = await first(link, options, undefined);
+  yield without.status >= 400
+    ? ok('Referer', `taken; without it a download is refused (${without.status})`)
+    : not(
+        'note',
+        'Referer',
+        'taken, and a download without it too',
+        'links work for whoever has them: tell the service',
+      );
+
+  const begins = 'a download that breaks off begins anew: expect more time for large files';
+  if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);
+  else if (!/^bytes 0-0\/\d+$/.test(answer.contentRange)) {
+    yield not('note', 'Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
+  } else if (!/^"/.test(answer.etag)) {
+    yield not('note', 'Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
+  } else yield ok('Range', 'works, and the ETag tells versions apart', 'what breaks off goes on where it was');
+}
+
+/** The first byte of what is behind a link, through redirects, each asked with the same Referer. */
+async function first(url: string, options: Probe, referer: string | undefined) {
+  let at = url;
+  for (let hops = 0; ; hops++) {
+    const { statusCode, headers, body } = await request(at, {
+      headers: { range: 'bytes=0-0', 'accept-encoding': 'identity', ...(referer && { referer }) },
+      dispatcher: options.dispatcher,
+      headersTimeout: 10_000,
+      signal: options.signal,
+    });
+    // The rest of a whole file is not wanted.
+    body.on('error', () => {}).destroy();
+    const next = typeof headers.location === 'string' && URL.canParse(headers.location, at) && hops < 10;
+    if (statusCode < 300 || statusCode > 399 || !next) {
+      const text = (value: unknown) => (typeof value === 'string' ? value : '');
+      return { status: statusCode, etag: text(headers.etag), contentRange: text(headers['content-range']) };
+    }
+    at = new URL(headers.location as string, at).href;
+  }
+}
+
+function unreached(error: unknown): string {
+  const code = (error as { code?: string }).code;
+  if (code === 'ENOTFOUND') return 'nobody knows the name of the host';
+  if (code === 'ECONNREFUSED') return 'nothing listens at that address';
+  if (error instanceof HttpError) return error.message;
+  return `no answer (${reasonOf(error)})`;
+}

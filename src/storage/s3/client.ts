@@ -1,0 +1,97 @@
+import { Agent as PlainAgent } from 'node:http';
+import { Agent as SecureAgent } from 'node:https';
+import { S3Client } from '@aws-sdk/client-s3';
+import type { Memory } from './checksum-support.ts';
+
+export interface S3Options {
+  bucket: string;
+  /** Without slashes at its ends; may be empty. */
+  prefix: string;
+  endpoint?: string | undefined;
+  region?: string | undefined;
+  forcePathStyle: boolean;
+  checksums: 'auto' | 'crc32' | 'crc64nvme' | 'md5-etag' | 'none';
+  storageClass?: string | undefined;
+  sse?: string | undefined;
+  sseKmsKeyId?: string | undefined;
+  /** An empty string means no proxy. */
+  proxies?: { http: string; https: string; no: string } | undefined;
+  /** Sockets to the store. */
+  connections: number;
+  memory?: Memory | undefined;
+}
+
+/** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */
+export function placeOf(options: S3Options): string {
+  const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
+  return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
+}
+
+/** What S3_STORAGE_CLASS and S3_SSE add to each write. */
+export const writeSettings = ({ storageClass, sse, sseKmsKeyId }: S3Options) => ({
+  ...(storageClass && { StorageClass: storageClass as never }),
+  ...(sse && { ServerSideEncryption: sse as never }),
+  ...(sseKmsKeyId && { SSEKMSKeyId: sseKmsKeyId }),
+});
+
+/** Node applies a name in NO_PROXY to that host only; other programs, and our requests to the library, also to its subdomains. */
+const withSubdomains = (no: string | undefined) =>
+  no
+    ?.split(/[\s,]+/)
+    .filter(Boolean)
+    .flatMap((name) => (/^[.*]|^[\d.:/[\]-]+$/.test(name) ? [name] : [name, `.${name}`]))
+    .join(',');
+
+/** The sockets to a store, for the SDK's requests and our own. */
+export type Agents = ReturnType<typeof agentsTo>;
+/** How long a connection may take to come about. */
+const connectMs = 10_000;
+/** How long a connection may be silent. */
+export const silenceMs = 120_000;
+
+export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections' | 'proxies'>) {
+  const settings = {
+    maxSockets: connections,
+    keepAlive: true,
+    ...(proxies && {
+      proxyEnv: { HTTP_PROXY: proxies.http, HTTPS_PROXY: proxies.https, NO_PROXY: withSubdomains(proxies.no) },
+    }),
+  };
+  return {
+    http: new PlainAgent(settings),
+    https: new SecureAgent(settings),
+    connectMs,
+  };
+}
+
+/** The SDK's client. The bodies of objects and parts are sent by `s3-send.ts` instead. */
+export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle'>, agents: Agents): S3Client {
+  return new S3Client({
+    // A store with its own endpoint rarely has regions. Without an endpoint the SDK finds the region in its usual places.
+    ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
+    ...(options.endpoint && { endpoint: options.endpoint }),
+    forcePathStyle: options.forcePathStyle,
+    // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
+    requestChecksumCalculation: 'WHEN_REQUIRED',
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    // Whatever matters is thrown as an error.
+    logger: { debug() {}, info() {}, warn() {}, error() {} },
+    requestHandler: {
+      connectionTimeout: agents.connectMs,
+      socketTimeout: silenceMs,
+      httpAgent: agents.http,
+      httpsAgent: agents.https,
+    },
+    // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
+    expectContinueHeader: false,
+  });
+}
+
+/** The SDK's option that aborts a call. */
+export const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+
+/** An ETag without its quotes (RFC 9110, section 8.8.3), as the records hold it. */
+export const unquoted = (etag: string | undefined) => etag?.replace(/^"|"$/g, '');
+
+/** Checksums are hex in records and base64 in headers. */
+export const base64Of = (hex: string) => Buffer.from(hex, 'hex').toString('base64');

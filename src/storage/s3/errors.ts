@@ -1,0 +1,112 @@
+import { Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
+
+/** The HTTP status of the store's answer; undefined without an answer. */
+export const statusOf = (error: unknown) =>
+  (error as { $metadata?: { httpStatusCode?: number } } | undefined)?.$metadata?.httpStatusCode;
+
+/** The error code that the store, the SDK or the socket gave. */
+export const codeOf = (error: unknown) => {
+  const { name, Code, code, message } = (error ?? {}) as {
+    name?: string;
+    Code?: string;
+    code?: string;
+    message?: string;
+  };
+  // The SDK calls every timeout TimeoutError. Only a failed connect says that the store is away; others may be a slow body.
+  if (name === 'TimeoutError' && message?.includes('did not establish a connection')) return 'ETIMEDOUT';
+  return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
+};
+
+/** Whether the store does not implement this request. */
+export const isUnsupported = (error: unknown) =>
+  [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
+
+const untrusted =
+  'the certificate of the store is of an unknown authority; set NODE_EXTRA_CA_CERTS to a file with the certificate of that authority';
+
+const words: Record<string, string> = {
+  NoSuchBucket: 'the bucket does not exist; make it, or correct STORAGE_URL',
+  AccessDenied: 'the store denies access; check the credentials and the policy of the bucket',
+  AllAccessDisabled: 'the store has disabled access to the bucket',
+  AccountProblem: 'the store reports a problem with the account',
+  InvalidAccessKeyId: 'the store does not know the access key; check the credentials',
+  XAdminUserNotFound: 'the store does not know the access key; check the credentials',
+  SignatureDoesNotMatch: 'the store refuses the signature; check the secret key',
+  ExpiredToken: 'the credentials have expired',
+  InvalidToken: 'the store refuses the session token',
+  CredentialsProviderError:
+    'no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role',
+  RequestTimeTooSkewed: 'the clock of this machine differs too much from that of the store',
+  MissingContentLength: 'the store takes no checksum behind a stream; set S3_CHECKSUMS to auto or md5-etag',
+  TrailerUnknown: 'the store takes no checksum behind a stream; set S3_CHECKSUMS to auto or md5-etag',
+  PermanentRedirect: 'the bucket is in another region; correct S3_REGION or S3_ENDPOINT',
+  QuotaExceeded: 'the quota of the bucket is used up',
+  XMinioStorageFull: 'the store is full',
+  ECONNREFUSED: 'the store cannot be reached',
+  EPROTO: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
+  CERT_HAS_EXPIRED: 'the certificate of the store has expired; renew it',
+  DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
+  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
+  ETIMEDOUT: 'the store cannot be reached',
+  EHOSTDOWN: 'the store cannot be reached',
+  EHOSTUNREACH: 'the store cannot be reached',
+  ENETUNREACH: 'the store cannot be reached',
+};
+
+/** Errors that are about the host name. Without path style the name of the bucket is part of it. */
+function wordOfHost(error: unknown, name: string): string | undefined {
+  const { hostname, host = hostname } = (error ?? {}) as { hostname?: string; host?: string };
+  const bucket = name.slice('s3://'.length).split('/')[0];
+  const pathStyle = host?.startsWith(`${bucket}.`)
+    ? ', or set S3_FORCE_PATH_STYLE=true: without it the name of the bucket is part of the host name'
+    : '';
+  const check = `check S3_ENDPOINT${pathStyle}`;
+  switch (codeOf(error)) {
+    case 'ENOTFOUND':
+      return `the host name ${host} cannot be resolved; ${check}`;
+    case 'EAI_AGAIN':
+      return `the host name ${host} cannot be resolved at present; check the name server, and ${check}`;
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return `the certificate of the store is not for ${host}; ${check}`;
+  }
+  return undefined;
+}
+
+/** Whether a call got no answer at all. */
+export const gotNoAnswer = (error: unknown) =>
+  statusOf(error) === undefined && /^(E[A-Z]+|HPE_\w+|TimeoutError)$/.test(codeOf(error));
+
+/** An error of the SDK as one of the classes of errors.ts, if it concerns the whole store or cannot pass; else unchanged. */
+export function classify(error: unknown, name: string): unknown {
+  const code = codeOf(error);
+  const status = statusOf(error);
+  const word =
+    words[code] ??
+    wordOfHost(error, name) ??
+    (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
+  // OpenSSL's message about a protocol error names its own source files.
+  const cause = code === 'EPROTO' ? undefined : error;
+  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause });
+  if (code.startsWith('KMS')) {
+    const message = `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`;
+    return new StorageUnavailable(message, { cause });
+  }
+  if (code === 'EntityTooLarge') return new Rejected(`${name}: the file is larger than the store takes`);
+  if (isUnsupported(error)) {
+    const message = `${name}: the store lacks a request that this needs; run asset-mirror doctor (${code || status})`;
+    return new Rejected(message, { cause });
+  }
+  if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
+    const at = new Date(Date.now() + 2000 + Math.random() * 8000);
+    return new RetryLater(`${name}: the store asked to slow down`, at, { cause });
+  }
+  if (status !== undefined && status >= 500) {
+    // A store that answers 5xx will recover: the object waits and spends no attempt.
+    const at = new Date(Date.now() + 5000 + Math.random() * 10_000);
+    return new RetryLater(`${name}: the store answered ${status}`, at, { cause });
+  }
+  return error;
+}

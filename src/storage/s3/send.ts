@@ -1,0 +1,262 @@
+import { hash } from 'node:crypto';
+import { once } from 'node:events';
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
+import { pipeline } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PutObjectCommand, type PutObjectCommandInput, type S3Client } from '@aws-sdk/client-s3';
+import { getEndpointFromInstructions } from '@smithy/core/endpoints';
+import { SignatureV4 } from '@smithy/signature-v4';
+import { span } from '../../tracing/tracing.ts';
+import { version } from '../../version.ts';
+import type { Meter } from '../meter.ts';
+import { type Agents, silenceMs } from './client.ts';
+import { statusOf } from './errors.ts';
+
+/** What the store says of an object or a part that it has taken. */
+export interface PutAnswer {
+  etag: string | undefined;
+  /** Base64. */
+  crc32: string | undefined;
+  crc64nvme: string | undefined;
+  versionId: string | undefined;
+}
+
+/** One PUT of an object, or of a part of an upload. The inputs have the SDK's names. */
+export interface PutRequest {
+  target: Omit<PutObjectCommandInput, 'Body'> & { Bucket: string; Key: string };
+  part?: { uploadId: string; number: number } | undefined;
+  /** A stream has passed through a meter and has exactly `bytes`. */
+  body: Buffer | Meter;
+  bytes: number;
+  /** Sent after a stream, or before bytes at hand; the store compares it. Asked when the body has passed. */
+  checksum?: Checksum | undefined;
+  signal?: AbortSignal | undefined;
+}
+export interface Checksum {
+  algorithm: 'crc32' | 'crc64nvme';
+  base64(): string | Promise<string>;
+}
+export type Send = (put: PutRequest) => Promise<PutAnswer>;
+
+const headerOf = {
+  ContentType: 'content-type',
+  ContentDisposition: 'content-disposition',
+  StorageClass: 'x-amz-storage-class',
+  ServerSideEncryption: 'x-amz-server-side-encryption',
+  SSEKMSKeyId: 'x-amz-server-side-encryption-aws-kms-key-id',
+} as const;
+
+/** A larger body is only sent once the store has said that it wants it, as the SDK does (RFC 9110, section 10.1.1). */
+const askFrom = 2 * 2 ** 20;
+/** A store that ignores the question gets the body after this time. */
+const askMs = 1000;
+/** How much of an answer is read, in bytes. */
+const answerBytes = 64 * 1024;
+/** Bytes at hand are sent up to three times. A stream is sent once: its source decides what to do. */
+const tries = 3;
+/** A clock that differs by more is corrected, as by the SDK; S3 refuses a difference of 15 minutes. */
+const skewMs = 5 * 60_000;
+
+/**
+ * Sends the bodies of objects and parts. The SDK costs several times as much for these, and needs a retry-safe body; it
+ * says where the bucket is and has the credentials. An error has the form of the SDK's: `name` is the store's code.
+ */
+export function createSender(client: S3Client, agents: Agents): Send {
+  const signer = new SignatureV4({
+    credentials: client.config.credentials,
+    region: client.config.region,
+    service: 's3',
+    sha256: client.config.sha256,
+    uriEscapePath: false,
+    applyChecksum: false,
+  });
+
+  async function attempt(put: PutRequest): Promise<PutAnswer> {
+    const { body, part } = put;
+    const { url, region } = await locate(client, put.target.Bucket);
+    const path = `${url.pathname.replace(/\/$/, '')}/${put.target.Key.split('/').map(uriEncode).join('/')}`;
+    const query = part ? { partNumber: String(part.number), uploadId: part.uploadId } : {};
+    const headers = { host: url.host, ...headersOf(put.target), ...(await bodyHeaders(put)) };
+    const signingDate = new Date(Date.now() + client.config.systemClockOffset);
+    const signed = await signer.sign(
+      { method: 'PUT', protocol: url.protocol, hostname: url.hostname, path, query, headers },
+      { signingDate, signingRegion: region },
+    );
+    const secure = url.protocol === 'https:';
+    const request = (secure ? requestHttps : requestHttp)({
+      agent: secure ? agents.https : agents.http,
+      method: 'PUT',
+      hostname: url.hostname.replace(/^\[|\]$/g, ''),
+      port: url.port,
+      path: part ? `${path}?partNumber=${part.number}&uploadId=${uriEncode(part.uploadId)}` : path,
+      headers: { ...signed.headers, 'user-agent': `asset-mirror/${version}` },
+      timeout: silenceMs,
+      ...(put.signal && { signal: put.signal }),
+    });
+    limitTimes(request, agents.connectMs);
+    const answer = await transmit(request, put);
+    const text = await beginningOf(answer);
+    // The body may not have been sent to its end; then the connection cannot be used again.
+    if (!request.writableFinished) request.destroy();
+    const { statusCode = 0, headers: said } = answer;
+    if (statusCode < 200 || statusCode > 299) {
+      const theirs = Date.parse(said.date ?? '');
+      if (Math.abs(theirs - signingDate.getTime()) > skewMs) client.config.systemClockOffset = theirs - Date.now();
+      throw refusal(statusCode, text, !Buffer.isBuffer(body) && put.checksum !== undefined);
+    }
+    return {
+      etag: said.etag,
+      crc32: one(said['x-amz-checksum-crc32']),
+      crc64nvme: one(said['x-amz-checksum-crc64nvme']),
+      versionId: one(said['x-amz-version-id']),
+    };
+  }
+
+  return (put) => {
+    const name = put.part ? 'S3.UploadPart' : 'S3.PutObject';
+    return span(name, { 'aws.s3.bucket': put.target.Bucket, 'aws.s3.key': put.target.Key }, async () => {
+      for (let tried = 1; ; tried++) {
+        try {
+          return await attempt(put);
+        } catch (error) {
+          put.signal?.throwIfAborted();
+          const skewed = (error as Error).name === 'RequestTimeTooSkewed';
+          if (!Buffer.isBuffer(put.body) || tried === tries || ((statusOf(error) ?? 500) < 500 && !skewed)) throw error;
+          await sleep(100 * 2 ** tried * Math.random(), undefined, { signal: put.signal });
+        }
+      }
+    });
+  };
+}
+
+/** Where the SDK would send a PUT to a bucket, and the region it would sign for. */
+async function locate(client: S3Client, bucket: string): Promise<{ url: URL; region: string }> {
+  const endpoint = await getEndpointFromInstructions({ Bucket: bucket, Key: 'key' }, PutObjectCommand, client.config);
+  const [scheme] = (endpoint.properties?.authSchemes ?? []) as { name: string; signingRegion?: string }[];
+  if (scheme && scheme.name !== 'sigv4') {
+    throw new Error(`the bucket ${bucket} needs signatures of the kind ${scheme.name}, which are not supported`);
+  }
+  return { url: endpoint.url, region: scheme?.signingRegion ?? (await client.config.region()) };
+}
+
+function headersOf(target: PutRequest['target']): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const [name, header] of Object.entries(headerOf)) {
+    const value = target[name as keyof typeof headerOf];
+    if (value !== undefined) headers[header] = value;
+  }
+  for (const [name, value] of Object.entries(target.Metadata ?? {}))
+    headers[`x-amz-meta-${name.toLowerCase()}`] = value;
+  return headers;
+}
+
+/** The length of a body and what proves it: bytes at hand have their SHA-256, a stream has its checksum after it. */
+async function bodyHeaders({ body, bytes, checksum }: PutRequest): Promise<Record<string, string>> {
+  if (Buffer.isBuffer(body)) {
+    return {
+      'content-length': String(bytes),
+      'x-amz-content-sha256': hash('sha256', body),
+      ...(checksum && { [`x-amz-checksum-${checksum.algorithm}`]: await checksum.base64() }),
+    };
+  }
+  if (!checksum) return { 'content-length': String(bytes), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
+  return {
+    'content-length': String(lengthWithTrailer(bytes, checksum)),
+    'x-amz-decoded-content-length': String(bytes),
+    'content-encoding': 'aws-chunked',
+    'x-amz-content-sha256': 'STREAMING-UNSIGNED-PAYLOAD-TRAILER',
+    'x-amz-trailer': `x-amz-checksum-${checksum.algorithm}`,
+  };
+}
+
+/** Sends the body unless the store refuses it before, and returns the head of the answer, whatever that says. */
+async function transmit(request: ClientRequest, { body, bytes, checksum }: PutRequest): Promise<IncomingMessage> {
+  const answered = new Promise<IncomingMessage>((resolve, reject) => {
+    request.once('response', resolve).on('error', reject);
+  });
+  answered.catch(() => {});
+  if (Buffer.isBuffer(body)) {
+    request.end(body);
+    return answered;
+  }
+  if (bytes >= askFrom) {
+    request.setHeader('expect', '100-continue');
+    request.flushHeaders();
+    const wanted = once(request, 'continue').then(() => undefined);
+    const refused = await Promise.race([wanted, answered, sleep(askMs, undefined, { ref: false })]);
+    if (refused) return refused;
+  }
+  const sent = checksum
+    ? pipeline(body, (pieces) => withTrailer(pieces, bytes, checksum), request)
+    : pipeline(body, request);
+  return Promise.race([answered, sent.then(() => answered)]);
+}
+
+/** A connection must come about soon, and must not be silent for long. Waiting for a free socket does not count. */
+function limitTimes(request: ClientRequest, connectMs: number): void {
+  const end = (name: string, message: string) => request.destroy(Object.assign(new Error(message), { name }));
+  request.on('timeout', () => end('TimeoutError', `nothing moved for ${silenceMs / 1000} s`));
+  request.on('socket', (socket) => {
+    if (!socket.connecting) return;
+    const late = setTimeout(() => end('ETIMEDOUT', `no connection within ${connectMs / 1000} s`), connectMs);
+    const settle = () => clearTimeout(late);
+    socket.once('connect', settle).once('close', settle);
+  });
+}
+
+/** Stores may hold a chunk in memory, and some take none of more than 16 MiB. */
+const chunkBytes = 2 ** 20;
+const chunkHead = (bytes: number) => `${bytes.toString(16)}\r\n`;
+const trailer = ({ algorithm }: Checksum, sum: string) => `0\r\nx-amz-checksum-${algorithm}:${sum}\r\n\r\n`;
+
+/** A body in chunks with its checksum after it (S3 API, "Signature calculations: trailing headers"). */
+async function* withTrailer(pieces: AsyncIterable<Buffer>, bytes: number, checksum: Checksum) {
+  let left = bytes;
+  /** What is missing of the chunk under way. */
+  let room = 0;
+  for await (const piece of pieces) {
+    for (let rest = piece; rest.length > 0; ) {
+      if (room === 0) {
+        room = Math.min(chunkBytes, left);
+        yield chunkHead(room);
+      }
+      const some = rest.subarray(0, room);
+      yield some;
+      rest = rest.subarray(some.length);
+      room -= some.length;
+      left -= some.length;
+      if (room === 0) yield '\r\n';
+    }
+  }
+  yield trailer(checksum, await checksum.base64());
+}
+
+/** The length of what `withTrailer` makes. */
+function lengthWithTrailer(bytes: number, checksum: Checksum): number {
+  const chunk = (length: number) => (length > 0 ? chunkHead(length).length + length + 2 : 0);
+  const sum = checksum.algorithm === 'crc32' ? 'AAAAAA==' : 'AAAAAAAAAAA=';
+  return Math.floor(bytes / chunkBytes) * chunk(chunkBytes) + chunk(bytes % chunkBytes) + trailer(checksum, sum).length;
+}
+
+async function beginningOf(answer: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const chunk of answer.setEncoding('utf8')) if (text.length < answerBytes) text += chunk;
+  return text;
+}
+
+/** An answer that is no success, as the SDK throws it. */
+function refusal(status: number, text: string, withTrailer: boolean): Error {
+  const tagged = (name: string) => new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
+  const said = tagged('Code');
+  // A store that knows of no trailer takes the word for it in place of a SHA-256 for a SHA-256.
+  const code = (withTrailer && said === 'XAmzContentSHA256Mismatch' ? 'TrailerUnknown' : said) || 'UnknownError';
+  const error = new Error(tagged('Message') || code);
+  return Object.assign(error, { name: code, Code: code, $metadata: { httpStatusCode: status } });
+}
+
+const one = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);
+
+/** All but letters, digits and `-._~` (S3 API, "Signature calculations", UriEncode). */
+const uriEncode = (text: string) =>
+  encodeURIComponent(text).replace(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);

@@ -1,0 +1,124 @@
+import { sql } from 'kysely';
+import type { AssetState, Database } from '../database/schema.ts';
+
+/** An asset to be queued. Its last lease number (`turn`) tells its job from an earlier one. */
+export interface QueuedAsset {
+  id: string;
+  state: AssetState;
+  turn: number;
+  /** The trace of the sync that found it. */
+  traceparent?: string | null;
+}
+
+/** The trace of the sync that last changed an asset. */
+export const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
+
+/** Slots of each connection on the queue, unless its settings or its pace set another number. `only`: skip other connections. */
+export interface Slots {
+  perConnection: number;
+  only?: string[] | undefined;
+}
+
+/** Due media, and due follow-up checks of what is mirrored. Same words as the conditions of the partial indexes. */
+const ofMedia = sql`state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
+const ofChecks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
+
+/** No worker holds the lease. A worker may still hold that of an asset which left the queue when its connection was parked. */
+export const free = sql`(turn_until IS NULL OR turn_until < now())`;
+
+/**
+ * Connections with waiting media or a due follow-up check. Skips through the indexes from one connection to the next; reads
+ * that of checks only if any is due.
+ */
+async function waiting(tx: Database): Promise<string[]> {
+  const order = sql`ORDER BY connection_id, company_id`;
+  const { rows } = await sql<{ connectionId: string }>`
+    WITH RECURSIVE media AS (
+      (SELECT connection_id, company_id FROM assets WHERE ${ofMedia} AND connection_id IS NOT NULL ${order} LIMIT 1)
+      UNION ALL
+      SELECT next.* FROM media AS here CROSS JOIN LATERAL (
+        SELECT connection_id, company_id FROM assets
+        WHERE ${ofMedia} AND (connection_id, company_id) > (here.connection_id, here.company_id) ${order} LIMIT 1
+      ) AS next
+    ), checks AS (
+      (SELECT connection_id, company_id, next_at FROM assets WHERE ${ofChecks} AND connection_id IS NOT NULL
+        AND (SELECT next_at FROM assets WHERE ${ofChecks} ORDER BY next_at LIMIT 1) <= now()
+      ${order}, next_at LIMIT 1)
+      UNION ALL
+      SELECT next.* FROM checks AS here CROSS JOIN LATERAL (
+        SELECT connection_id, company_id, next_at FROM assets
+        WHERE ${ofChecks} AND (connection_id, company_id) > (here.connection_id, here.company_id) ${order}, next_at LIMIT 1
+      ) AS next
+    )
+    SELECT connection_id FROM media UNION SELECT connection_id FROM checks WHERE next_at <= now()`.execute(tx);
+  return rows.map(({ connectionId }) => connectionId);
+}
+
+/**
+ * Takes due assets for the queue: for each active connection as many as it has free slots, in rotation (the first of every
+ * connection before the second of any). Media comes newest first. Follow-up checks, longest due first, get the slots that
+ * media leaves and at least a quarter; of a single slot one time in four, at random. Assets that their connection can no
+ * longer read are skipped. Undefined while another process dispatches.
+ */
+export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
+  return db.transaction().execute(async (tx) => {
+    // Without statistics, as in the first minutes, the planner would read and sort all assets of a connection instead of
+    // using the indexes.
+    const lock = await sql<{ mine: boolean }>`
+      SELECT pg_try_advisory_xact_lock(7412) AS mine,
+        set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(
+      tx,
+    );
+    if (!lock.rows[0]!.mine) return undefined;
+    const connections = slots.only ?? (await waiting(tx));
+    if (connections.length === 0) return [];
+    const amongThem = sql`connection_id = ANY(${connections}::text[])`;
+    const { rows } = await sql<QueuedAsset & { place: number }>`
+      WITH queued AS MATERIALIZED (
+        SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
+        WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
+      ), slots AS MATERIALIZED (
+        SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (pace->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
+        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+      ), spare AS MATERIALIZED (
+        SELECT access.connection_id, access.company_id, slots.most - coalesce(queued.jobs, 0) AS free,
+          CASE WHEN slots.most = 1 THEN slots.fourth::int ELSE ceil(slots.most / 4.0) END - coalesce(queued.checks, 0) AS reserved
+        FROM access JOIN slots ON slots.id = access.connection_id
+        LEFT JOIN queued ON queued.connection_id = slots.id
+        WHERE access.${amongThem} AND access.lost_at IS NULL
+          AND slots.most > coalesce(queued.jobs, 0)
+      ), media AS MATERIALIZED (
+        SELECT spare.connection_id, spare.free, a.id, a.upload_date
+        FROM spare CROSS JOIN LATERAL (
+          SELECT id, upload_date FROM assets
+          WHERE connection_id = spare.connection_id AND company_id = spare.company_id AND ${ofMedia} AND next_at <= now()
+            AND ${free}
+          ORDER BY upload_date DESC NULLS LAST, id LIMIT spare.free
+          FOR UPDATE SKIP LOCKED
+        ) a
+      ), checks AS (
+        SELECT spare.connection_id, spare.free, a.id, a.next_at,
+          row_number() OVER (PARTITION BY spare.connection_id ORDER BY a.next_at, a.id) <= spare.reserved AS first
+        FROM spare
+        LEFT JOIN (SELECT connection_id, count(*) AS due FROM media GROUP BY connection_id) m
+          ON m.connection_id = spare.connection_id
+        CROSS JOIN LATERAL (
+          SELECT id, next_at FROM assets
+          WHERE connection_id = spare.connection_id AND company_id = spare.company_id AND ${ofChecks} AND next_at <= now()
+          ORDER BY next_at LIMIT least(spare.free, greatest(spare.reserved, spare.free - coalesce(m.due, 0), 0))
+          FOR UPDATE SKIP LOCKED
+        ) a
+      ), due AS (
+        SELECT id, free, row_number() OVER (PARTITION BY connection_id
+          ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS place
+        FROM (
+          SELECT connection_id, free, id, 1 AS part, upload_date, NULL AS next_at FROM media
+          UNION ALL
+          SELECT connection_id, free, id, CASE WHEN first THEN 0 ELSE 2 END, NULL, next_at FROM checks
+        ) AS them
+      )
+      UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
+      RETURNING assets.id, assets.state, assets.turn, due.place, ${traceparent}`.execute(tx);
+    return rows.sort((a, b) => a.place - b.place);
+  });
+}

@@ -1,0 +1,146 @@
+import { sql } from 'kysely';
+import { batched } from '../database/batch.ts';
+import type { Artefacts, Asset, Database, Media, OwnedAsset } from '../database/schema.ts';
+import { free } from './due.ts';
+import { newStory, type Story, told } from './history.ts';
+
+/**
+ * A worker's lease of an asset; `turn` is the fencing token: writes are refused once another worker has the next one.
+ * `revision`, `size` and `uploadDate` are those of its beginning; a listing may have changed them since.
+ */
+export interface Turn {
+  assetId: string;
+  turn: number;
+  revision: number;
+  size: number | null;
+  uploadDate: number | null;
+  story: Story;
+}
+
+export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
+  return { assetId: id, turn, revision, size, uploadDate, story: newStory() };
+}
+
+/** The lease is still its worker's: neither taken over nor given back. */
+export const inHand = ({ assetId, turn }: Turn) =>
+  sql<boolean>`id = ${assetId} AND turn = ${turn}::int AND turn_until IS NOT NULL`;
+
+/** An asset has work due, and its connection may do it now. */
+export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
+  SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
+  WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
+    AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
+
+/** A pending asset is `transferring` from here on. */
+const begins = sql`turn = turn + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
+const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`;
+
+/** What the bucket has of an asset, and when its next follow-up check is due. */
+export interface Mirrored extends Artefacts {
+  detail: Record<string, unknown>;
+  recordKey: string;
+  nextAt: Date | null;
+  attempts?: number;
+  reason?: string | null;
+  /** The media in the bucket, if `saveMedia` was not called. */
+  media?: Media | undefined;
+  /** The media, if an `asset.mirrored` event is to be sent for it. */
+  tell?: Media | undefined;
+}
+
+/** How leases begin and end; calls at the same moment share a statement. `quick`: see openQuick. */
+export function turnRecords(quick: Database) {
+  const take = batched(async (asked: { id: string; leaseMs: number }[]) => {
+    const ids = asked.map(({ id }) => id);
+    const leases = asked.map(({ leaseMs }) => leaseMs);
+    // Locks in the order of ids, like every other statement, so that there are no deadlocks; and selects by ids alone, or the
+    // planner would read all queued assets.
+    const { rows } = await sql<OwnedAsset>`
+      WITH locked AS MATERIALIZED (
+        SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
+      ), free AS (
+        SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${free} AND ${workable}
+      )
+      UPDATE assets SET ${begins}, turn_until = now() + interval '1 ms' * (
+        SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id)
+      FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
+      RETURNING assets.*, ${ofItsConnection}`.execute(quick);
+    const taken = new Map(rows.map((row) => [row.id, row]));
+    const left = ids.filter((id) => !taken.has(id));
+    if (left.length > 0) {
+      // If this fails, the dispatcher finds these assets when their jobs are overdue.
+      await sql`
+        WITH stopped AS (
+          SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND queued_at IS NOT NULL AND ${free} AND NOT ${workable}
+          ORDER BY id FOR UPDATE
+        )
+        UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`
+        .execute(quick)
+        .catch(() => {});
+    }
+    // Each row is returned to one caller only; duplicates get undefined.
+    return ids.map((id) => {
+      const row = taken.get(id);
+      taken.delete(id);
+      return row;
+    });
+  });
+
+  /** Ends leases whose asset is mirrored. Returns for each whether it was still its worker's. */
+  async function endMirrored(ends: { turn: Turn; done: Mirrored }[], on: Database = quick): Promise<boolean[]> {
+    const found = ends.map(({ turn, done }) => ({
+      id: turn.assetId,
+      turn: turn.turn,
+      revision: turn.revision,
+      size: turn.size,
+      upload_date: turn.uploadDate,
+      next_at: done.nextAt,
+      attempts: done.attempts ?? 0,
+      reason: done.reason ?? null,
+      record_key: done.recordKey,
+      detail: done.detail,
+      transcript_state: done.transcriptState,
+      transcript_keys: done.transcriptKeys,
+      transcript_deadline: done.transcriptDeadline,
+      thumbnail_state: done.thumbnailState,
+      thumbnail: done.thumbnail,
+      beside: done.beside,
+      media: done.media ?? null,
+      began: turn.story.began,
+      told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, nextAt: done.nextAt }),
+    }));
+    const { rows } = await sql<{ id: string; turn: number }>`
+      WITH found AS MATERIALIZED (
+        SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
+          id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
+          record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
+          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
+      ), held AS MATERIALIZED (
+        SELECT a.id FROM assets a JOIN found USING (id, turn)
+        WHERE a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+      ), ended AS (
+        UPDATE assets SET queued_at = NULL, turn_until = NULL,
+          state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
+            AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
+          next_at = CASE WHEN assets.revision = found.revision THEN found.next_at ELSE now() END,
+          attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
+          record_key = found.record_key, outdated = '{}', detail = found.detail,
+          mirrored_at = coalesce(mirrored_at, now()),
+          transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
+          transcript_deadline = found.transcript_deadline,
+          thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside,
+          media = coalesce(found.media, assets.media),
+          bytes = coalesce((found.media->>'bytes')::bigint, assets.bytes),
+          verified_at = CASE WHEN found.media IS NULL THEN assets.verified_at ELSE now() END
+        FROM held JOIN found USING (id) WHERE assets.id = held.id
+        RETURNING assets.id, assets.turn, assets.sync_id, found.began, found.told
+      ), story AS (
+        INSERT INTO happenings (asset_id, at, kind, sync_id, data) SELECT id, began, 'turn', sync_id, told FROM ended
+      )
+      SELECT id, turn FROM ended`.execute(on);
+    const ended = new Set(rows.map(({ id, turn }) => `${turn} ${id}`));
+    return ends.map(({ turn }) => ended.has(`${turn.turn} ${turn.assetId}`));
+  }
+
+  return { take, endMirrored, end: batched((ends: Parameters<typeof endMirrored>[0]) => endMirrored(ends)) };
+}

@@ -1,0 +1,76 @@
+import { sql } from 'kysely';
+import { clockToleranceMs } from '../../clock.ts';
+import type { Database } from './schema.ts';
+
+/** How far ahead times are planned at most, in milliseconds. */
+export interface Horizon {
+  /** Until a lease ends, unless its holder renews it. */
+  lease: number;
+  /** Until a connection that was told to wait is asked for again. */
+  pause: number;
+  /** Until the next attempt at an asset, or its next follow-up check. */
+  asset: number;
+  /** Until the next attempt at a webhook delivery. */
+  delivery: number;
+  /** Until the next run of a chore. */
+  chore: number;
+}
+
+/**
+ * Corrects times that lie further ahead than anything is planned: they were written while a clock was ahead. What waits is
+ * due now, a lease ends as if it was renewed now, and what has happened has happened now. Rows that are locked are left to
+ * the next call. Returns how many rows were corrected, by table; those of which there is none are left out.
+ */
+export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
+  const { lease, pause, asset, delivery, chore } = horizon;
+  const ahead = (ms: number) => sql`now() + ${ms} * interval '1 ms'`;
+  const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
+  /** Not `least`, which would replace NULL. */
+  const corrected = (column: string, ms: number, value = ahead(0)) =>
+    sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
+  const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('turn_until', lease)} OR ${isBeyond('queued_at', 0)})`;
+  const statements = {
+    connections: sql`
+      UPDATE connections SET ${corrected('parked_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
+        ${corrected('refresh_until', lease, ahead(lease))}, ${corrected('sync_until', lease, ahead(lease))}
+      WHERE id IN (
+        SELECT id FROM connections
+        WHERE ${isBeyond('parked_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
+          OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
+        ORDER BY id FOR UPDATE SKIP LOCKED)`,
+    // Per connection, as the index of ended runs is: there may be many.
+    syncs: sql`
+      UPDATE syncs SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)}
+      WHERE id IN (
+        SELECT id FROM syncs
+        WHERE status IN ('waiting', 'running') AND (${isBeyond('requested_at', 0)} OR ${isBeyond('started_at', 0)})
+        UNION ALL
+        SELECT run.id FROM connections c CROSS JOIN LATERAL (
+          SELECT id FROM syncs WHERE connection_id = c.id AND ${isBeyond('finished_at', 0)}) AS run)`,
+    // Same words as the conditions of the partial indexes; otherwise all assets would be read.
+    assets: sql`
+      UPDATE assets SET ${corrected('next_at', asset)}, ${corrected('queued_at', 0)},
+        ${corrected('turn_until', lease, ahead(lease))}
+      WHERE id IN (
+        SELECT id FROM assets WHERE id IN (
+          SELECT id FROM assets WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}
+          UNION ALL
+          SELECT id FROM assets WHERE state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}
+          UNION ALL
+          SELECT id FROM assets WHERE queued_at IS NOT NULL AND ${isWrong})
+        ORDER BY id FOR UPDATE SKIP LOCKED)`,
+    verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
+    inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
+    deliveries: sql`
+      UPDATE webhook_deliveries SET next_at = now()
+      WHERE id IN (SELECT id FROM webhook_deliveries WHERE ${isBeyond('next_at', delivery)} FOR UPDATE SKIP LOCKED)`,
+    consents: sql`UPDATE consents SET next_at = now() WHERE ${isBeyond('next_at', pause)}`,
+    chores: sql`UPDATE chores SET due_at = ${ahead(chore)} WHERE ${isBeyond('due_at', chore)}`,
+  };
+  const rows: Record<string, number> = {};
+  for (const [table, statement] of Object.entries(statements)) {
+    const { numAffectedRows = 0n } = await statement.execute(db);
+    if (numAffectedRows > 0n) rows[table] = Number(numAffectedRows);
+  }
+  return rows;
+}

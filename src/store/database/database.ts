@@ -1,0 +1,130 @@
+import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import type { Log } from '../../log.ts';
+import { MigrationDialect, migrate } from './migrations.ts';
+import type { Database, Schema } from './schema.ts';
+
+// Sizes, counts and epoch milliseconds all fit a double exactly.
+const types = {
+  getTypeParser(oid: number, format?: 'text' | 'binary') {
+    return oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format as 'text');
+  },
+};
+
+/** Opens the database and brings its schema up to date. */
+export async function openDatabase(options: { url: string; log: Log }): Promise<Database> {
+  await bringUpToDate(options);
+  return open(options, 16);
+}
+
+/** A few connections more, for what leases and syncs ask all the time: what people ask for does not keep them waiting. */
+export function openQuick(options: { url: string; log: Log }): Database {
+  return open(options, 8);
+}
+
+function open(options: { url: string; log: Log }, max: number): Database {
+  const pool = openPool(options, {
+    max,
+    // A connection that went dead without a word must not hold a lease, or the saving of a token, for minutes.
+    query_timeout: 60_000,
+    types: types as never,
+    // Nor may a process that stands still between two statements hold what others wait for.
+    onConnect: (client) => client.query('SET idle_in_transaction_session_timeout = 15000'),
+  });
+  return new Kysely<Schema>({
+    dialect: new PostgresDialect({ pool }),
+    plugins: [new CamelCasePlugin({ maintainNestedObjectKeys: true })],
+  });
+}
+
+/** As long as it takes: another process may be at it, and an index on millions of rows has its minutes. */
+async function bringUpToDate(options: { url: string; log: Log }): Promise<void> {
+  const db = new Kysely({ dialect: new MigrationDialect({ pool: openPool(options, { max: 1 }) }) });
+  try {
+    await migrate(db, options.log);
+  } finally {
+    await db.destroy();
+  }
+}
+
+function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfig): pg.Pool {
+  const pool = new pg.Pool({
+    connectionString: url,
+    connectionTimeoutMillis: 10_000,
+    keepAlive: true,
+    application_name: 'asset-mirror',
+    ...options,
+  });
+  // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
+  pool.on('error', (err) => log.warn({ err }, 'database connection lost'));
+  // Nor may one that breaks between two statements of a transaction: the next statement tells.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  return pool;
+}
+
+/** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
+export interface Notice {
+  connectionId?: string;
+  settings?: true;
+}
+
+const channel = 'asset_mirror';
+const eventChannel = 'asset_mirror_events';
+
+/**
+ * LISTEN on a connection of its own, which is made again when it breaks. Behind a pooler in transaction mode nothing
+ * arrives; then heartbeats see the change some seconds later.
+ */
+export function listen(options: {
+  url: string;
+  log: Log;
+  onNotice: (notice: Notice) => void;
+  /** There are new events. */
+  onEvents: () => void;
+}) {
+  let client: pg.Client | undefined;
+  let timer: NodeJS.Timeout | undefined;
+  let closed = false;
+
+  const again = () => {
+    client?.removeAllListeners();
+    client?.on('error', () => {});
+    client?.end().catch(() => {});
+    client = undefined;
+    if (!closed) timer = setTimeout(start, 1000);
+  };
+  const start = async () => {
+    const c = new pg.Client({
+      connectionString: options.url,
+      application_name: 'asset-mirror listen',
+      keepAlive: true,
+    });
+    client = c;
+    c.on('error', again);
+    c.on('end', again);
+    c.on('notification', (message) => {
+      if (message.channel === eventChannel) return options.onEvents();
+      try {
+        options.onNotice(JSON.parse(message.payload ?? '{}'));
+      } catch (err) {
+        options.log.warn({ err }, 'unreadable notice');
+      }
+    });
+    try {
+      await c.connect();
+      await c.query(`LISTEN ${channel}; LISTEN ${eventChannel}`);
+    } catch {
+      if (client === c) again();
+    }
+  };
+  void start();
+  return {
+    async close() {
+      closed = true;
+      clearTimeout(timer);
+      client?.removeAllListeners();
+      client?.on('error', () => {});
+      await client?.end().catch(() => {});
+    },
+  };
+}

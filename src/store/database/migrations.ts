@@ -1,0 +1,93 @@
+import { type Kysely, PostgresAdapter, PostgresDialect, sql } from 'kysely';
+import { type Migration, Migrator } from 'kysely/migration';
+import type { Log } from '../../log.ts';
+import { initialSchema } from './initial-schema.ts';
+
+/**
+ * Forward only. A released migration is never edited; each must be safe while processes of the version before it run
+ * (expand first, contract in a later release). One that takes away what an earlier release needs has a name like
+ * `0099_contract_…`: by that the earlier release knows that it must not start any more.
+ */
+export const migrations: Record<string, Migration> = { '0001_start': initialSchema };
+
+/** Migrations that the schema does not have yet. */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+export async function pendingMigrations(db: Kysely<any>): Promise<string[]> {
+  const all = await new Migrator({ db, provider: { getMigrations: async () => migrations } }).getMigrations();
+  return all.filter(({ executedAt }) => !executedAt).map(({ name }) => name);
+}
+
+/** Of the advisory lock under which one process at a time migrates. */
+const migrationLock = '3853314791062309107';
+
+/** Kysely's lock belongs to a session, and a pooler may change that between two statements; ours belongs to a transaction. */
+class Adapter extends PostgresAdapter {
+  override async acquireMigrationLock(): Promise<void> {}
+  override async releaseMigrationLock(): Promise<void> {}
+}
+export class MigrationDialect extends PostgresDialect {
+  override createAdapter(): PostgresAdapter {
+    return new Adapter();
+  }
+}
+
+/**
+ * Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once; where there
+ * is nothing to do, none is taken. A schema of a newer release is left as it is: while that is rolled out, or when it is
+ * taken back, this one goes on beside it. `db` is of the dialect above.
+ * @throws Error when a newer release has taken away what this one needs
+ */
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+export async function migrate(db: Kysely<any>, log: Log, known = migrations): Promise<void> {
+  let { newer, behind } = await compare(db, known);
+  if (behind) {
+    await db.transaction().execute(async (tx) => {
+      await sql`SELECT pg_advisory_xact_lock(${sql.raw(migrationLock)})`.execute(tx);
+      ({ newer, behind } = await compare(tx, known));
+      if (behind) await upgrade(tx, { ...known, ...Object.fromEntries(newer.map((name) => [name, done])) });
+    });
+  }
+  if (newer.length > 0)
+    log.warn({ migrations: newer }, 'the database is of a newer release; this one goes on beside it');
+}
+
+/** What is not known was done by a newer release. */
+const done: Migration = { async up() {} };
+
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+async function upgrade(tx: Kysely<any>, all: Record<string, Migration>): Promise<void> {
+  const migrator = new Migrator({ db: tx, provider: { getMigrations: async () => all } });
+  const { error, results } = await migrator.migrateToLatest();
+  if (!error) return;
+  const failed = results?.find((result) => result.status === 'Error')?.migrationName ?? 'the schema';
+  throw new Error(`bring the database up to date (${failed})`, { cause: error });
+}
+
+/** What the database has, and `known` has not; and whether that has something which is not there yet. */
+async function compare(
+  // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+  db: Kysely<any>,
+  known: Record<string, Migration>,
+): Promise<{ newer: string[]; behind: boolean }> {
+  const there = await doneMigrations(db).catch((cause) => {
+    throw new Error('bring the database up to date (the schema)', { cause });
+  });
+  const newer = there.filter((name) => !(name in known));
+  const contract = newer.find((name) => /^\d+_contract_/.test(name));
+  if (contract !== undefined) {
+    throw new Error(
+      `the database is of a newer release (${contract}), and this one cannot work with it any more; start that release`,
+    );
+  }
+  return { newer, behind: Object.keys(known).some((name) => !there.includes(name)) };
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
+async function doneMigrations(db: Kysely<any>): Promise<string[]> {
+  const { rows: there } = await sql<{ name: string | null }>`SELECT to_regclass('kysely_migration') AS name`.execute(
+    db,
+  );
+  if (!there[0]?.name) return [];
+  const { rows } = await sql<{ name: string }>`SELECT name FROM kysely_migration ORDER BY name`.execute(db);
+  return rows.map(({ name }) => name);
+}

@@ -1,0 +1,72 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import { reasonOf } from '../../errors.ts';
+import { clockFinding, type Finding } from '../../finding.ts';
+import { pendingMigrations } from './migrations.ts';
+
+/** The oldest PostgreSQL that is still maintained, and the oldest that is tested against. */
+const oldest = 14;
+
+/**
+ * What the database is and whether it will do; changes nothing in it. Returns whether its schema is up to date, so that the
+ * records can be read as they are.
+ */
+export async function* probeDatabase(options: { url: string }): AsyncGenerator<Finding, boolean> {
+  const area = 'database' as const;
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: 1,
+    connectionTimeoutMillis: 10_000,
+    query_timeout: 10_000,
+  });
+  pool.on('error', () => {});
+  const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
+  try {
+    let began = Date.now();
+    let facts: { version: string; writable: boolean; connections: number; creates: boolean };
+    try {
+      await pool.query('SELECT 1');
+      began = Date.now();
+      const { rows } = await pool.query(`SELECT current_setting('server_version') AS version,
+        NOT pg_is_in_recovery() AS writable, current_setting('max_connections')::int AS connections,
+        has_schema_privilege(current_schema(), 'CREATE') AS creates`);
+      facts = rows[0];
+    } catch (error) {
+      const remedy = /password|authentication|role/i.test(reasonOf(error))
+        ? 'correct the user and password in DATABASE_URL'
+        : 'start it, or correct DATABASE_URL';
+      yield { area, what: 'PostgreSQL', found: reasonOf(error), remedy, level: 'wrong' };
+      return false;
+    }
+    const ms = Date.now() - began;
+    const version = facts.version.split(' ')[0]!;
+    const found = `${version}, answers in ${Math.max(1, ms)} ms`;
+    if (Number.parseInt(version, 10) < oldest) {
+      yield { area, what: 'PostgreSQL', found, remedy: `upgrade to ${oldest} or newer`, level: 'wrong' };
+    } else if (!facts.writable) {
+      const remedy = 'point DATABASE_URL at the primary';
+      yield { area, what: 'PostgreSQL', found: `${version}, a read-only replica`, remedy, level: 'wrong' };
+      return false;
+    } else yield { area, what: 'PostgreSQL', found, level: 'ok' };
+
+    const pending = await pendingMigrations(db);
+    if (pending.length === 0) yield { area, what: 'schema', found: 'up to date', level: 'ok' };
+    else if (facts.creates) {
+      const next = `${pending.length} ${pending.length === 1 ? 'change' : 'changes'} to make`;
+      yield { area, what: 'schema', found: next, chosen: 'made by the next start', level: 'ok' };
+    } else {
+      const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
+      yield { area, what: 'schema', found: 'to be changed, and this user may not', remedy, level: 'wrong' };
+    }
+    if (facts.connections < 50) {
+      const remedy = 'each process takes up to 34: raise max_connections, or run fewer';
+      yield { area, what: 'connections', found: `${facts.connections} at most`, remedy, level: 'note' };
+    }
+    const asked = Date.now();
+    const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
+    yield clockFinding(area, Number(rows[0].now) - (asked + Date.now()) / 2, 'the database');
+    return pending.length === 0;
+  } finally {
+    await db.destroy();
+  }
+}

@@ -1,0 +1,118 @@
+import { sql } from 'kysely';
+import { pruneCounts } from '../assets/counts.ts';
+import { pruneDeliveries } from '../events/webhooks.ts';
+import { chores } from '../settings/chores.ts';
+import { pruneSessions } from '../settings/sessions.ts';
+import type { Database } from './schema.ts';
+
+/** How long what happened is remembered, in days. */
+export const remembered = {
+  /** Runs that found nothing new, changed or wrong: with an interval of five minutes 288 a day and connection. */
+  quietSyncs: 1,
+  syncs: 30,
+  events: 30,
+  /** What happened to assets. */
+  happenings: 30,
+};
+
+export interface Pruned {
+  syncs: number;
+  events: number;
+  happenings: number;
+  states: number;
+}
+
+/** So long nobody else begins, when a process ends in the middle. */
+const leaseMs = 600_000;
+/** So many events at a time. */
+const batch = 10_000;
+/** So many happenings of an asset are kept. */
+const mostOfAsset = 200;
+
+/**
+ * Forgets runs and events by their age: of each kind the last one of its connection, or of its asset, stays. And states of
+ * connect attempts that have expired. One process at a time; undefined: another is at it.
+ */
+export async function prune(db: Database): Promise<Pruned | undefined> {
+  // No lock of the session: behind a pooler the next statement may be in another one, and the lock would stay.
+  const { take, done } = chores(db);
+  if (!(await take('prune', leaseMs))) return undefined;
+  try {
+    await pruneSessions(db);
+    await pruneCounts(db);
+    await pruneDeliveries(db, remembered.events);
+    return {
+      syncs: await pruneSyncs(db),
+      events: await pruneEvents(db),
+      happenings: await pruneHappenings(db),
+      states: await pruneStates(db),
+    };
+  } finally {
+    await done('prune', 0);
+  }
+}
+
+async function pruneSyncs(db: Database): Promise<number> {
+  // Of each kind: how wide it was, and how it ended.
+  const { numAffectedRows } = await sql`
+    DELETE FROM syncs WHERE id IN (
+      SELECT id FROM (
+        SELECT id, finished_at,
+          status = 'done' AND new = 0 AND changed = 0 AND gone = 0 AND error IS NULL AS quiet,
+          row_number() OVER (
+            PARTITION BY connection_id, mode, status, scope - 'acceptGone' = '{}' ORDER BY finished_at DESC, id) AS place
+        FROM syncs WHERE finished_at IS NOT NULL
+      ) AS finished
+      WHERE place > 1
+        AND finished_at < now() - CASE WHEN quiet THEN ${remembered.quietSyncs}::int ELSE ${remembered.syncs}::int END * interval '1 day')
+  `.execute(db);
+  return Number(numAffectedRows);
+}
+
+async function pruneEvents(db: Database): Promise<number> {
+  let pruned = 0;
+  for (const [which, newer] of [
+    [sql`e.asset_id IS NOT NULL`, sql`l.asset_id = e.asset_id`],
+    [
+      sql`e.asset_id IS NULL AND e.connection_id IS NOT NULL`,
+      sql`l.asset_id IS NULL AND l.connection_id = e.connection_id`,
+    ],
+    [sql`e.asset_id IS NULL AND e.connection_id IS NULL`, sql`l.asset_id IS NULL AND l.connection_id IS NULL`],
+  ] as const) {
+    for (;;) {
+      const { numAffectedRows } = await sql`
+        DELETE FROM events WHERE id IN (
+          SELECT e.id FROM events e
+          WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND ${which}
+            AND EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id)
+          ORDER BY e.at LIMIT ${batch})`.execute(db);
+      pruned += Number(numAffectedRows);
+      if (Number(numAffectedRows) < batch) break;
+    }
+  }
+  return pruned;
+}
+
+/** By age; and of an asset that has more to tell than is told of one, the oldest. */
+async function pruneHappenings(db: Database): Promise<number> {
+  let pruned = 0;
+  for (const which of [
+    sql`SELECT ctid FROM happenings WHERE at < now() - ${remembered.happenings}::int * interval '1 day'`,
+    sql`
+      SELECT h.ctid FROM (SELECT asset_id FROM happenings GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
+      CROSS JOIN LATERAL (SELECT ctid FROM happenings WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`,
+  ]) {
+    for (;;) {
+      const { numAffectedRows } = await sql`
+        DELETE FROM happenings WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`.execute(db);
+      pruned += Number(numAffectedRows);
+      if (Number(numAffectedRows) < batch) break;
+    }
+  }
+  return pruned;
+}
+
+async function pruneStates(db: Database): Promise<number> {
+  const { numDeletedRows } = await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).executeTakeFirst();
+  return Number(numDeletedRows);
+}

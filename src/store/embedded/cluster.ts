@@ -1,0 +1,169 @@
+import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chmod, chown, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { platform } from 'node:os';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { postgresPasswordIn } from '../../config/secrets.ts';
+import { exists } from '../../files.ts';
+import type { Log } from '../../log.ts';
+import { binariesPackage } from './binaries.ts';
+
+const run = promisify(execFile);
+
+/** Where clusters are made; then they are moved into place as a whole. */
+const draftPrefix = 'postgres-new-';
+
+type Account = { uid?: number; gid?: number };
+
+/** The files of an embedded PostgreSQL, and how to run its programs. */
+export interface Cluster {
+  bin: string;
+  data: string;
+  /** `data` as the server names it, which runs in that directory. */
+  path: string;
+  /** As whom programs run; empty: as ourselves. */
+  account: Account;
+  password: string;
+  log: string;
+}
+
+/** Where the files of a cluster are. */
+export const clusterIn = (directory: string) => join(directory, 'postgres');
+
+/** Whether a cluster was made below `directory`. */
+export const clusterExists = (directory: string) => exists(join(clusterIn(directory), 'PG_VERSION'));
+
+/** Programs of PostgreSQL get nothing else: the environment of a service is full of secrets. */
+export function minimalEnvironment(): NodeJS.ProcessEnv {
+  const names = ['PATH', 'LANG', 'TZ', 'TMPDIR', 'TEMP', 'TMP', 'SystemRoot'];
+  // biome-ignore lint/style/noProcessEnv: not settings of ours, but what any program needs
+  const environment = process.env;
+  return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));
+}
+
+/** The cluster below `directory`, which is made if there is none. @throws Error */
+export async function openCluster(directory: string, log: Log): Promise<Cluster> {
+  const data = clusterIn(directory);
+  const isThere = await clusterExists(directory);
+  const passwordFile = join(directory, 'postgres-password');
+  if (isThere && !(await exists(passwordFile))) {
+    throw new Error(`${passwordFile} is missing, and the database in ${data} cannot be opened without it; restore it`);
+  }
+  const account = process.getuid?.() === 0 ? await postgresAccount() : {};
+  const bin = await usableBinaries(account);
+  const password = await postgresPasswordIn(directory);
+  if (!isThere) {
+    if (!password.made) {
+      log.warn(
+        { directory: data },
+        'no database here, making an empty one; if there was one, `asset-mirror rebuild` restores its records from the bucket',
+      );
+    } else log.info({ directory: data }, 'making a PostgreSQL database');
+    await makeCluster(directory, { bin, account, password: password.value });
+  }
+  const path = pathFor(account, data);
+  return { bin, data, path, account, password: password.value, log: join(data, 'server.log') };
+}
+
+/** Removes what killed processes left of clusters that they were making. Only for the owner of the cluster. */
+export async function removeDrafts(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    // A killed process's initdb may still be writing; the next start removes the rest.
+    if (name.startsWith(draftPrefix)) await rm(join(directory, name), { recursive: true, force: true }).catch(() => {});
+  }
+}
+
+/**
+ * How a program whose working directory is `directory` names it. The account `postgres` cannot enter all parents (DATA_DIR is 0700), but
+ * Linux lets a process use its own working directory.
+ */
+function pathFor(account: Account, directory: string): string {
+  return account.uid === undefined ? directory : '/proc/self/cwd';
+}
+
+/** Of two processes that make one at the same time, both use the one that is moved into place first. */
+async function makeCluster(
+  directory: string,
+  { bin, account, password }: Pick<Cluster, 'bin' | 'account' | 'password'>,
+): Promise<void> {
+  const data = clusterIn(directory);
+  const draft = await mkdtemp(join(directory, draftPrefix));
+  try {
+    const made = join(draft, 'data');
+    const passwordFile = join(draft, 'password');
+    await mkdir(made, { mode: 0o700 });
+    await writeFile(passwordFile, password, { mode: 0o600 });
+    if (account.uid !== undefined) {
+      for (const path of [draft, made, passwordFile]) await chown(path, account.uid, account.gid!);
+    }
+    const args = [
+      ...['-D', pathFor(account, made), '-U', 'postgres', '-A', 'scram-sha-256', '--pwfile=../password'],
+      // Upper and lower case of every script, the same on every machine.
+      ...['-E', 'UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
+    ];
+    await run(join(bin, 'initdb'), args, { ...account, cwd: made, env: minimalEnvironment() });
+    await rename(made, data);
+  } catch (cause) {
+    if (!(await clusterExists(directory))) throw new Error(`make a PostgreSQL database in ${data}`, { cause });
+  } finally {
+    await rm(draft, { recursive: true, force: true }).catch(() => {});
+  }
+}
+
+/** The directory of the programs; as root, a copy where the account `postgres` cannot run those of the package. */
+async function usableBinaries(account: Account): Promise<string> {
+  const bin = dirname(await packagedBinaries());
+  if (account.uid === undefined || (await runs(bin, account))) return bin;
+  const installation = join(bin, '../..');
+  const { version } = JSON.parse(await readFile(join(installation, 'package.json'), 'utf8'));
+  const home = '/var/lib/asset-mirror';
+  const copy = join(home, `postgresql-${version}`);
+  if (!(await exists(copy))) {
+    await mkdir(home, { recursive: true });
+    await chmod(home, 0o755);
+    const draft = `${copy}.${randomBytes(6).toString('hex')}`;
+    await cp(join(installation, 'native'), draft, { recursive: true, verbatimSymlinks: true });
+    await rename(draft, copy).catch(async (error) => {
+      await rm(draft, { recursive: true });
+      if (!(await exists(copy))) throw error;
+    });
+  }
+  return join(copy, 'bin');
+}
+
+const runs = (bin: string, account: Account) =>
+  run(join(bin, 'postgres'), ['--version'], { ...account, cwd: '/', env: minimalEnvironment() }).then(
+    () => true,
+    () => false,
+  );
+
+async function packagedBinaries(): Promise<string> {
+  const found = await import(binariesPackage).catch((cause) => {
+    throw new Error(
+      `no PostgreSQL comes with this installation; install the npm package ${binariesPackage}, or name a database (DATABASE_URL, or \`library --database\`)`,
+      { cause },
+    );
+  });
+  for (const path of [found.postgres, found.initdb]) {
+    const { mode } = await stat(path);
+    if ((mode & 0o555) !== 0o555) await chmod(path, mode | 0o555);
+  }
+  return found.postgres as string;
+}
+
+/** PostgreSQL refuses to run as root. */
+async function postgresAccount(): Promise<{ uid: number; gid: number }> {
+  if (platform() !== 'linux') {
+    throw new Error(
+      'the embedded PostgreSQL does not run as root; start asset-mirror as another user, or set DATABASE_URL',
+    );
+  }
+  const id = async (flag: string) => Number((await run('id', [flag, 'postgres'])).stdout);
+  try {
+    return { uid: await id('-u'), gid: await id('-g') };
+  } catch {
+    await run('useradd', ['--system', '--user-group', '--no-create-home', '--shell', '/usr/sbin/nologin', 'postgres']);
+    return { uid: await id('-u'), gid: await id('-g') };
+  }
+}

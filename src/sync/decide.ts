@@ -1,0 +1,116 @@
+import { isDeepStrictEqual } from 'node:util';
+import { leftOutReason } from '../filters/filters.ts';
+import { mayHaveTranscript } from '../source/schemas.ts';
+import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/record-page.ts';
+
+/** Prefix of the reason of an asset whose listing breaks the API's schema. */
+const cannotBeRead = 'its listing cannot be read: ';
+
+interface DecideOptions {
+  full: boolean;
+  asked?: boolean;
+  transcripts?: boolean;
+  thumbnails?: boolean;
+  leftOut?: string | null;
+  connectionId?: string;
+}
+
+/**
+ * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries what failed, was unavailable or was
+ * given up; `asked`: an operator named this asset; `leftOut`: the connection's filter that skips it. An asset that moved to
+ * another company is written even if nothing else has changed.
+ */
+export function decide(
+  before: KnownAsset | undefined,
+  listed: ListedAsset,
+  options: DecideOptions,
+): Decision | undefined {
+  const decision = judge(before, listed, options);
+  if (decision || !before?.stranded) return decision;
+  const { state, reason, leftOut } = before;
+  return { state, reason, afresh: false, due: false, ...(leftOut && { leftOut }) };
+}
+
+function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
+  const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
+  if (options.leftOut) {
+    const decision = leaveOut(before, listed, options.leftOut, options.connectionId);
+    if (decision !== 'as ever') return decision;
+  }
+  if (listed.problem !== undefined) {
+    const reason = `${cannotBeRead}${listed.problem}`;
+    if (!before) return { state: 'failed', reason, afresh: true, due: false };
+    if (before.leftOut) return undefined;
+    // A known asset keeps its state: an unreadable listing says nothing about the file.
+    return before.reason === reason ? undefined : { state: before.state, reason, afresh: false, due: false };
+  }
+  if (!before || options.asked || before.leftOut) return pending;
+
+  const changed = !isDeepStrictEqual(before.listed, listed.listed);
+  const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
+  switch (before.state) {
+    case 'mirrored': {
+      if (replaced) return pending;
+      // A transcript or thumbnail that was given up is tried again if anything has changed, and by a full sync.
+      const again = changed || options.full;
+      const transcript =
+        options.transcripts !== false &&
+        listed.listed.hasTranscript === true &&
+        mayHaveTranscript(listed.listed) &&
+        (before.transcriptState === 'none' || (before.transcriptState === 'gave_up' && again));
+      const thumbnail =
+        options.thumbnails !== false &&
+        listed.listed.hasThumbnail === true &&
+        before.thumbnailState === 'gave_up' &&
+        again;
+      const news = changed || transcript || thumbnail;
+      const readable = before.reason?.startsWith(cannotBeRead);
+      if (!news && !readable) return undefined;
+      return {
+        state: 'mirrored',
+        reason: readable ? null : before.reason,
+        afresh: false,
+        due: news,
+        ...(transcript && { transcriptState: 'pending' as const }),
+        ...(thumbnail && { thumbnailState: 'pending' as const }),
+      };
+    }
+    case 'unavailable':
+    case 'failed':
+      return changed || options.full ? pending : undefined;
+    case 'gone':
+      return before.media && before.mirroredAt && !replaced ? { ...pending, state: 'mirrored' } : pending;
+    default:
+      // Pending or in transfer. A replaced file starts over; a new status, such as a video that became ready, is handled now.
+      if (!changed) return undefined;
+      if (replaced) return pending;
+      return {
+        state: before.state,
+        reason: before.reason,
+        afresh: false,
+        due: before.listed.status !== listed.listed.status,
+      };
+  }
+}
+
+/**
+ * Decides about an asset that the connection's filter skips. Assets of another connection and those in the bucket stay as
+ * they are; for those that are due or in transfer the worker decides ('as ever').
+ */
+function leaveOut(
+  before: KnownAsset | undefined,
+  listed: ListedAsset,
+  rule: string,
+  connectionId: string | undefined,
+): Decision | undefined | 'as ever' {
+  const aside: Decision = { state: 'pending', reason: leftOutReason(rule), leftOut: rule, afresh: true, due: false };
+  // An unreadable asset that is skipped is reported, but not recorded.
+  if (listed.problem !== undefined) return undefined;
+  if (!before) return aside;
+  if (before.connectionId !== connectionId) return undefined;
+  if (before.leftOut) {
+    return before.leftOut === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : aside;
+  }
+  if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
+  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? aside : 'as ever';
+}

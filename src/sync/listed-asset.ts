@@ -1,0 +1,52 @@
+import { createHash } from 'node:crypto';
+import type { AssetPage } from '../source/client.ts';
+import { type ApiAsset, asset, storable, withoutLinks } from '../source/schemas.ts';
+import type { ListedAsset } from '../store/syncs/record-page.ts';
+
+/** The items of a page, those that cannot be read at the end. */
+export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [
+  ...assets.map(listedOf),
+  ...broken.map(({ item, problem }) => brokenOf(item, problem)),
+];
+
+/** An asset of a page as the records take it. */
+export function listedOf(item: ApiAsset): ListedAsset {
+  // Exactly as the database will return it; otherwise every listing would see a change.
+  const listed = storable(withoutLinks(item));
+  // The link is signed and differs each time; only its presence is compared.
+  if (item.thumbnailUrl) listed.hasThumbnail = true;
+  return {
+    id: item.id,
+    projectId: storable(item.projectId ?? null),
+    assetType: storable(item.assetType ?? null),
+    name: storable(item.name ?? null),
+    size: item.size ?? null,
+    uploadDate: item.uploadDate ?? null,
+    listed,
+  };
+}
+
+/** Prefix of the ids under which items without a readable id are recorded. */
+export const unreadable = 'unreadable:';
+
+/**
+ * An item that breaks the schema, as far as it can be read. It is recorded under its id, or under a digest if the id cannot
+ * be read, so that it is reported for as long as it is listed.
+ */
+function brokenOf(item: unknown, problem: string): ListedAsset {
+  const given: Record<string, unknown> =
+    item !== null && typeof item === 'object' ? withoutLinks(item as ApiAsset) : { item };
+  const read = <K extends keyof typeof asset.shape>(key: K) =>
+    asset.shape[key].safeParse(given[key]).data as ApiAsset[K] | undefined;
+  const digest = () => createHash('sha256').update(JSON.stringify(given.id ?? given) ?? '');
+  return {
+    id: read('id') ?? `${unreadable}${digest().digest('hex').slice(0, 32)}`,
+    projectId: storable(read('projectId') ?? null),
+    assetType: storable(read('assetType') ?? null),
+    name: storable(read('name') ?? null),
+    size: null,
+    uploadDate: read('uploadDate') ?? null,
+    listed: {},
+    problem: storable(problem),
+  };
+}

@@ -1,0 +1,128 @@
+import { beside } from '../storage/keys.ts';
+import type { ObjectKind } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import type { AssetContents } from '../store/verifications/contents.ts';
+
+/** An object that should be in the bucket, and what is known of it. */
+export interface Expected {
+  key: string;
+  asset: AssetContents;
+  kind: ObjectKind;
+  bytes: number | undefined;
+  etag: string | undefined;
+  /** Lower-case hex. */
+  crc32: string | undefined;
+}
+
+/** The order in which stores list: of the keys' UTF-8 bytes. */
+export function compareKeys(a: string, b: string): number {
+  return a === b ? 0 : Buffer.compare(Buffer.from(a), Buffer.from(b));
+}
+
+/** While another file takes the place of an asset's own, or before it was ever mirrored, its row promises nothing. */
+export function isSettled(asset: AssetContents): boolean {
+  return (asset.state === 'mirrored' || asset.state === 'gone') && asset.media !== null;
+}
+
+/** Whether a worker has it, or is about to. */
+export function isMoving(asset: AssetContents): boolean {
+  return asset.queuedAt !== null || (asset.turnUntil !== null && asset.turnUntil.getTime() > Date.now());
+}
+
+/** The objects of an asset that is settled, in the order of their keys. */
+export function expectedOf(asset: AssetContents): Expected[] {
+  const { media, transcriptKeys, thumbnail } = asset;
+  if (!media || !isSettled(asset)) return [];
+  // One that was lost, and could not be written again, is to be there all the same.
+  const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? beside.record(media.key) : null);
+  const other = (key: string, kind: ObjectKind, length?: number): Expected => {
+    const kept = asset.beside[key];
+    const { bytes = length, etag, crc32 } = kept ?? {};
+    return { key, asset, kind, bytes, etag: etag ?? undefined, crc32 };
+  };
+  const objects = [
+    {
+      key: media.key,
+      asset,
+      kind: 'media' as const,
+      bytes: media.bytes,
+      etag: media.etag ?? undefined,
+      crc32: media.checksums.crc32,
+    },
+    ...(recordKey ? [other(recordKey, 'record')] : []),
+    ...(transcriptKeys ?? []).map((key) => other(key, 'transcript')),
+    ...(thumbnail ? [other(thumbnail.key, 'thumbnail', thumbnail.bytes)] : []),
+  ];
+  return objects.sort((a, b) => compareKeys(a.key, b.key));
+}
+
+/**
+ * All objects behind `after` that should be there, in the order of their keys. The records are read a page at a time: what
+ * lies beside a media file has its key as a beginning, so no asset's objects come before its media, and only those of the
+ * few assets whose keys begin one another are held.
+ */
+export async function* expectedObjects(
+  store: Store,
+  options: {
+    after: string;
+    connectionId?: string | undefined;
+    pageSize: number;
+    /** Assets that have settled since are left out. */
+    settledBefore?: Date | undefined;
+  },
+): AsyncGenerator<Expected> {
+  const { after, connectionId, pageSize, settledBefore } = options;
+  const ahead: Expected[] = [];
+  const add = (asset: AssetContents) => {
+    if (settledBefore && asset.settledAt && asset.settledAt >= settledBefore) return;
+    for (const object of expectedOf(asset)) {
+      if (compareKeys(object.key, after) <= 0) continue;
+      const place = ahead.findIndex((other) => compareKeys(object.key, other.key) < 0);
+      ahead.splice(place < 0 ? ahead.length : place, 0, object);
+    }
+  };
+  // Behind `after` there may still be what lies beside a media file before it.
+  for (const asset of await store.contents.atKeys(beginningsOf(after), connectionId)) add(asset);
+  for (let last = after; ; ) {
+    const page = await store.contents.byKey({ after: last, limit: pageSize, connectionId });
+    for (const asset of page) {
+      last = asset.media!.key;
+      while (ahead[0] && compareKeys(ahead[0].key, last) < 0) yield ahead.shift()!;
+      add(asset);
+    }
+    if (page.length < pageSize) break;
+  }
+  yield* ahead;
+}
+
+function beginningsOf(key: string): string[] {
+  const characters = [...key];
+  return characters.map((_, index) => characters.slice(0, index + 1).join(''));
+}
+
+/** Two sequences in the order of their keys, side by side: what has the same key is one pair. */
+export async function* sideBySide<L extends { key: string }, R extends { key: string }>(
+  left: AsyncIterable<L>,
+  right: AsyncIterable<R>,
+): AsyncGenerator<{ key: string; left?: L; right?: R }> {
+  const lefts = left[Symbol.asyncIterator]();
+  const rights = right[Symbol.asyncIterator]();
+  try {
+    let [l, r] = await Promise.all([lefts.next(), rights.next()]);
+    while (!l.done || !r.done) {
+      const order = l.done ? 1 : r.done ? -1 : compareKeys(l.value.key, r.value.key);
+      if (order < 0) {
+        yield { key: l.value!.key, left: l.value as L };
+        l = await lefts.next();
+      } else if (order > 0) {
+        yield { key: r.value!.key, right: r.value as R };
+        r = await rights.next();
+      } else {
+        yield { key: l.value!.key, left: l.value as L, right: r.value as R };
+        [l, r] = await Promise.all([lefts.next(), rights.next()]);
+      }
+    }
+  } finally {
+    await Promise.allSettled([lefts.return?.(), rights.return?.()]);
+  }
+}

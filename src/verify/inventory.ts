@@ -1,0 +1,187 @@
+import { createHash } from 'node:crypto';
+import { Readable, Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import type { Log } from '../log.ts';
+import { inventoryPrefix } from '../storage/keys.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { AssetState } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import type { AssetContents } from '../store/verifications/contents.ts';
+import { expectedOf } from './expected-objects.ts';
+import { whyNot } from './why-not-mirrored.ts';
+
+export interface InventoryDeps {
+  store: Store;
+  storage: Storage;
+  log: Log;
+  /** Assets per page of the records, and per file. */
+  pageSize?: number;
+  fileSize?: number;
+}
+
+/** A line: one asset, what of it is in the bucket, or why nothing is. */
+export interface InventoryLine {
+  id: string;
+  /** Null: restored from the bucket, and nobody who can read its company has connected since. */
+  connectionId: string | null;
+  companyId: string;
+  projectId: string | null;
+  name: string | null;
+  /** ISO 8601. */
+  uploadDate: string | null;
+  state: AssetState;
+  /** Why it is not there; null: it is. */
+  reason: string | null;
+  transcript: string;
+  thumbnail: string;
+  mirroredAt: string | null;
+  /** When the bytes of its media were last held against their checksum. */
+  verifiedAt: string | null;
+  /** The media first. */
+  objects: { key: string; bytes: number | null; crc32: string | null }[];
+}
+
+export interface Manifest {
+  version: 1;
+  day: string;
+  storage: string;
+  writtenAt: string;
+  assets: number;
+  byState: Record<string, number>;
+  /** Assets that the settings leave out, which are in no state of `byState`. */
+  leftOut: number;
+  objects: number;
+  bytes: number;
+  files: { name: string; assets: number; bytes: number; sha256: string }[];
+}
+
+/**
+ * Writes the inventory of a day: every asset of every connection, in gzip JSON lines, then `manifest.json`, and last
+ * `SHA256SUMS`: where that is, all is there. Page by page, so that a million assets need no memory. What an earlier writing of
+ * the same day has left is replaced.
+ */
+export async function writeInventory(
+  deps: InventoryDeps,
+  options: { day: string; now: Date; signal: AbortSignal },
+): Promise<Manifest> {
+  const { store, storage } = deps;
+  const { day, signal } = options;
+  const { pageSize = 1000, fileSize = 50_000 } = deps;
+  const started = performance.now();
+  const prefix = inventoryPrefix(day);
+  const sumsKey = `${prefix}SHA256SUMS`;
+  await storage.remove(sumsKey);
+
+  const manifest: Manifest = {
+    version: 1,
+    day,
+    storage: storage.name,
+    writtenAt: options.now.toISOString(),
+    assets: 0,
+    byState: {},
+    leftOut: 0,
+    objects: 0,
+    bytes: 0,
+    files: [],
+  };
+  let after = '';
+  let more = true;
+  /** The lines of one file. */
+  async function* lines(): AsyncGenerator<string> {
+    for (let count = 0; more && count < fileSize; ) {
+      signal.throwIfAborted();
+      const limit = Math.min(pageSize, fileSize - count);
+      // One more than is wanted tells whether there is another file.
+      const rows = await store.contents.byId({ after, limit: limit + 1 });
+      const page = rows.slice(0, limit);
+      more = rows.length > limit;
+      after = page.at(-1)?.id ?? after;
+      count += page.length;
+      for (const asset of page) {
+        const line = lineOf(asset);
+        manifest.assets++;
+        if (asset.leftOut !== null) manifest.leftOut++;
+        else manifest.byState[line.state] = (manifest.byState[line.state] ?? 0) + 1;
+        manifest.objects += line.objects.length;
+        for (const { bytes } of line.objects) manifest.bytes += bytes ?? 0;
+        yield `${JSON.stringify(line)}\n`;
+      }
+    }
+  }
+
+  do {
+    const name = `assets-${String(manifest.files.length + 1).padStart(5, '0')}.jsonl.gz`;
+    const before = manifest.assets;
+    const written = await putHashed(storage, `${prefix}${name}`, Readable.from(lines()), signal);
+    manifest.files.push({ name, assets: manifest.assets - before, ...written });
+  } while (more);
+  const text = Buffer.from(`${JSON.stringify(manifest, null, 2)}\n`);
+  const stated = await putHashed(storage, `${prefix}manifest.json`, Readable.from([text]), signal);
+  const files = [...manifest.files, { name: 'manifest.json', ...stated }];
+
+  const wanted = new Set(files.map(({ name }) => `${prefix}${name}`));
+  for await (const { key } of storage.list(prefix, { signal })) if (!wanted.has(key)) await storage.remove(key);
+  const sums = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join('');
+  await storage.put(sumsKey, sums, { contentType: 'text/plain', signal });
+  deps.log.info(
+    { day, assets: manifest.assets, bytes: manifest.bytes, ms: Math.round(performance.now() - started) },
+    'inventory written',
+  );
+  return manifest;
+}
+
+/** How many assets of an inventory were on their way when it was written. */
+export function onTheirWay({ byState }: Manifest): number {
+  return (byState.pending ?? 0) + (byState.transferring ?? 0);
+}
+
+/** `2026-01-31`, in UTC. */
+export function dayOf(now: Date): string {
+  return now.toISOString().slice(0, 10);
+}
+
+function lineOf(asset: AssetContents): InventoryLine {
+  return {
+    id: asset.id,
+    connectionId: asset.connectionId,
+    companyId: asset.companyId,
+    projectId: asset.projectId,
+    name: asset.name,
+    uploadDate: isoOf(asset.uploadDate),
+    state: asset.state,
+    reason: whyNot(asset),
+    transcript: asset.transcriptState,
+    thumbnail: asset.thumbnailState,
+    mirroredAt: asset.mirroredAt?.toISOString() ?? null,
+    verifiedAt: asset.media ? (asset.verifiedAt?.toISOString() ?? null) : null,
+    objects: expectedOf(asset).map(({ key, bytes, crc32 }) => ({ key, bytes: bytes ?? null, crc32: crc32 ?? null })),
+  };
+}
+
+/** The service may give any number for a date. */
+function isoOf(epoch: number | null): string | null {
+  const date = new Date(epoch ?? Number.NaN);
+  return Number.isNaN(date.getTime()) ? null : date.toISOString();
+}
+
+/** Stores what comes, however long it gets; returns what it was. */
+async function putHashed(storage: Storage, key: string, source: Readable, signal: AbortSignal) {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const hashed = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      hash.update(chunk);
+      done(null, chunk);
+    },
+  });
+  const zipped = key.endsWith('.gz');
+  const steps = zipped ? [source, createGzip(), hashed] : [source, hashed];
+  const contentType = zipped ? 'application/gzip' : 'application/json';
+  await Promise.all([pipeline(steps, { signal }), storage.put(key, hashed, { contentType, signal })]).catch((error) => {
+    signal.throwIfAborted();
+    throw error;
+  });
+  return { bytes, sha256: hash.digest('hex') };
+}

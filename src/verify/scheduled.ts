@@ -1,0 +1,130 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { every } from '../every.ts';
+import type { Log } from '../log.ts';
+import type { Queues } from '../queue/queues.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { Store } from '../store/store.ts';
+import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
+import { VerificationLost, verify } from './verify.ts';
+
+export interface AuditDeps {
+  store: Store;
+  storage: Storage;
+  queues: Pick<Queues, 'addSync'>;
+  log: Log;
+  instance: string;
+  now?: () => Date;
+  /** Assets per page of the records, and per file of an inventory. */
+  pageSize?: number;
+  fileSize?: number;
+}
+
+const leaseMs = 45_000;
+const requestsEveryMs = 1000;
+const dayEveryMs = 60_000;
+const routineEveryMs = 5000;
+/** The bucket, or another process that writes the same inventory, is waited for. */
+const laterMs = 10_000;
+const mostFailures = 5;
+
+/**
+ * What is done seldom and takes long: the verifications that were asked for, by people or by the interval, and the inventory
+ * of each day. One process at a time does each, under a lease in the records; when it dies, another goes on.
+ */
+export function startAudits(
+  deps: AuditDeps & {
+    /** How often the whole bucket is compared with the records. */
+    reconcileInterval: number;
+  },
+) {
+  const stopping = new AbortController();
+  const { store, log, reconcileInterval } = deps;
+  const { signal } = stopping;
+  // After a pause at first: a process that has just started has other things to do.
+  const often = { signal, log, failed: 'audit put off; trying on', later: true };
+  const audits = [
+    every(requestsEveryMs, () => runVerification(deps, signal), often),
+    every(dayEveryMs, () => runInventory(deps, signal), often),
+    every(routineEveryMs, () => store.verifications.routine(reconcileInterval), often),
+  ];
+  return {
+    async stop(): Promise<void> {
+      stopping.abort(new Error('shutting down'));
+      await Promise.all(audits);
+    },
+  };
+}
+
+/** Takes up the verification that waits, or was interrupted. */
+export async function runVerification(deps: AuditDeps, stop: AbortSignal): Promise<void> {
+  const { store, log } = deps;
+  const owner = `${deps.instance} ${randomUUID()}`;
+  const run = await store.verifications.takeNext(owner, leaseMs);
+  if (!run) return;
+  const lease = keep(() => store.verifications.renew(run.id, owner, leaseMs));
+  const signal = AbortSignal.any([stop, lease.lost]);
+  try {
+    await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
+  } catch (error) {
+    if (error instanceof VerificationLost) return;
+    if (signal.aborted) {
+      await store.verifications.release(run.id, owner);
+      return;
+    }
+    const reason = reasonOf(error);
+    const failures = await store.verifications.putOff(run.id, owner, reason, laterMs);
+    if (failures === 1) {
+      log.warn({ verificationId: run.id, err: error }, 'verification put off; it goes on where it was');
+    }
+    // A bucket that is away comes back; anything else may, too, but not for ever.
+    if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
+      await store.verifications.failed(run.id, reason);
+      log.error({ verificationId: run.id, err: error }, 'verification failed');
+    }
+  } finally {
+    lease.end();
+  }
+}
+
+/** Writes the inventory of the day if it is due. Returns whether it did. */
+export async function runInventory(
+  deps: AuditDeps,
+  stop: AbortSignal,
+  options: { asked?: boolean } = {},
+): Promise<boolean> {
+  const { store } = deps;
+  const now = deps.now?.() ?? new Date();
+  const day = dayOf(now);
+  const owner = `${deps.instance} ${randomUUID()}`;
+  if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
+  const lease = keep(() => store.inventories.renew(day, owner, leaseMs));
+  try {
+    const manifest = await writeInventory(deps, { day, now, signal: AbortSignal.any([stop, lease.lost]) });
+    await store.inventories.written(day, owner, onTheirWay(manifest));
+    return true;
+  } catch (error) {
+    await store.inventories.release(day, owner, stop.aborted ? 0 : laterMs).catch(() => {});
+    throw error;
+  } finally {
+    lease.end();
+  }
+}
+
+/** An inventory that was asked for waits for the one that is being written. */
+async function inventoryNow(deps: AuditDeps, signal: AbortSignal): Promise<void> {
+  while (!(await runInventory(deps, signal, { asked: true }))) {
+    if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
+    await sleep(1000, undefined, { signal });
+  }
+}
+
+function keep(renew: () => Promise<boolean>) {
+  const aborter = new AbortController();
+  const timer = setInterval(async () => {
+    const held = await renew().catch(() => true);
+    if (!held) aborter.abort(new VerificationLost('another process has taken over'));
+  }, leaseMs / 4).unref();
+  return { lost: aborter.signal, end: () => clearInterval(timer) };
+}

@@ -1,0 +1,203 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { UnrecoverableError } from 'bullmq';
+import { longestWait } from './errors.ts';
+import { type Log, withFields } from './log.ts';
+import type { MirrorDeps } from './mirror/deps.ts';
+import { completeArtefacts } from './mirror/follow-up.ts';
+import { mirrorAsset } from './mirror/mirror-asset.ts';
+import { type Outcome, resultOf } from './mirror/outcome.ts';
+import type { Tokens } from './oauth/tokens.ts';
+import { createPacer } from './pacing/adaptive-concurrency.ts';
+import { createBudget } from './pacing/byte-budget.ts';
+import { createGate } from './pacing/circuit-breaker.ts';
+import { createReach } from './pacing/outage.ts';
+import { type Access, createAccess } from './pacing/with-token.ts';
+import { startDispatcher } from './queue/dispatcher.ts';
+import { createTurns, type HeldAsset } from './queue/leases.ts';
+import { startPruning } from './queue/prune-records.ts';
+import type { AssetJob, Queues, SyncJob } from './queue/queues.ts';
+import type { Schedule } from './queue/scheduler.ts';
+import type { Horizon } from './store/database/correct-future.ts';
+import { runSyncs, type SyncDeps } from './sync/run-syncs.ts';
+import { span } from './tracing/tracing.ts';
+import { startAudits } from './verify/scheduled.ts';
+import { startJanitor } from './verify/sweep-uploads.ts';
+import { longestWebhookWait, startWebhooks, type WebhookDeps } from './webhooks/deliver.ts';
+
+export type Workers = Awaited<ReturnType<typeof startWorkers>>;
+
+/** Syncs that run at once in one process. They mostly wait for the service. */
+const syncConcurrency = 10;
+
+/** Parts of large files that are on their way at once in one process, in bytes. They are streamed: none is held. */
+const bytesInFlight = 128 * 2 ** 20;
+
+/** What the last moments of a stop are for: handing back what is still in hand. */
+const handBackMs = 2000;
+
+/** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
+async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
+  const { id: assetId, connectionId, syncId } = held.asset;
+  try {
+    return await withFields({ connectionId, syncId, assetId }, () =>
+      span('asset', { connectionId, syncId: syncId ?? undefined, assetId }, () => work(held)),
+    );
+  } finally {
+    held.end();
+  }
+}
+
+/** How far ahead the jobs plan anything: `longestWait`, with up to a quarter of jitter, is the longest wait of each kind. */
+function horizonOf(
+  { processing, transcripts }: Pick<MirrorDeps, 'processing' | 'transcripts'>,
+  reconcileInterval: number,
+): Horizon {
+  const retry = longestWait * 1.25;
+  return {
+    lease: 60_000,
+    pause: retry,
+    asset: Math.max(retry, processing.poll, transcripts.delay),
+    delivery: longestWebhookWait * 1.25,
+    chore: Math.max(24 * 3_600_000, reconcileInterval),
+  };
+}
+
+/** Starts taking jobs off the queues, and putting on them what is due. */
+export async function startWorkers(options: {
+  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach' | 'pacer' | 'budget' | 'withToken'>;
+  sync: Omit<SyncDeps, 'onWork' | 'withToken'>;
+  queues: Queues;
+  schedule: Schedule;
+  tokens: Tokens;
+  log: Log;
+  concurrency: number;
+  perConnection: number;
+  reconcileInterval: number;
+  /** Undefined: nobody is told of anything. */
+  webhooks: WebhookDeps | undefined;
+}) {
+  const { queues, log } = options;
+  const { store, storage, metrics } = options.mirror;
+  const stopping = new AbortController();
+  const turns = createTurns({ store, log });
+  const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
+  const dispatcher = startDispatcher({
+    store,
+    queues,
+    schedule: options.schedule,
+    gate,
+    log,
+    perConnection: options.perConnection,
+    selection: options.mirror.selection,
+    horizon: horizonOf(options.mirror, options.reconcileInterval),
+  });
+  const reach = createReach();
+  const pacer = createPacer({ store, log, perConnection: options.perConnection });
+  const withTokenPaced = createAccess(options.tokens, pacer, options.mirror.client);
+  const withToken: Access = (connectionId, call, grant) =>
+    reach.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);
+  const { downloader } = options.mirror;
+  const mirror: MirrorDeps = {
+    ...options.mirror,
+    turns,
+    gate,
+    reach,
+    budget: createBudget(bytesInFlight),
+    withToken,
+    pacer,
+    downloader: {
+      ...downloader,
+      open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)),
+      pin: (link, signal) => reach.watch('links', () => downloader.pin(link, signal)),
+    },
+  };
+  const sync: SyncDeps = { ...options.sync, withToken, onWork: dispatcher.wake };
+
+  const assets = queues.worker<AssetJob>(
+    'assets',
+    async (job) => {
+      const held = await turns.take(job.data.assetId);
+      if (!held) {
+        dispatcher.wake();
+        return { outcome: 'nothing to do' };
+      }
+      const isMedia = job.name !== 'artefacts';
+      try {
+        const outcome = await inTurn(held, (held) =>
+          isMedia ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+        );
+        const counted = isMedia && resultOf(outcome);
+        if (counted) metrics.assets.inc({ result: counted });
+        // For the queue dashboard; the records have it already.
+        if (outcome.outcome === 'failed') throw new UnrecoverableError(outcome.reason);
+        return outcome;
+      } finally {
+        dispatcher.freed(held.asset.connectionId);
+      }
+    },
+    { concurrency: options.concurrency },
+  );
+  let syncing = 0;
+  const syncs = queues.worker<SyncJob>(
+    'syncs',
+    async (job) => {
+      const { connectionId, mode } = job.data;
+      syncing++;
+      try {
+        return await runSyncs(sync, connectionId, stopping.signal, mode);
+      } finally {
+        syncing--;
+      }
+    },
+    { concurrency: syncConcurrency },
+  );
+  const audits = startAudits({
+    store,
+    storage,
+    queues,
+    log,
+    instance: options.sync.instance,
+    reconcileInterval: options.reconcileInterval,
+  });
+  const pruning = startPruning({ store, log });
+  const webhooks = options.webhooks && startWebhooks(options.webhooks);
+  await gate.look();
+  const janitor = startJanitor({ store, storage, gate, log });
+  for (const worker of [assets, syncs]) {
+    void worker.run().catch((err) => {
+      if (!stopping.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
+    });
+  }
+
+  return {
+    gate,
+    /**
+     * Takes nothing new, lets work in hand end for as long as the grace allows, and hands the rest back: no attempt is
+     * spent, and any other process can go on with it at once.
+     */
+    async stop(graceMs: number): Promise<void> {
+      const started = performance.now();
+      stopping.abort(new Error('shutting down'));
+      const audited = audits.stop();
+      await Promise.all([dispatcher.stop(), janitor.stop()]);
+      let closed = false;
+      const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
+        closed = true;
+      });
+      // A queue that is away never says that a worker is done: then what is in hand tells.
+      const idle = () => closed || (!queues.answers && turns.size + syncing === 0);
+      const until = started + Math.max(0, graceMs - handBackMs);
+      while (!idle() && performance.now() < until)
+        await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
+      if (turns.size > 0) log.info({ assets: turns.size }, 'handing work back');
+      turns.interrupt('shutting down');
+      while (!idle()) await Promise.race([done, sleep(50)]);
+      await options.tokens.settled();
+      await Promise.all([pruning.stop(), webhooks?.stop()]);
+      await gate.stop();
+      await turns.close();
+      await audited;
+      log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
+    },
+  };
+}

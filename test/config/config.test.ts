@@ -1,0 +1,446 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { parseEnv } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { readClientConfig, readConfig, variableNames } from '../../src/config/config.ts';
+import { ConfigurationError } from '../../src/errors.ts';
+
+const required = {
+  LIBRARY_API_URL: 'https://api.example.com',
+  LIBRARY_APP_URL: 'https://app.example.com',
+  LIBRARY_CLIENT_ID: 'the id',
+  LIBRARY_CLIENT_SECRET: 'the secret',
+};
+const key = (byte: number) => Buffer.alloc(32, byte);
+const minute = 60_000;
+const hour = 60 * minute;
+
+type Environment = Record<string, string | undefined>;
+const read = (environment: Environment = {}) => readConfig({ ...required, ...environment });
+
+/** The sentences that refuse an environment. */
+function problemsOf(environment: Environment, readIt: (environment: Environment) => unknown = readConfig) {
+  try {
+    readIt(environment);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigurationError);
+    return (error as ConfigurationError).problems;
+  }
+  throw new Error('it was taken');
+}
+const problemOf = (name: string, value: string) => {
+  const problems = problemsOf({ ...required, [name]: value });
+  expect(problems).toHaveLength(1);
+  return problems[0]!;
+};
+
+describe('without more than the required four', () => {
+  it('everything has its documented default', () => {
+    const { instance, ...config } = read();
+    expect(config).toEqual({
+      library: {
+        apiUrl: 'https://api.example.com',
+        appUrl: 'https://app.example.com',
+        clientId: 'the id',
+        clientSecret: 'the secret',
+      },
+      publicUrl: 'http://localhost:8080',
+      host: '127.0.0.1',
+      port: 8080,
+      metricsPort: undefined,
+      trustProxy: undefined,
+      databaseUrl: undefined,
+      redisUrl: undefined,
+      storage: {
+        target: { kind: 'directory', path: resolve('data/mirror') },
+        s3: {
+          endpoint: undefined,
+          region: undefined,
+          forcePathStyle: false,
+          checksums: 'auto',
+          storageClass: undefined,
+          sse: undefined,
+          sseKmsKeyId: undefined,
+        },
+        keyTemplate: '{companyId}/{projectId}/{assetId}/{filename}',
+      },
+      dataDir: resolve('data'),
+      encryptionKeys: undefined,
+      adminToken: undefined,
+      sync: {
+        interval: 5 * minute,
+        reconcileInterval: 24 * hour,
+        overlap: 10 * minute,
+        includeTypes: [],
+        excludeTypes: [],
+      },
+      processing: { poll: 30_000, giveUp: 24 * hour },
+      transcripts: { mirror: true, delay: 5 * minute, giveUp: 24 * hour },
+      thumbnails: { mirror: true },
+      transfer: {
+        concurrency: 8,
+        perConnection: 4,
+        stallTimeout: 30_000,
+        minRate: { bytesPerSecond: 4096, windowMs: 3 * minute },
+        bandwidth: undefined,
+        allowPrivate: [],
+      },
+      webhook: {
+        url: undefined,
+        keys: undefined,
+        events: ['connection.disconnected', 'connection.recovered', 'sync.failed', 'asset.failed'],
+        allowPrivate: false,
+      },
+      log: { level: 'info', pretty: process.stdout.isTTY ?? false },
+      tracing: undefined,
+      shutdownGrace: 25_000,
+    });
+  });
+
+  it('no two processes have the same name', () => {
+    expect(read().instance).not.toBe(read().instance);
+  });
+});
+
+describe('each variable is read:', () => {
+  type Config = ReturnType<typeof readConfig>;
+  const cases: [string, string, (config: Config) => unknown, unknown][] = [
+    ['LIBRARY_API_URL', 'https://h/base/', (c) => c.library.apiUrl, 'https://h/base'],
+    ['LIBRARY_APP_URL', 'https://h/', (c) => c.library.appUrl, 'https://h/'],
+    ['LIBRARY_CLIENT_ID', 'x', (c) => c.library.clientId, 'x'],
+    ['LIBRARY_CLIENT_SECRET', 'x', (c) => c.library.clientSecret, 'x'],
+    ['PUBLIC_URL', 'https://m.example.com/mirror/', (c) => c.publicUrl, 'https://m.example.com/mirror'],
+    ['HOST', '0.0.0.0', (c) => c.host, '0.0.0.0'],
+    ['PORT', '0', (c) => c.port, 0],
+    ['METRICS_PORT', '9090', (c) => c.metricsPort, 9090],
+    ['TRUST_PROXY', '10.0.0.0/8, ::1,loopback', (c) => c.trustProxy, ['10.0.0.0/8', '::1', 'loopback']],
+    ['REDIS_URL', 'rediss://u:p@h:1/2', (c) => c.redisUrl, 'rediss://u:p@h:1/2'],
+    ['REDIS_URL', 'redis-sentinel://:p%40@a:1,b/3#main', (c) => c.redisUrl, 'redis-sentinel://:p%40@a:1,b/3#main'],
+    ['REDIS_URL', 'rediss-cluster://a,b:7000,[::1]', (c) => c.redisUrl, 'rediss-cluster://a,b:7000,[::1]'],
+    ['HTTP_PROXY', 'p:3128', (c) => c.proxies, { http: 'http://p:3128', https: 'http://p:3128', no: '' }],
+    ['HTTPS_PROXY', 'http://p', (c) => [c.proxies, c.storage.s3.proxies][1], { http: '', https: 'http://p', no: '' }],
+    ['NO_PROXY', '*', (c) => c.proxies, undefined],
+    ['STORAGE_URL', 's3://my.bucket/a/b/', (c) => c.storage.target, { kind: 's3', bucket: 'my.bucket', prefix: 'a/b' }],
+    ['STORAGE_URL', 's3://bucket', (c) => c.storage.target, { kind: 's3', bucket: 'bucket', prefix: '' }],
+    ['STORAGE_URL', 'file:///a%20b/c d', (c) => c.storage.target, { kind: 'directory', path: '/a b/c d' }],
+    ['S3_ENDPOINT', 'http://127.0.0.1:9000', (c) => c.storage.s3.endpoint, 'http://127.0.0.1:9000'],
+    ['S3_REGION', 'eu-1', (c) => c.storage.s3.region, 'eu-1'],
+    ['S3_FORCE_PATH_STYLE', 'TRUE', (c) => c.storage.s3.forcePathStyle, true],
+    ['S3_CHECKSUMS', 'md5-etag', (c) => c.storage.s3.checksums, 'md5-etag'],
+    ['S3_STORAGE_CLASS', 'STANDARD_IA', (c) => c.storage.s3.storageClass, 'STANDARD_IA'],
+    ['S3_SSE', 'aws:kms', (c) => c.storage.s3.sse, 'aws:kms'],
+    ['S3_SSE_KMS_KEY_ID', 'k', (c) => c.storage.s3.sseKmsKeyId, 'k'],
+    [
+      'DATA_DIR',
+      '/var/lib/x',
+      (c) => [c.dataDir, c.storage.target],
+      ['/var/lib/x', { kind: 'directory', path: '/var/lib/x/mirror' }],
+    ],
+    ['ADMIN_TOKEN', 'a-token-of-24-characters', (c) => c.adminToken, 'a-token-of-24-characters'],
+    ['KEY_TEMPLATE', 'all/{assetId}/{filename}', (c) => c.storage.keyTemplate, 'all/{assetId}/{filename}'],
+    ['SYNC_INTERVAL', '90s', (c) => c.sync.interval, 90_000],
+    ['RECONCILE_INTERVAL', '7d', (c) => c.sync.reconcileInterval, 7 * 24 * hour],
+    ['CURSOR_OVERLAP', '0s', (c) => c.sync.overlap, 0],
+    ['PROCESSING_POLL', '1s', (c) => c.processing.poll, 1000],
+    ['PROCESSING_GIVE_UP', '30d', (c) => c.processing.giveUp, 30 * 24 * hour],
+    ['TRANSCRIPT_DELAY', '1h30m', (c) => c.transcripts.delay, 90 * minute],
+    ['TRANSCRIPT_GIVE_UP', '2h', (c) => c.transcripts.giveUp, 2 * hour],
+    ['TRANSFER_CONCURRENCY', '16', (c) => c.transfer.concurrency, 16],
+    ['CONNECTION_CONCURRENCY', '1', (c) => c.transfer.perConnection, 1],
+    ['TRANSFER_STALL_TIMEOUT', '500ms', (c) => c.transfer.stallTimeout, 500],
+    ['TRANSFER_MIN_RATE', '1kB/s', (c) => c.transfer.minRate?.bytesPerSecond, 1000],
+    ['TRANSFER_MIN_RATE', 'off', (c) => c.transfer.minRate, undefined],
+    ['TRANSFER_MIN_RATE_WINDOW', '10m', (c) => c.transfer.minRate?.windowMs, 10 * minute],
+    ['BANDWIDTH_LIMIT', '50MiB/s', (c) => c.transfer.bandwidth, 50 * 2 ** 20],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'TRUE', (c) => c.transfer.allowPrivate, true],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'no', (c) => c.transfer.allowPrivate, []],
+    ['DOWNLOAD_ALLOW_PRIVATE', 'CDN.internal, [::1]', (c) => c.transfer.allowPrivate, ['cdn.internal', '::1']],
+    ['INCLUDE_ASSET_TYPES', ' videos, brand assets ,', (c) => c.sync.includeTypes, ['videos', 'brand assets']],
+    ['EXCLUDE_ASSET_TYPES', 'audio', (c) => c.sync.excludeTypes, ['audio']],
+    ['MIRROR_THUMBNAILS', 'no', (c) => c.thumbnails.mirror, false],
+    ['MIRROR_TRANSCRIPTS', '0', (c) => c.transcripts.mirror, false],
+    ['WEBHOOK_EVENTS', 'asset.mirrored , sync.failed', (c) => c.webhook.events, ['asset.mirrored', 'sync.failed']],
+    ['WEBHOOK_ALLOW_PRIVATE', 'true', (c) => c.webhook.allowPrivate, true],
+    ['LOG_LEVEL', 'debug', (c) => c.log.level, 'debug'],
+    ['LOG_PRETTY', 'yes', (c) => c.log.pretty, true],
+    ['SHUTDOWN_GRACE', '0s', (c) => c.shutdownGrace, 0],
+    [
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'http://collector:4318',
+      (c) => c.tracing,
+      { serviceName: 'asset-mirror', ratio: 1 },
+    ],
+  ];
+  for (const [name, value, of, expected] of cases) {
+    it(`${name}=${value}`, () => expect(of(read({ [name]: value }))).toEqual(expected));
+  }
+
+  it('ENCRYPTION_KEYS, in base64 or base64url, in order', () => {
+    const keys = [key(251), key(255), randomBytes(32)];
+    const text = `${keys[0]!.toString('base64')} , ${keys[1]!.toString('base64url')},${keys[2]!.toString('base64')}`;
+    expect(read({ ENCRYPTION_KEYS: text }).encryptionKeys).toEqual(keys);
+  });
+
+  it('DATABASE_URL, which makes ENCRYPTION_KEYS and ADMIN_TOKEN required, since several processes share them', () => {
+    const database = { DATABASE_URL: 'postgresql://u:p@h/d' };
+    expect(problemsOf({ ...required, ...database }).map((problem) => problem.split(' ')[0])).toEqual([
+      'ENCRYPTION_KEYS',
+      'ADMIN_TOKEN',
+    ]);
+    const config = read({
+      ...database,
+      ENCRYPTION_KEYS: key(1).toString('base64'),
+      ADMIN_TOKEN: 'a-token-of-24-characters',
+    });
+    expect(config.databaseUrl).toBe('postgresql://u:p@h/d');
+  });
+
+  it('WEBHOOK_URL, which makes WEBHOOK_SECRET required: one or more keys in base64', () => {
+    const url = 'https://h/hook?key=1';
+    expect(problemsOf({ ...required, WEBHOOK_URL: url })).toEqual([
+      expect.stringMatching(/^WEBHOOK_SECRET is not set; expected whsec_ and 24 to 64 bytes in base64/),
+    ]);
+    const keys = [key(7), randomBytes(24)];
+    const text = `whsec_${keys[0]!.toString('base64')}, ${keys[1]!.toString('base64')}`;
+    expect(read({ WEBHOOK_URL: url, WEBHOOK_SECRET: text }).webhook).toMatchObject({ url, keys });
+    for (const wrong of [
+      'x',
+      `whsec_${randomBytes(23).toString('base64')}`,
+      `${text},`,
+      'a secret of my own, and long',
+    ]) {
+      expect(problemsOf({ ...required, WEBHOOK_URL: url, WEBHOOK_SECRET: wrong })).toHaveLength(1);
+    }
+  });
+
+  it('OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER_ARG, where there is a collector', () => {
+    const more = { OTEL_SERVICE_NAME: 'mirror', OTEL_TRACES_SAMPLER_ARG: '0.25' };
+    expect(read(more).tracing).toBeUndefined();
+    expect(read({ ...more, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c' }).tracing).toEqual({
+      serviceName: 'mirror',
+      ratio: 0.25,
+    });
+  });
+
+  it('none is left out above', () => {
+    const apart = ['ENCRYPTION_KEYS', 'DATABASE_URL', 'WEBHOOK_URL', 'WEBHOOK_SECRET'];
+    const traces = ['OTEL_SERVICE_NAME', 'OTEL_TRACES_SAMPLER_ARG'];
+    const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces]);
+    expect([...tested].sort()).toEqual([...variableNames].sort());
+  });
+});
+
+describe('a value', () => {
+  it('that is empty, or nothing but spaces, counts as unset', () => {
+    const nothing = Object.fromEntries(variableNames.map((name) => [name, name.length % 2 ? '' : ' \n']));
+    const { instance: _, ...config } = readConfig({ ...nothing, ...required });
+    const { instance: __, ...expected } = read();
+    expect(config).toEqual(expected);
+    expect(problemsOf({ ...required, LIBRARY_CLIENT_ID: '' })[0]).toMatch(/^LIBRARY_CLIENT_ID is not set;/);
+  });
+
+  it('loses the line end of the file it comes from', () => {
+    expect(read({ LIBRARY_CLIENT_SECRET: 'the secret\n' }).library.clientSecret).toBe('the secret');
+    expect(read({ LIBRARY_API_URL: ' https://api.example.com ' }).library.apiUrl).toBe('https://api.example.com');
+  });
+
+  it('of a variable that is not ours is nobody’s business', () => {
+    expect(read({ LIBRARY_API_URI: 'x', PATH: '/bin' }).port).toBe(8080);
+  });
+});
+
+describe('what is wrong', () => {
+  it('is said all at once: one sentence each with the name, what was found and what is expected', () => {
+    expect(
+      problemsOf({ LIBRARY_API_URL: 'api.example.com', PORT: '80800', SYNC_INTERVAL: '5', S3_CHECKSUMS: 'md5' }),
+    ).toEqual([
+      'LIBRARY_API_URL is "api.example.com"; expected the API address of the Asset Library Service, such as https://library.example.com, without user and password.',
+      'LIBRARY_APP_URL is not set; expected the sign-in address of the Asset Library Service, such as https://library.example.com, without user and password.',
+      'LIBRARY_CLIENT_ID is not set; expected the client_id of the app registration.',
+      'LIBRARY_CLIENT_SECRET is not set; expected the client_secret of the app registration.',
+      'PORT is "80800"; expected a port number from 0 to 65535 (0 takes any free one).',
+      'S3_CHECKSUMS is "md5"; expected auto, crc32, crc64nvme, md5-etag or none.',
+      'SYNC_INTERVAL is "5"; expected a duration with units, such as 30s, 5m or 24h, from 100ms to 365 days.',
+    ]);
+  });
+
+  const wrong: Record<string, string[]> = {
+    LIBRARY_API_URL: ['ftp://h', 'https://u:p@h', 'https://u@h', 'https://h?x=1', 'https://h#x', 'https://', 'h'],
+    LIBRARY_APP_URL: ['h'],
+    PUBLIC_URL: ['localhost:8080'],
+    PORT: ['-1', '65536', '80a', '8080.5'],
+    TRUST_PROXY: ['true', '1', '10.0.0.0/33', '10.0.0.1,', 'proxy.example.com', '::1/129', '10.0.0.0/8/8'],
+    DATABASE_URL: ['mysql://h/d', 'h'],
+    REDIS_URL: [
+      'http://h',
+      'h:6379',
+      'redis-sentinel://h',
+      'redis-sentinel://h?password=p#main',
+      'redis-cluster://h#main',
+      'redis-cluster://h/1',
+      'redis-cluster://h,',
+      'redis-cluster://h:0',
+    ],
+    HTTP_PROXY: ['socks5://h:1080', 'http://'],
+    HTTPS_PROXY: ['ftp://h'],
+    STORAGE_URL: ['/data', 's3://', 's3://b/../c', 's3://b/.', 'gs://bucket', 'file://'],
+    S3_ENDPOINT: ['h:9000'],
+    S3_FORCE_PATH_STYLE: ['maybe', '2'],
+    S3_CHECKSUMS: ['sha1'],
+    S3_SSE: ['yes'],
+    ENCRYPTION_KEYS: [
+      'short',
+      key(1).toString('hex'),
+      `${key(1).toString('base64')},`,
+      randomBytes(31).toString('base64'),
+    ],
+    KEY_TEMPLATE: [
+      '{companyId}/{filename}',
+      '{assetId}/{filename}.x',
+      'a-{assetId}/{filename}',
+      '{assetId}//{filename}',
+      '../{assetId}/{filename}',
+      '{assetID}/{assetId}/{filename}',
+      '_mirror/{assetId}/{filename}',
+      '/{assetId}/{filename}',
+      '{filename}/{assetId}',
+    ],
+    SYNC_INTERVAL: ['0s', '-1m', 'often'],
+    RECONCILE_INTERVAL: ['24'],
+    CURSOR_OVERLAP: ['ten minutes'],
+    PROCESSING_POLL: ['0s'],
+    PROCESSING_GIVE_UP: ['99999w'],
+    TRANSCRIPT_DELAY: ['x'],
+    TRANSCRIPT_GIVE_UP: ['0h'],
+    TRANSFER_CONCURRENCY: ['0', '1001', '1.5', 'all'],
+    CONNECTION_CONCURRENCY: ['0'],
+    TRANSFER_STALL_TIMEOUT: ['0s', '25d'],
+    TRANSFER_MIN_RATE: ['4KiB', '0B/s', 'no'],
+    TRANSFER_MIN_RATE_WINDOW: ['0s', '25d'],
+    BANDWIDTH_LIMIT: ['50MiB', '0B/s', '50/s', 'fast'],
+    DOWNLOAD_ALLOW_PRIVATE: ['http://cdn.internal', 'cdn.internal:8080', '10.0.0.0/8', 'a,,b'],
+    MIRROR_THUMBNAILS: ['on and off'],
+    MIRROR_TRANSCRIPTS: ['-'],
+    WEBHOOK_URL: ['h'],
+    WEBHOOK_EVENTS: ['asset.mirrored,asset.seen', ','],
+    WEBHOOK_ALLOW_PRIVATE: ['loopback'],
+    LOG_LEVEL: ['verbose'],
+    LOG_PRETTY: ['very'],
+    SHUTDOWN_GRACE: ['soon', '30d'],
+    OTEL_EXPORTER_OTLP_ENDPOINT: ['collector:4318'],
+    OTEL_TRACES_SAMPLER_ARG: ['1.5', 'all', '-1'],
+    ADMIN_TOKEN: ['a', 'one-short-of-24-letters'],
+  };
+  for (const [name, values] of Object.entries(wrong)) {
+    it(`with ${name} is refused by name`, () => {
+      for (const value of values) {
+        const secret = key(1).toString('base64');
+        const together = {
+          ...(name === 'DATABASE_URL' && { ENCRYPTION_KEYS: secret, ADMIN_TOKEN: secret }),
+          ...(name === 'WEBHOOK_URL' && { WEBHOOK_SECRET: secret }),
+        };
+        const problems = problemsOf({ ...required, ...together, [name]: value });
+        expect(problems, value).toHaveLength(1);
+        expect(problems[0]).toMatch(new RegExp(`^${name} is .+; expected .+\\.$`));
+      }
+    });
+  }
+
+  it('takes a proxy in lower case, before one in upper case', () => {
+    const config = readConfig({ ...required, HTTPS_PROXY: 'http://upper', https_proxy: 'http://lower', no_proxy: 'a' });
+    expect(config.proxies).toEqual({ http: '', https: 'http://lower', no: 'a' });
+  });
+
+  it('never shows a secret', () => {
+    const secrets: Environment = {
+      DATABASE_URL: 'mysql://me:hunter2@h/d',
+      REDIS_URL: 'http://:hunter2@h',
+      HTTPS_PROXY: 'socks5://me:hunter2@h',
+      ENCRYPTION_KEYS: `hunter2,${key(7).toString('base64')}`,
+      WEBHOOK_URL: 'hooks.example.com/hunter2',
+    };
+    const problems = problemsOf({ ...required, ...secrets, ADMIN_TOKEN: 'hunter2', WEBHOOK_SECRET: 'hunter2' });
+    expect(problems).toHaveLength(7);
+    expect(problems.join()).not.toContain('hunter2');
+    expect(problems.join()).not.toContain(key(7).toString('base64'));
+    expect(problems[0]).toMatch(
+      /^DATABASE_URL is set to something else \(22 characters, not shown\); expected postgres:/,
+    );
+  });
+
+  it('never shows what is secret in an address', () => {
+    expect(problemOf('LIBRARY_API_URL', 'ftp://me:hunter2@h')).not.toContain('hunter2');
+    expect(problemOf('LIBRARY_APP_URL', 'https://h/?token=hunter2')).not.toContain('hunter2');
+    expect(problemOf('STORAGE_URL', 's3://id:hunter2@bucket')).not.toContain('hunter2');
+  });
+});
+
+describe('a verb that talks to a running service', () => {
+  it('needs nothing, and finds the service where it listens by default', () => {
+    expect(readClientConfig({})).toEqual({
+      url: 'http://127.0.0.1:8080',
+      adminToken: undefined,
+      dataDir: resolve('data'),
+    });
+  });
+
+  it('goes to ASSET_MIRROR_URL, else to HOST and PORT', () => {
+    expect(readClientConfig({ ASSET_MIRROR_URL: 'https://m.example.com/' }).url).toBe('https://m.example.com');
+    expect(readClientConfig({ HOST: '0.0.0.0', PORT: '81' }).url).toBe('http://127.0.0.1:81');
+    expect(readClientConfig({ HOST: '::', PORT: '81' }).url).toBe('http://[::1]:81');
+  });
+
+  it('refuses what is wrong', () => {
+    expect(problemsOf({ ASSET_MIRROR_URL: 'm', PORT: 'x' }, readClientConfig)).toHaveLength(2);
+  });
+});
+
+describe('.env.example', () => {
+  const text = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+  const named = [...text.matchAll(/^#?([A-Z][A-Z0-9_]+)=(.*)$/gm)].map(([, name, value]) => ({ name, value: value! }));
+
+  it('names exactly the variables that are read, each once', () => {
+    expect(named.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
+  });
+
+  it('leaves only the required ones to be filled in', () => {
+    expect(Object.keys(parseEnv(text)).sort()).toEqual(Object.keys(required).sort());
+    expect(Object.values(parseEnv(text))).toEqual(['', '', '', '']);
+  });
+
+  it('shows the defaults: with all of them written out nothing changes', () => {
+    const { instance: _, ...config } = readConfig({
+      ...Object.fromEntries(named.map(({ name, value }) => [name, value])),
+      ...required,
+    });
+    const { instance: __, ...expected } = read();
+    expect(config).toEqual(expected);
+    const shown = named.filter(({ value }) => value !== '').map(({ name }) => name);
+    // Of these the default is nothing, or depends on something else.
+    const without = [
+      'ADMIN_TOKEN',
+      'ENCRYPTION_KEYS',
+      'DATABASE_URL',
+      'REDIS_URL',
+      'STORAGE_URL',
+      'S3_ENDPOINT',
+      'S3_REGION',
+    ];
+    const more = ['S3_STORAGE_CLASS', 'S3_SSE', 'S3_SSE_KMS_KEY_ID', 'INCLUDE_ASSET_TYPES', 'EXCLUDE_ASSET_TYPES'];
+    const rest = [
+      'HTTP_PROXY',
+      'HTTPS_PROXY',
+      'NO_PROXY',
+      'METRICS_PORT',
+      'TRUST_PROXY',
+      'OTEL_EXPORTER_OTLP_ENDPOINT',
+      'BANDWIDTH_LIMIT',
+      'WEBHOOK_URL',
+      'WEBHOOK_SECRET',
+      'LOG_PRETTY',
+    ];
+    const unset = [...without, ...more, ...rest, ...Object.keys(required)];
+    expect(shown.sort()).toEqual(variableNames.filter((name) => !unset.includes(name)).sort());
+  });
+});

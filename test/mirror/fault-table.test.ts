@@ -1,0 +1,344 @@
+import { createHash } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { chunksOf } from '../../src/library/index.ts';
+import { clearAway } from '../../src/verify/sweep-uploads.ts';
+import { newLine } from '../storage/line.ts';
+import { asks, internalError, newHttpLine, slowDown } from '../support/http-line.ts';
+import type { Rule } from '../support/library.ts';
+import { grounds, spawnMirror } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+/**
+ * What may go wrong in a transfer, for a file of one PUT and for one in parts, on each store. After each: the file is there
+ * byte for byte and its record with it, no attempt is spent that need not be, and nothing else is left anywhere.
+ */
+
+const MiB = 2 ** 20;
+const sizes = { small: 3 * MiB + 7, large: 33 * MiB + 12_345 };
+
+interface Row {
+  /** Of the source: for each of the two files. */
+  source?: (size: number) => Omit<Rule, 'endpoint' | 'assetId'>[];
+  /** Of the file as the service has it. */
+  asset?: Parameters<Scene['upload']>[0];
+  /** Set before the transfer; returns how to set it right again, once the fault was seen. */
+  around?: (lines: Lines) => Promise<() => Promise<void>>;
+  store?: Parameters<Lines['s3']['set']>;
+  /** How many attempts it costs at most. */
+  attempts?: number;
+  /** What the bucket was asked for. */
+  seen?: (calls: Lines['s3']['calls']) => void;
+}
+
+type TcpLine = Awaited<ReturnType<typeof newLine>>;
+interface Lines {
+  scene: Scene;
+  s3: Awaited<ReturnType<typeof newHttpLine>>;
+  database: TcpLine;
+  redis: TcpLine | undefined;
+}
+
+/** Whoever is connected is cut off, and nobody else gets through. Returns how many have tried. */
+function takeAway(line: TcpLine): () => number {
+  let refused = 0;
+  line.set({
+    request(_chunk, _sent, { client }) {
+      refused++;
+      client.destroy();
+      return undefined;
+    },
+  });
+  line.cut();
+  return () => refused;
+}
+
+const slow = (size: number) => ({ stallAfter: Math.floor(size / 40), times: 1 });
+
+const sourceFaults: Record<string, Row> = {
+  'the line is reset': { source: () => [{ cutAfter: MiB, reset: true, times: 2 }] },
+  'the line falls silent': { source: () => [{ stallAfter: MiB, times: 2 }] },
+  'the link expires midway': {
+    source: (size) => [
+      { cutAfter: MiB, times: 1 },
+      { expireLinks: true, skip: size > 32 * MiB ? 2 : 1, times: 1 },
+    ],
+  },
+  'the source fails for a moment': { source: () => [{ status: 503, skip: 1, times: 1 }], attempts: 1 },
+  'a source without Range breaks off': {
+    source: () => [{ ignoreRange: true }, { cutAfter: MiB, skip: 1, times: 1 }],
+    attempts: 1,
+  },
+  'a source of unknown length breaks off': {
+    asset: { override: { size: null } },
+    source: (size) => [
+      { chunked: true, ignoreRange: true },
+      { cutAfter: size - 100_000, times: 1 },
+    ],
+    attempts: 1,
+  },
+};
+
+const serverFaults: Record<string, Row> = {
+  'the database goes away': {
+    source: (size) => [slow(size)],
+    async around({ scene, database }) {
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
+      takeAway(database);
+      await until(
+        'it to be missed',
+        () => scene.mirror.lines.some(({ msg }) => msg === 'records or queue do not answer; trying on'),
+        60_000,
+      );
+      return async () => database.set({});
+    },
+    attempts: 1,
+  },
+};
+
+const redisFaults: Record<string, Row> = {
+  'Redis goes away': {
+    source: (size) => [slow(size)],
+    async around({ scene, redis }) {
+      await until('the transfer', async () => (await scene.admin.requests({ endpoint: 'media' })).length > 0);
+      const refused = takeAway(redis!);
+      await until('it to be missed', () => refused() >= 5);
+      return async () => redis!.set({});
+    },
+  },
+};
+
+const storeFaults: Record<string, Row> = {
+  'the store asks to slow down, at a PUT': { store: [{ on: asks.put, times: 5, answer: slowDown }] },
+  'the store asks to slow down, at parts': { store: [{ on: asks.part, times: 8, answer: slowDown }] },
+  'the store asks to slow down, at the end': { store: [{ on: asks.complete, times: 4, answer: slowDown }] },
+  'the store answers 500, at parts': { store: [{ on: asks.part, times: 8, answer: internalError }] },
+  'the store answers 500, at the end': { store: [{ on: asks.complete, times: 4, answer: internalError }] },
+  'the line to the store is reset, in a part': { store: [{ on: asks.part, times: 3, resetAfter: MiB }] },
+  'the line to the store is reset, in a PUT': { store: [{ on: asks.put, times: 1, resetAfter: MiB }], attempts: 1 },
+  'the answer to the PUT is lost': { store: [{ on: asks.put, times: 1, dropAnswer: true }], attempts: 1 },
+  'the answer to the end is lost': {
+    store: [{ on: asks.complete, times: 1, dropAnswer: true }],
+    seen(calls) {
+      // What lies at the key tells: no second upload, and no part is sent twice.
+      expect(calls.filter(asks.begin)).toHaveLength(1);
+      expect(calls.filter(asks.part)).toHaveLength(3);
+    },
+  },
+  'the answers to the end are all lost': {
+    store: [{ on: asks.complete, times: 3, dropAnswer: true }],
+    seen(calls) {
+      expect(calls.filter(asks.begin)).toHaveLength(1);
+      expect(calls.filter(asks.part)).toHaveLength(3);
+    },
+  },
+  'the answer to the beginning is lost': { store: [{ on: asks.begin, times: 1, dropAnswer: true }] },
+};
+
+function shaOf(seed: string, bytes: number): string {
+  const hash = createHash('sha256');
+  for (const chunk of chunksOf(seed, 0, bytes)) hash.update(chunk);
+  return hash.digest('hex');
+}
+
+/** Everything that must be true once the dust has settled. */
+async function expectWhole(scene: Scene, files: { id: string; seed: string; size: number }[], attempts = 0) {
+  const { store } = scene.mirror;
+  for (const { id, seed, size } of files) {
+    const asset = await until(
+      `${seed} to be mirrored`,
+      async () => {
+        const found = await store.assets.get(id);
+        return found?.state === 'mirrored' && found.bytes === size && found.turnUntil === null && found;
+      },
+      150_000,
+    );
+    expect(asset.reason).toBeNull();
+    expect(asset).toMatchObject({ upload: null, outdated: [], media: { bytes: size } });
+    expect(await store.assets.parts(id)).toEqual([]);
+    const hash = createHash('sha256');
+    for await (const chunk of (await scene.storage.get(asset.media!.key))!) hash.update(chunk);
+    expect(hash.digest('hex')).toBe(shaOf(seed, size));
+    expect((await scene.record(id)).media).toMatchObject({ key: asset.media!.key, bytes: size });
+    expect((await scene.keys(id)).toSorted()).toEqual([asset.media!.key, `${asset.media!.key}.asset.json`]);
+    const failed = scene.mirror.lines.filter(
+      ({ msg, assetId }) => assetId === id && msg === 'attempt failed; comes back',
+    );
+    expect(failed.length, JSON.stringify(failed)).toBeLessThanOrEqual(attempts);
+  }
+  // What a process could not end, for it never learnt that it had begun it, is found by its key.
+  await clearAway({ store, storage: scene.mirror.service.context.storage }, { ageMs: -60_000, patienceMs: 0 });
+  expect(await scene.ground.leftovers()).toEqual([]);
+}
+
+describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
+  let lines: Lines;
+  beforeAll(async () => {
+    const made: Partial<Lines> = {};
+    const scene = await newScene({
+      redis: kind.redis,
+      s3: kind.s3,
+      environment: { TRANSFER_STALL_TIMEOUT: '5s' },
+      async through({ DATABASE_URL, REDIS_URL, S3_ENDPOINT }) {
+        const over = (url: string, line: TcpLine) => {
+          const other = new URL(url);
+          other.host = new URL(line.endpoint).host;
+          return other.href;
+        };
+        made.database = await newLine(DATABASE_URL!);
+        made.redis = REDIS_URL === undefined ? undefined : await newLine(REDIS_URL);
+        // A directory has no line to it, so this one nobody uses.
+        made.s3 = await newHttpLine(S3_ENDPOINT ?? 'http://127.0.0.1:9');
+        return {
+          DATABASE_URL: over(DATABASE_URL!, made.database),
+          ...(made.redis && { REDIS_URL: over(REDIS_URL!, made.redis) }),
+          ...(S3_ENDPOINT !== undefined && { S3_ENDPOINT: made.s3.endpoint }),
+        };
+      },
+    });
+    lines = { ...(made as Lines), scene };
+  });
+  afterEach(async () => {
+    lines.s3.set();
+    lines.database.set({});
+    lines.redis?.set({});
+    await lines.scene.admin.clearFaults();
+    await lines.scene.admin.clearRequests();
+    lines.scene.mirror.lines.length = 0;
+  });
+  afterAll(async () => {
+    await lines?.scene.close();
+    await lines?.s3.close();
+    await lines?.database.close();
+    await lines?.redis?.close();
+  });
+
+  const rows = { ...sourceFaults, ...serverFaults, ...(kind.redis && redisFaults), ...(kind.s3 && storeFaults) };
+
+  test.each(Object.entries(rows))('is whole, and leaves nothing behind, when %s', async (name, row) => {
+    const { scene } = lines;
+    const files = await Promise.all(
+      Object.entries(sizes).map(async ([which, size]) => {
+        const seed = `${which}: ${name}`;
+        const id = await scene.upload({ name: `${which}.bin`, content: { seed, size }, ...row.asset });
+        for (const fault of row.source?.(size) ?? []) {
+          await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
+        }
+        return { id, seed, size };
+      }),
+    );
+    lines.s3.set(...(row.store ?? []));
+    await scene.resync();
+    const setRight = await row.around?.(lines);
+    await setRight?.();
+    await expectWhole(scene, files, row.attempts);
+    row.seen?.(lines.s3.calls);
+    for (const { times } of row.store ?? []) expect(times, 'the fault was met').toBe(0);
+  });
+
+  test('is whole, of the second version, when the file is replaced midway', async () => {
+    const { scene } = lines;
+    const files: { id: string; seed: string; size: number }[] = [];
+    for (const [which, size] of Object.entries(sizes)) {
+      const id = await scene.upload({ name: `${which}.bin`, content: { seed: 'before', size } });
+      await scene.admin.addFault({ endpoint: 'media', assetId: id, stallAfter: MiB, skip: size > 32 * MiB ? 2 : 0 });
+      files.push({ id, seed: `after: ${which}`, size: size + 1 });
+    }
+    await scene.resync();
+    for (const { id } of files) {
+      // A transaction whose line went dead holds its locks until the server ends it.
+      const asked = async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length;
+      await until('the transfer', asked);
+    }
+    for (const { id, seed, size } of files) await scene.admin.changeAsset(id, { content: { seed, size } });
+    await scene.admin.clearFaults();
+    await scene.resync();
+    await expectWhole(scene, files, 4);
+  });
+});
+
+describe.each(grounds())('a transfer and its process ($name)', { timeout: 240_000 }, (kind) => {
+  let scene: Scene;
+  let workers: Awaited<ReturnType<typeof spawnMirror>>[] = [];
+  let database: pg.Client;
+  beforeAll(async () => {
+    scene = await newScene({
+      redis: kind.redis,
+      s3: kind.s3,
+      role: 'web',
+      environment: { SHUTDOWN_GRACE: '3s', TRANSFER_STALL_TIMEOUT: '30s' },
+    });
+    database = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
+    await database.connect();
+  });
+  afterEach(async () => {
+    for (const worker of workers) await worker.kill('SIGKILL');
+    workers = [];
+  });
+  afterAll(async () => {
+    await database?.end();
+    await scene?.close();
+  });
+  const work = async (bandwidth?: string) => {
+    const environment = { ...scene.ground.environment, ...(bandwidth && { BANDWIDTH_LIMIT: bandwidth }) };
+    const worker = await spawnMirror({ ...scene.ground, environment }, scene.library, 'worker');
+    workers.push(worker);
+    return worker;
+  };
+  const upload = async (version: string) =>
+    Promise.all(
+      Object.entries(sizes).map(async ([which, size]) => {
+        const seed = `${which}: ${version}`;
+        return { id: await scene.upload({ name: `${which}.bin`, content: { seed, size } }), seed, size };
+      }),
+    );
+  /** A worker that is slow enough to be met in the middle of both files. */
+  const inTheMiddle = async (files: { id: string }[]) => {
+    const worker = await work('1MiB/s');
+    await scene.resync();
+    for (const { id } of files) {
+      await until(
+        'the transfer',
+        async () => (await scene.admin.requests({ assetId: id, endpoint: 'media' })).length,
+        60_000,
+      );
+    }
+    return worker;
+  };
+
+  test.each(['SIGTERM', 'SIGKILL'] as const)('is whole when it meets a %s', async (signal) => {
+    const files = await upload(signal);
+    const first = await inTheMiddle(files);
+    await first.kill(signal);
+    await work();
+    await expectWhole(scene, files);
+  });
+
+  test('is not disturbed by a process that stood still for so long that others took over, and wakes up', async () => {
+    const files = await upload('first');
+    const sleeper = await inTheMiddle(files);
+    sleeper.child.kill('SIGSTOP');
+    const replaced = files.map(({ id, size }, i) => ({ id, seed: `second ${i}`, size: size + 1 }));
+    for (const { id, seed, size } of replaced) await scene.admin.changeAsset(id, { content: { seed, size } });
+    await work();
+    await scene.resync();
+    await expectWhole(scene, replaced);
+    sleeper.child.kill('SIGCONT');
+    const ids = replaced.map(({ id }) => id);
+    await until(
+      'the sleeper to give both up',
+      () =>
+        ids.every((id) =>
+          sleeper
+            .output()
+            .split('\n')
+            .some((line) => line.includes(id) && /handed back|asset mirrored|comes back/.test(line)),
+        ),
+      60_000,
+    );
+    await expectWhole(scene, replaced);
+    const { rows } = await database.query('SELECT 1 FROM assets WHERE id = ANY($1) AND upload IS NOT NULL', [ids]);
+    expect(rows).toEqual([]);
+  });
+});

@@ -1,0 +1,100 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { History, Upcoming } from '../../src/http/dashboard/types.d.ts';
+import { widthAfter } from '../../src/operations/throughput.ts';
+import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+let companyId: string;
+let connectionId: string;
+beforeAll(async () => {
+  stage = await newStage();
+  ({ companyId, connectionId } = await stage.company());
+  await stage.upload(companyId, 8);
+  await stage.sync(connectionId);
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+const history = (range: string) => stage.mirror.api<History>('GET', `/history?range=${range}`);
+/** All that is on record; one answer reads as much as it has time for. */
+const whole = (range: string) =>
+  until(`the ${range} to be added up`, async () => {
+    const answer = await history(range);
+    return answer.complete && answer;
+  });
+/** The minute in which all this is. */
+const present = Math.floor(Date.now() / 60_000) * 60_000;
+/** Of the points at which something happened: minutes ago, and what. */
+const what = ({ points }: History) =>
+  points.flatMap(({ at, assets, bytes, failed }) =>
+    assets + failed > 0 ? [[(present - Date.parse(at)) / 60_000, assets, bytes, failed]] : [],
+  );
+const ago = (minutes: number) => new Date(present - minutes * 60_000);
+async function mirrored(id: string, minutesAgo: number, bytes: number) {
+  await stage.query(
+    `UPDATE assets SET state = 'mirrored', next_at = NULL, bytes = $3, mirrored_at = $2 WHERE id = $1`,
+    [id, ago(minutesAgo), bytes],
+  );
+}
+
+test('what is read at once are whole minutes, however fast it goes', () => {
+  let width = 15 * 60_000;
+  for (const ms of [100, 100, 100, 1, 1, 100, 1, 100, 100, 100, 100]) {
+    width = widthAfter(width, ms);
+    expect([width % 60_000, width >= 60_000]).toEqual([0, true]);
+  }
+});
+
+test('the past is told by minute, also what has just happened, and is not written anew', async () => {
+  const [one, two, three, four] = await stage.ids(companyId);
+  await mirrored(one!, 10, 100);
+  await mirrored(two!, 10, 200);
+  await mirrored(three!, 500, 1000);
+  await stage.query(`INSERT INTO events (kind, at) VALUES ('asset.failed', $1), ('asset.gone', $1)`, [ago(20)]);
+  const hour = await whole('hour');
+  expect([hour.step, hour.points.length, hour.complete]).toEqual([60, 60, true]);
+  expect(what(hour)).toEqual([
+    [20, 0, 0, 1],
+    [10, 2, 300, 0],
+  ]);
+
+  await mirrored(four!, 0, 7);
+  await mirrored(one!, 0, 100);
+  const again = what(await whole('hour'));
+  expect(again.slice(0, 2)).toEqual([
+    [20, 0, 0, 1],
+    [10, 2, 300, 0],
+  ]);
+  expect(again.slice(2).map(([, ...brought]) => brought)).toEqual([[2, 107, 0]]);
+
+  // What lies further back is added up a part at a time.
+  const day = await whole('day');
+  expect([day.step, day.points.length]).toEqual([900, 96]);
+  expect(day.points.reduce((sum, { bytes }) => sum + bytes, 0)).toBe(1407);
+  const week = await history('week');
+  expect([week.step, week.points.length]).toEqual([7200, 84]);
+});
+
+test('what is looked at again soon: what it is for, when, and nothing that is due or late', async () => {
+  const ids = await stage.ids(companyId);
+  const put = (id: string, minutes: number, values: string) =>
+    stage.query(`UPDATE assets SET next_at = now() + $2 * interval '1 minute', ${values} WHERE id = $1`, [id, minutes]);
+  await put(ids[0]!, 30, `state = 'mirrored', transcript_state = 'pending'`);
+  await put(ids[1]!, 5, `state = 'mirrored', thumbnail_state = 'pending'`);
+  await put(ids[2]!, 10, `state = 'processing'`);
+  await put(ids[3]!, 20, `state = 'pending', reason = 'the line broke'`);
+  await put(ids[4]!, 90, `state = 'processing'`);
+  await put(ids[5]!, -1, `state = 'pending', reason = 'the line broke'`);
+  const { assets, counts } = await stage.mirror.api<Upcoming>('GET', '/upcoming');
+  expect(assets.map(({ assetId, kind, reason }) => [assetId, kind, reason])).toEqual([
+    [ids[1], 'thumbnail', null],
+    [ids[2], 'processing', null],
+    [ids[3], 'retry', 'the line broke'],
+    [ids[0], 'transcript', null],
+  ]);
+  expect(counts).toEqual({ processing: 1, transcript: 1, thumbnail: 1, retry: 1 });
+  const later = await stage.mirror.api<Upcoming>('GET', '/upcoming?minutes=120&limit=1');
+  expect([later.assets.length, later.counts.processing]).toEqual([1, 2]);
+});

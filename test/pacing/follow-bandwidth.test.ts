@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest';
+import { followBandwidth } from '../../src/pacing/follow-bandwidth.ts';
+import { createLines, createTraffic } from '../../src/source/bandwidth.ts';
+import { openStore } from '../../src/store/store.ts';
+import { grantOf, newStore, silent } from '../store/records.ts';
+import { until } from '../support/until.ts';
+
+const MiB = 2 ** 20;
+
+test('a limit that is set reaches every process, outlasts each, and gives way to their own again', async () => {
+  const one = await newStore();
+  const other = await openStore({ url: one.url, log: silent });
+  const stops: (() => void)[] = [];
+  const start = (store: typeof other, own: number | undefined) => {
+    const traffic = createTraffic(own);
+    stops.push(followBandwidth({ store, traffic, lines: createLines(), own, log: silent }));
+    return traffic;
+  };
+  try {
+    const [first, second] = [start(one.store, 5 * MiB), start(other, undefined)];
+    await one.store.settings.setBandwidth(20 * MiB);
+    for (const traffic of [first, second]) await until('the limit', () => traffic.limit === 20 * MiB);
+    const third = start(other, 5 * MiB);
+    await until('the limit that was set before', () => third.limit === 20 * MiB);
+    await other.settings.setBandwidth(null);
+    for (const traffic of [first, third]) await until('its own', () => traffic.limit === 5 * MiB);
+    await until('none', () => second.limit === undefined);
+  } finally {
+    for (const stop of stops) stop();
+    await other.close();
+    await one.close();
+  }
+});
+
+test('the limit of a connection reaches every process, and no other connection', async () => {
+  const one = await newStore();
+  const other = await openStore({ url: one.url, log: silent });
+  const stops: (() => void)[] = [];
+  try {
+    const all = [one.store, other].map((store) => {
+      const lines = createLines();
+      stops.push(followBandwidth({ store, traffic: createTraffic(undefined), lines, own: undefined, log: silent }));
+      return lines;
+    });
+    const [limited, free] = [
+      await one.store.connections.saveGrant(grantOf()),
+      await other.connections.saveGrant(grantOf()),
+    ];
+    for (const bandwidth of [20 * MiB, MiB, undefined]) {
+      const settings = bandwidth === undefined ? {} : { bandwidth };
+      await other.selection.change(limited.id, {}, () => ({ settings, reselect: false }));
+      for (const lines of all) {
+        await until('the limit', () => lines.limitOf(limited.id) === bandwidth);
+        expect(lines.limitOf(free.id)).toBeUndefined();
+      }
+    }
+  } finally {
+    for (const stop of stops) stop();
+    await other.close();
+    await one.close();
+  }
+});

@@ -1,0 +1,133 @@
+import { describe, expect, test, vi } from 'vitest';
+import { RetryLater } from '../../src/errors.ts';
+import { createReach } from '../../src/pacing/outage.ts';
+import { HttpError } from '../../src/source/http.ts';
+import { newScene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+describe('trouble of a place', () => {
+  const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+  /** Fails in a place for an asset; says whether that is everyone's trouble. */
+  async function fails(
+    reach: ReturnType<typeof createReach>,
+    place: 'api' | 'links',
+    id: string,
+    error: Error = reset(),
+  ) {
+    await reach.watch(place, () => Promise.reject(error)).catch(() => {});
+    return reach.isGeneral(error, id);
+  }
+
+  test('is what five different assets meet in a row, until something answers', async () => {
+    const reach = createReach();
+    for (let i = 0; i < 10; i++) expect(await fails(reach, 'links', 'the same')).toBe(false);
+    for (const id of ['b', 'c', 'd']) expect(await fails(reach, 'links', id)).toBe(false);
+    expect(await fails(reach, 'links', 'e')).toBe(true);
+    expect(await fails(reach, 'links', 'the same')).toBe(true);
+    expect(await fails(reach, 'api', 'f')).toBe(false);
+    await reach.watch('links', async () => 'a file');
+    expect(await fails(reach, 'links', 'the same')).toBe(false);
+  });
+
+  test('of the API is also what nobody has had an answer in for three minutes, however few ask', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    try {
+      const reach = createReach();
+      for (const [minutes, general] of [
+        [0, false],
+        [2, false],
+        [1, true],
+        [60, true],
+      ] as const) {
+        vi.advanceTimersByTime(minutes * 60_000);
+        expect(await fails(reach, 'api', 'the only one')).toBe(general);
+      }
+      await reach.watch('api', async () => 'a page');
+      expect(await fails(reach, 'api', 'the only one')).toBe(false);
+      vi.advanceTimersByTime(3_600_000);
+      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+      vi.advanceTimersByTime(3_600_000);
+      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
+    const reach = createReach();
+    for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
+    await fails(reach, 'links', 'x', new DOMException('stop', 'AbortError'));
+    await fails(reach, 'links', 'x', new RetryLater('its connection waits', new Date()));
+    expect(await fails(reach, 'links', 'e')).toBe(true);
+    await fails(reach, 'links', 'y', new HttpError('download', 403));
+    expect(await fails(reach, 'links', 'e')).toBe(false);
+    for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
+    await fails(reach, 'links', 'y', new RetryLater('asked to wait', new Date(), { asked: true }));
+    expect(await fails(reach, 'links', 'e')).toBe(false);
+  });
+
+  test('of the API is not that of the links, when a link is renewed there', async () => {
+    const reach = createReach();
+    const renewed = async (id: string) => {
+      const error = reset();
+      await reach.watch('links', () => reach.watch('api', () => Promise.reject(error))).catch(() => {});
+      return reach.isGeneral(error, id);
+    };
+    for (const id of ['a', 'b', 'c', 'd']) expect(await renewed(id)).toBe(false);
+    expect(await fails(reach, 'links', 'e')).toBe(false);
+    expect(await renewed('e')).toBe(true);
+  });
+
+  test('of one connection’s API is its own, however well others are answered', async () => {
+    const reach = createReach();
+    const failsFor = async (connectionId: string, id: string) => {
+      const error = reset();
+      await reach.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
+      return reach.isGeneral(error, id);
+    };
+    const answeredFor = (connectionId: string) => reach.watch('api', async () => 'an answer', connectionId);
+    for (const id of ['a', 'b', 'c', 'd']) {
+      expect(await failsFor('one', id)).toBe(false);
+      await answeredFor('two');
+    }
+    expect(await failsFor('one', 'e')).toBe(true);
+    expect(await failsFor('two', 'f')).toBe(false);
+    await answeredFor('one');
+    expect(await failsFor('one', 'a')).toBe(false);
+  });
+
+  test('of another kind is the asset’s own', async () => {
+    const reach = createReach();
+    for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) {
+      expect(await fails(reach, 'links', id, new Error('wrong size'))).toBe(false);
+    }
+  });
+});
+
+test.each(['asset', 'media'] as const)(
+  'while nothing answers (%s), assets wait with the reason and nothing is given up',
+  {
+    timeout: 240_000,
+  },
+  async (endpoint) => {
+    const scene = await newScene();
+    try {
+      await scene.admin.addFault({ endpoint, status: 502 });
+      const ids = await Promise.all(Array.from({ length: 12 }, () => scene.upload()));
+      await scene.resync();
+      const waiting = async () => {
+        const { assets } = await scene.mirror.api('GET', '/assets?state=pending&limit=100');
+        return assets.filter((asset: { reason: string | null }) =>
+          asset.reason?.endsWith('nor does anything else there'),
+        );
+      };
+      await until('some of them to be put off', async () => (await waiting()).length >= 2, 90_000);
+      await scene.admin.clearFaults();
+      for (const id of ids) {
+        expect((await scene.mirror.assetIn(id, 'mirrored', 120_000)).attempts).toBe(0);
+      }
+    } finally {
+      await scene.close();
+    }
+  },
+);

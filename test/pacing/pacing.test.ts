@@ -1,0 +1,177 @@
+import { afterEach, describe, expect, inject, test } from 'vitest';
+import { RetryLater } from '../../src/errors.ts';
+import { fullSpeed } from '../../src/pacing/concurrency-limit.ts';
+import { startTestLibrary } from '../support/library.ts';
+import { newGround, startMirror } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
+import { connectAs, newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+const patience = 90_000;
+let stage: Stage;
+const closing: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+async function open(environment: Record<string, string> = {}): Promise<Stage> {
+  stage = await newStage({ environment });
+  closing.push(() => stage.close());
+  return stage;
+}
+async function work(): Promise<void> {
+  const worker = await startMirror(stage.ground, stage.library, 'worker');
+  closing.push(() => worker.stop());
+}
+
+const shown = async (connectionId: string) => stage.mirror.api('GET', `/connections/${connectionId}`);
+const mirrored = async (companyId: string) =>
+  (await stage.assets(companyId)).filter((asset) => asset.state === 'mirrored').length;
+
+describe('429 with Retry-After', { timeout: 4 * patience }, () => {
+  test('stops one connection in all processes, after what was in hand, and no other one', async () => {
+    await open();
+    const [slow, other] = [await stage.company(), await stage.company()];
+    await stage.upload(slow.companyId, 40);
+    await stage.upload(other.companyId, 40);
+    for (const { connectionId } of [slow, other]) await stage.sync(connectionId);
+    await stage.admin.addFault({ endpoint: 'asset', userId: slow.userId, skip: 5, retryAfter: 7200 });
+    await stage.admin.clearRequests();
+    await Promise.all([work(), work()]);
+    await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 40, patience);
+    await until('the first to wait', async () => (await shown(slow.connectionId)).pace.parkedUntil, patience);
+    await until(
+      'nobody to have any of it',
+      async () => (await stage.assets(slow.companyId)).every((a) => a.turnUntil === null),
+      patience,
+    );
+
+    // Five were answered; then each of the four in hand may have asked once.
+    const ids = new Set(await stage.ids(slow.companyId));
+    const asked = (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.has(assetId!));
+    expect(asked.filter(({ status }) => status === 429).length).toBeLessThanOrEqual(4);
+    const left = (await stage.assets(slow.companyId)).filter((asset) => asset.state !== 'mirrored');
+    expect(left.length).toBeGreaterThanOrEqual(31);
+    expect(left.every((asset) => asset.state === 'pending' && asset.attempts === 0)).toBe(true);
+    expect(await shown(slow.connectionId)).toMatchObject({
+      status: 'active',
+      pace: { limit: expect.toSatisfy((limit: number) => limit < 4), ceiling: 4, parkedUntil: expect.any(String) },
+      lastError: expect.stringContaining('for 2h 00m, longer than is waited; it is asked again after 1h 00m'),
+    });
+    expect(await shown(other.connectionId)).toMatchObject({
+      pace: { limit: 4, ceiling: 4, parkedUntil: null },
+      lastError: null,
+    });
+  });
+
+  test('makes what is in hand ask for nothing more', async () => {
+    await open();
+    const { connectionId } = await stage.company();
+    await stage.store.connections.park(connectionId, new Date(Date.now() + 60_000), 'asked to wait');
+    await stage.admin.clearRequests();
+    const call = stage.deps.withToken(connectionId, async () => 'asked');
+    await expect(call).rejects.toThrow(RetryLater);
+    await expect(call).rejects.toMatchObject({ scope: 'asset' });
+    expect(await stage.admin.requests()).toEqual([]);
+  });
+
+  test('from where files are parks the connection, too, and it goes on by itself', async () => {
+    await open();
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 12);
+    await stage.admin.addFault({ endpoint: 'media', companyId, skip: 2, times: 1, retryAfter: 3 });
+    await stage.sync(connectionId);
+    await work();
+    await until('all to be mirrored', async () => (await mirrored(companyId)) === 12, patience);
+    expect((await stage.assets(companyId)).every((asset) => asset.attempts === 0)).toBe(true);
+    expect((await stage.store.connections.get(connectionId))!.pace).toMatchObject({ strikes: 0 });
+  });
+});
+
+test('5xx to one connection slow down that one alone, and answers make it as fast as before', {
+  timeout: 5 * patience,
+}, async () => {
+  await open({ CONNECTION_CONCURRENCY: '2' });
+  const [slow, other] = [await stage.company(), await stage.company()];
+  await stage.upload(slow.companyId, 60);
+  await stage.upload(other.companyId, 60);
+  for (const { connectionId } of [slow, other]) await stage.sync(connectionId);
+  await stage.admin.addFault({ endpoint: '*', userId: slow.userId, status: 502 });
+  await work();
+  await until('it to be slow', async () => (await shown(slow.connectionId)).pace.limit === 1, patience);
+  await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 60, patience);
+  expect((await shown(other.connectionId)).pace).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+  await until('it to be left in peace', async () => (await shown(slow.connectionId)).pace.parkedUntil, patience);
+  expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; it is asked again in/);
+
+  await stage.admin.clearFaults();
+  await until('it to be whole, too', async () => (await mirrored(slow.companyId)) === 60, 2 * patience);
+  expect((await shown(slow.connectionId)).pace).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+});
+
+test('the pace is in the row: who read an older one changes nothing, and no more is put on the queue than it says', async () => {
+  await open();
+  const { companyId, connectionId } = await stage.company();
+  await stage.upload(companyId, 10);
+  await stage.sync(connectionId);
+  const { connections, assets } = stage.store;
+  const slow = { limit: 1, strikes: 0, slowedAt: 5 };
+  expect(await connections.setPace(connectionId, null, slow)).toBe(true);
+  expect(await connections.setPace(connectionId, null, fullSpeed)).toBe(false);
+  expect((await connections.get(connectionId))!.pace).toEqual(slow);
+  expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(1);
+  expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(0);
+  expect(await connections.setPace(connectionId, slow, fullSpeed)).toBe(true);
+  expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(3);
+});
+
+test('during the first sync of a large library the queue stays short, and another connection’s asset arrives', {
+  timeout: 5 * patience,
+}, async () => {
+  const count = 20_000;
+  const port = await freePort();
+  const ground = await newGround({ port, redis: inject('redis') });
+  closing.push(() => ground.clear());
+  const { library, admin } = await startTestLibrary({
+    redirectUris: [`${ground.publicUrl}/oauth/callback`],
+    content: { synthetic: count, sizes: [1000, 10_000] },
+  });
+  closing.push(() => library.close());
+  await admin.addUser({ id: 'other', name: 'Other', email: 'other@example.com' });
+  await admin.addCompany({ id: 'other', name: 'Other', userIds: ['other'] });
+  const mirror = await startMirror(ground, library);
+  closing.push(() => mirror.stop());
+  const { store, queues } = mirror.service.context;
+  const other = await connectAs(mirror, 'other');
+  const first = await connectAs(mirror, library.users[0]!.id);
+
+  let mostJobs = 0;
+  const seen = async () => {
+    const { assets } = await queues.counts();
+    mostJobs = Math.max(mostJobs, assets.waiting! + assets.active! + assets.delayed!);
+    return (await store.counts.byConnection([first])).reduce((sum, row) => sum + row.count, 0);
+  };
+  await until('some to be listed', async () => (await seen()) >= count / 10, patience);
+  const { id } = await admin.addAsset({
+    companyId: 'other',
+    name: 'new.bin',
+    mimeType: 'application/octet-stream',
+    assetType: 'documents',
+    thumbnail: false,
+    content: { text: 'new' },
+  });
+  await mirror.api('POST', `/connections/${other}/resync`, { mode: 'incremental' });
+  await until(
+    'the other one’s asset',
+    async () => {
+      await seen();
+      return (await store.assets.get(id))?.state === 'mirrored';
+    },
+    patience,
+  );
+  const pending = (await store.counts.byConnection([first])).find(({ state }) => state === 'pending');
+  expect(pending!.count).toBeGreaterThan(count / 20);
+  await until('all to be listed', async () => (await seen()) === count, 3 * patience);
+  // Four of each of the two.
+  expect(mostJobs).toBeLessThanOrEqual(8);
+});

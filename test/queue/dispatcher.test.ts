@@ -1,0 +1,361 @@
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { turnOf } from '../../src/store/assets/leases.ts';
+import { spawnMirror, startMirror } from '../support/mirror.ts';
+import { mirroredAlone as found } from '../support/mirrored.ts';
+import { connectAs, newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+describe('places on the queue', () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await newStage();
+  });
+  afterAll(async () => {
+    await stage?.close();
+  });
+
+  /** Connections with so many pending assets each, by connection newest first. */
+  async function pending(...counts: number[]): Promise<string[][]> {
+    const all: string[][] = [];
+    for (const count of counts) {
+      const { companyId, connectionId } = await stage.company();
+      const ids = await stage.upload(companyId, count);
+      await stage.sync(connectionId);
+      all.push(ids.reverse());
+    }
+    return all;
+  }
+  const dispatch = async () => (await stage.store.assets.dispatch({ perConnection: 4 }))?.map(({ id }) => id) ?? [];
+  /** A worker's whole turn. */
+  async function finish(id: string): Promise<void> {
+    const asset = (await stage.store.assets.take(id, 60_000))!;
+    expect(await stage.store.assets.unavailable(turnOf(asset), 'no file')).toBe(true);
+  }
+
+  test('are given to the newest first, turn by turn, a bounded number per connection', async () => {
+    const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
+    const first = await dispatch();
+    expect(first).toHaveLength(10);
+    const turns = [first.slice(0, 3), first.slice(3, 6), first.slice(6, 8), first.slice(8, 10)];
+    for (const [turn, ids] of turns.entries()) {
+      expect(ids.sort()).toEqual([a[turn], b[turn], c[turn]].filter((id) => id !== undefined).sort());
+    }
+    expect(await dispatch()).toEqual([]);
+
+    await finish(a[1]!);
+    await finish(a[3]!);
+    await finish(b[0]!);
+    expect((await dispatch()).sort()).toEqual([a[4], a[5], b[4]].sort());
+    expect(await dispatch()).toEqual([]);
+
+    // Where it is known whose place became free, the others are not looked at.
+    await finish(a[2]!);
+    await finish(b[1]!);
+    const { connectionId } = (await stage.store.assets.get(b[1]!))!;
+    const only = (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId!] }))!;
+    expect(only.map(({ id }) => id)).toEqual([b[5]]);
+    expect(await dispatch()).toEqual([a[6]]);
+
+    // A new asset goes before all that is older, as soon as there is a place.
+    const [owner] = [(await stage.store.assets.get(a[0]!))!];
+    const [newest] = await stage.upload(owner.companyId, 1, { uploadDate: Date.now() });
+    await stage.sync(owner.connectionId!);
+    expect(await dispatch()).toEqual([]);
+    await finish(a[0]!);
+    expect(await dispatch()).toEqual([newest]);
+  });
+
+  test('are looks in a quarter, and where media leaves them: longest due first, and nothing before it is due', async () => {
+    const [ids] = (await pending(16)) as [string[]];
+    const [media, looks] = [ids.slice(0, 6), ids.slice(6)];
+    // Eight are due, one of them since a minute longer than the next, and two are not.
+    await stage.query(
+      `UPDATE assets SET state = 'mirrored', mirrored_at = now(),
+         next_at = now() + (array_position($1::text[], id) - 8.5) * interval '1 minute' WHERE id = ANY($1)`,
+      [looks],
+    );
+    expect((await dispatch()).sort()).toEqual([looks[0], ...media.slice(0, 3)].sort());
+    await finish(media[0]!);
+    expect(await dispatch()).toEqual([media[3]]);
+    await finish(looks[0]!);
+    expect(await dispatch()).toEqual([looks[1]]);
+    for (const id of media.slice(1, 4)) await finish(id);
+    const { connectionId } = (await stage.store.assets.get(ids[0]!))!;
+    const only = (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId!] }))!;
+    expect(only.map(({ id }) => id)).toEqual([media[4], media[5], looks[2]]);
+    for (const id of media.slice(4)) await finish(id);
+    expect(await dispatch()).toEqual([looks[3], looks[4]]);
+    for (const id of looks.slice(1, 5)) await finish(id);
+    expect(await dispatch()).toEqual(looks.slice(5, 8));
+    for (const id of looks.slice(5, 8)) await finish(id);
+    expect(await dispatch()).toEqual([]);
+  });
+
+  test('are looks every fourth time, by chance, where there is a single one', async () => {
+    // In however many companies.
+    const companies = [];
+    for (let i = 0; i < 8; i++) companies.push(await stage.company());
+    const { connectionId } = await stage.person(...companies.map(({ companyId }) => companyId));
+    const ids: string[] = [];
+    const looks: string[] = [];
+    for (const { companyId, connectionId } of companies) {
+      await stage.store.connections.end(connectionId, 'as a test');
+      const uploaded = await stage.upload(companyId, 20);
+      looks.push(...uploaded.splice(0, 10));
+      ids.push(...uploaded);
+    }
+    await stage.sync(connectionId);
+    await stage.query(
+      `UPDATE assets SET state = 'mirrored', mirrored_at = now(), next_at = now() - interval '1 minute' WHERE id = ANY($1)`,
+      [looks],
+    );
+    const given: string[] = [];
+    for (let turn = 0; turn < 80; turn++) {
+      const due = (await stage.store.assets.dispatch({ perConnection: 1 }))!;
+      expect(due).toHaveLength(1);
+      await finish(due[0]!.id);
+      given.push(due[0]!.id);
+    }
+    // That it is none, or more than 60 of 80, has a chance of less than one in a thousand million.
+    const media = given.filter((id) => ids.includes(id));
+    expect(media.length).toBeGreaterThanOrEqual(20);
+    expect(media.length).toBeLessThan(80);
+    await stage.store.connections.end(connectionId, 'as a test');
+  });
+
+  test('are given once, however many processes give them', async () => {
+    const [ids] = await pending(50);
+    const given = (await Promise.all(Array.from({ length: 8 }, dispatch))).flat();
+    expect(given).toEqual(ids!.slice(0, 4));
+  });
+
+  test("are a connection's in all its companies together", async () => {
+    const [a, b] = [await stage.company(), await stage.company()];
+    const { connectionId } = await stage.person(a.companyId, b.companyId);
+    const old = await stage.upload(a.companyId, 10);
+    const [newest] = await stage.upload(b.companyId, 1, { uploadDate: Date.now() });
+    await stage.store.connections.end(a.connectionId, 'as a test');
+    await stage.store.connections.end(b.connectionId, 'as a test');
+    await stage.sync(connectionId);
+    expect(await dispatch()).toEqual([newest, ...old.slice(7).reverse()]);
+  });
+
+  test('are not taken by what nobody may work on: an ended connection makes room when its job comes off the queue', async () => {
+    const [ids] = await pending(6);
+    const [first] = await dispatch();
+    const { connectionId } = (await stage.store.assets.get(first!))!;
+    await stage.store.connections.park(connectionId!, new Date(Date.now() + 60_000), 'asked to wait');
+    expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
+    expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
+    expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();
+  });
+
+  test('of a job that never came are given again, and only then', async () => {
+    await pending(6);
+    const given = await dispatch();
+    const held = (await stage.store.assets.take(given[0]!, 60_000))!;
+    const lost = async () => (await stage.store.assets.overdue(60_000)).map((asset) => asset.id);
+    expect((await lost()).filter((id) => given.includes(id))).toEqual([]);
+    await age(stage);
+    expect((await lost()).filter((id) => given.includes(id)).sort()).toEqual(given.slice(1).sort());
+    expect((await lost()).filter((id) => given.includes(id))).toEqual([]);
+    expect(held.id).toBe(given[0]);
+  });
+
+  test('of a worker that was killed are given again as soon as its turn is over, once', async () => {
+    const [ids] = await pending(1);
+    const [id] = await dispatch();
+    expect([id]).toEqual(ids);
+    const dead = (await stage.store.assets.take(id!, 1))!;
+    const lost = async () => (await stage.store.assets.overdue(60_000)).filter((asset) => asset.id === id);
+    const again = await until('its turn to be over', async () => (await lost())[0]);
+    // Another job than the one that the dead worker still has.
+    expect(again.turn).toBe(dead.turn);
+    expect(dead.turn).toBeGreaterThan(0);
+    expect(await lost()).toEqual([]);
+    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(true);
+    const next = (await stage.store.assets.take(id!, 60_000))!;
+    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(false);
+    expect(await lost()).toEqual([]);
+    expect(next.turn).toBe(dead.turn + 1);
+  });
+
+  test('two workers never have the same asset, and one whose turn is over writes nothing', async () => {
+    await pending(1);
+    const [id] = await dispatch();
+    const taken = await Promise.all(Array.from({ length: 10 }, () => stage.store.assets.take(id!, 0)));
+    const first = taken.find((asset) => asset !== undefined)!;
+    const second = await until('the turn to run out', () => stage.store.assets.take(id!, 60_000));
+    expect(second.turn).toBeGreaterThan(first.turn);
+    expect(await stage.store.assets.take(id!, 60_000)).toBeUndefined();
+
+    const [late, own] = [first, second].map(turnOf);
+    const { assets } = stage.store;
+    const media = { key: 'k', bytes: 1, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
+    expect(await assets.startTransfer(late!)).toBe(false);
+    expect(await assets.saveMedia(late!, media)).toBe(false);
+    expect(await assets.failed(late!, 'late')).toBe(false);
+    expect(await assets.again(late!, new Date(), { spent: true, reason: 'late' })).toBe(false);
+    expect(await assets.processing(late!, new Date())).toBe(false);
+    expect(await assets.giveUpArtefacts(late!, 'late')).toBe(false);
+    expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
+    expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
+    expect(await assets.startTransfer(own!)).toBe(true);
+  });
+});
+
+test('a turn that has ended frees one place, for the newest asset that is due', async () => {
+  const stage = await newStage();
+  try {
+    const { companyId, connectionId } = await stage.company();
+    const ids = (await stage.upload(companyId, 8)).reverse();
+    await stage.sync(connectionId);
+    const dispatch = async () =>
+      (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId] }))!.map(({ id }) => id);
+    expect(await dispatch()).toEqual(ids.slice(0, 4));
+    const held = await Promise.all(ids.slice(0, 4).map((id) => stage.store.assets.take(id, 60_000)));
+    const [first, second] = held.map((asset) => turnOf(asset!));
+    expect(await dispatch()).toEqual([]);
+    expect(await stage.store.assets.mirrored(first!, found)).toBe(true);
+    expect(await dispatch()).toEqual([ids[4]]);
+    // A second word on a turn is refused, as is one of a connection that has ended.
+    expect(await stage.store.assets.mirrored(first!, found)).toBe(false);
+    await stage.store.connections.end(connectionId, 'as a test');
+    expect(await stage.store.assets.mirrored(second!, found)).toBe(false);
+    expect(await dispatch()).toEqual([]);
+  } finally {
+    await stage.close();
+  }
+});
+
+/** As if everything on the queue had been there for a minute. */
+async function age(stage: Stage, by = "interval '1 minute'"): Promise<void> {
+  const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+  await client.connect();
+  await client.query(`UPDATE assets SET queued_at = queued_at - ${by} WHERE queued_at IS NOT NULL`);
+  await client.query("UPDATE syncs SET requested_at = requested_at - interval '1 minute'");
+  await client.end();
+}
+
+const backends = [
+  { name: 'PostgreSQL', redis: undefined },
+  ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
+];
+
+describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }) => {
+  test('what a second connection uploads does not wait behind the hundreds of the first', async () => {
+    const stage = await newStage({ redis });
+    const { companyId } = await stage.company();
+    await stage.upload(companyId, 500);
+    await stage.admin.addFault({ endpoint: 'media', latency: 50 });
+    const worker = await startMirror(stage.ground, stage.library, 'worker');
+    try {
+      await until('the first to be at work', async () => (await stage.assets(companyId)).some((a) => a.mirroredAt));
+      const second = await stage.company();
+      const [id] = await stage.upload(second.companyId, 1, { uploadDate: 0 });
+      await stage.mirror.api('POST', `/connections/${second.connectionId}/resync`, { mode: 'full' });
+      await until('the other one to be mirrored', async () => (await stage.store.assets.get(id!))?.mirroredAt);
+      const left = (await stage.assets(companyId)).filter((asset) => asset.state !== 'mirrored');
+      expect(left.length).toBeGreaterThan(100);
+    } finally {
+      await worker.stop();
+      await stage.close();
+    }
+  });
+
+  test('each asset has a job of its own, and a worker that is told to stop leaves none in hand', async () => {
+    const stage = await newStage({ redis });
+    const { companyId } = await stage.company();
+    await stage.upload(companyId, 200);
+    const worker = await spawnMirror(stage.ground, stage.library, 'worker');
+    try {
+      const mirrored = async () => (await stage.assets(companyId)).filter(({ state }) => state === 'mirrored');
+      await until('some to be mirrored', async () => (await mirrored()).length > 30);
+      expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
+      const left = (await stage.assets(companyId)).filter(({ state }) => state !== 'mirrored');
+      expect(left.length).toBeGreaterThan(0);
+      expect(left.filter(({ state, turnUntil }) => state !== 'pending' || turnUntil !== null)).toEqual([]);
+
+      const other = await startMirror(stage.ground, stage.library, 'worker');
+      try {
+        await until('all to be mirrored', async () => (await mirrored()).length === 200, 90_000);
+      } finally {
+        await other.stop();
+      }
+      const jobs = await stage.mirror.service.context.queues.assets.getJobs(['completed']);
+      const mirroredBy = jobs.filter((job) => (job.returnvalue as { outcome: string }).outcome === 'mirrored');
+      expect(new Set(mirroredBy.map((job) => job.data.assetId)).size).toBe(200);
+      expect(worker.output()).not.toContain('"level":"error"');
+    } finally {
+      await worker.kill('SIGKILL');
+      await stage.close();
+    }
+  });
+
+  test('jobs that the queue has lost are made again from the records', async () => {
+    const stage = await newStage({ redis });
+    try {
+      const { companyId, connectionId } = await stage.company();
+      await stage.upload(companyId, 10);
+      await stage.sync(connectionId);
+      const later = await stage.company();
+      await stage.upload(later.companyId, 2);
+      const { queues } = stage.mirror.service.context;
+      await queues.addAssets((await stage.store.assets.dispatch({ perConnection: 4 }))!);
+      expect((await queues.counts()).assets.waiting).toBe(4);
+      if (redis) {
+        const client = new Redis(stage.ground.environment.REDIS_URL!);
+        await client.flushdb();
+        client.disconnect();
+      } else {
+        await queues.assets.obliterate({ force: true });
+        await queues.syncs.obliterate({ force: true });
+      }
+      expect((await queues.counts()).assets.waiting).toBe(0);
+      await age(stage);
+
+      const worker = await startMirror(stage.ground, stage.library, 'worker');
+      try {
+        await until('all to be mirrored', async () => {
+          const assets = [...(await stage.assets(companyId)), ...(await stage.assets(later.companyId))];
+          return assets.length === 12 && assets.every((asset) => asset.state === 'mirrored');
+        });
+      } finally {
+        await worker.stop();
+      }
+    } finally {
+      await stage.close();
+    }
+  });
+
+  test('a connection that ends while hundreds wait is asked nothing more, and goes on when it is back', async () => {
+    const stage = await newStage({ redis });
+    const { companyId, connectionId, userId } = await stage.company();
+    await stage.upload(companyId, 150);
+    await stage.admin.addFault({ endpoint: 'media', latency: 100 });
+    const worker = await startMirror(stage.ground, stage.library, 'worker');
+    try {
+      await until('work to begin', async () => (await stage.assets(companyId)).some((a) => a.mirroredAt));
+      await stage.admin.endConnections(userId);
+      await until(
+        'it to be known',
+        async () => (await stage.store.connections.get(connectionId))?.status === 'disconnected',
+      );
+      await stage.admin.clearFaults();
+      await until('nobody to have any', async () =>
+        (await stage.assets(companyId)).every((a) => a.turnUntil === null && a.queuedAt === null),
+      );
+      const left = (await stage.assets(companyId)).filter((asset) => asset.state !== 'mirrored');
+      expect(left.length).toBeGreaterThan(0);
+      expect(left.every((asset) => asset.state === 'pending' && asset.attempts === 0)).toBe(true);
+
+      await connectAs(stage.mirror, userId);
+      await until('the rest', async () => (await stage.assets(companyId)).every((a) => a.state === 'mirrored'));
+    } finally {
+      await worker.stop();
+      await stage.close();
+    }
+  });
+});

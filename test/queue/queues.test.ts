@@ -1,0 +1,104 @@
+import { connect, createServer } from 'node:net';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { openQueues, type Queues } from '../../src/queue/queues.ts';
+import { silent } from '../store/records.ts';
+import { newDatabase } from '../support/database.ts';
+import { newRedis } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
+import { until } from '../support/until.ts';
+
+const backends = [
+  { name: 'PostgreSQL', redis: undefined },
+  ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
+];
+
+describe.each(backends)('the oldest job on $name', ({ redis }) => {
+  let database: Awaited<ReturnType<typeof newDatabase>>;
+  let queues: Queues;
+  beforeAll(async () => {
+    database = await newDatabase();
+    queues = openQueues({
+      installation: 'i',
+      databaseUrl: database.url,
+      redisUrl: redis && (await newRedis(redis)),
+      log: silent,
+    });
+  });
+  afterAll(async () => {
+    await queues?.close();
+    await database?.drop();
+  });
+  const add = (ageMs: number, more: object = {}) =>
+    queues.assets.add('mirror-asset', { assetId: 'a' }, { timestamp: Date.now() - ageMs, ...more });
+
+  test('is the one that has been due for longest, whether a worker has seen it or not', async () => {
+    expect(await queues.oldest()).toEqual({ syncs: 0, assets: 0 });
+    // Put there long ago, and not due yet.
+    await add(600_000, { delay: 3_600_000 });
+    expect((await queues.oldest()).assets).toBe(0);
+    await add(30_000);
+    await add(60_000);
+    await add(10_000);
+    // The queue is in the order in which jobs came, as they are added by the clock.
+    expect((await queues.oldest()).assets).toBeGreaterThanOrEqual(30);
+    await queues.syncs.upsertJobScheduler('sync-c', { every: 1000 }, { name: 'sync', data: { connectionId: 'c' } });
+    await until('the scheduled job to be overdue', async () => (await queues.oldest()).syncs > 0.5);
+    expect((await queues.oldest()).syncs).toBeLessThan(10);
+
+    const worker = queues.worker('assets', async () => 'done', { concurrency: 1 });
+    void worker.run();
+    await until('all that was due to be done', async () => (await queues.oldest()).assets === 0);
+    await worker.close();
+  });
+});
+
+test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the other', async () => {
+  const redisUrl = await newRedis(inject('redis')!);
+  const [one, other] = ['one', 'other'].map((installation) =>
+    openQueues({ installation, databaseUrl: '', redisUrl, log: silent }),
+  ) as [Queues, Queues];
+  await one.assets.add('mirror-asset', { assetId: 'a' });
+  await one.syncs.upsertJobScheduler('sync-c', { every: 60_000 }, { name: 'sync', data: { connectionId: 'c' } });
+  const active = { waiting: 0, active: 0, delayed: 0 };
+  expect(await one.counts()).toMatchObject({ assets: { ...active, waiting: 1 } });
+  expect(await other.counts()).toMatchObject({ assets: active, syncs: active });
+  expect(await other.syncs.getJobSchedulersCount()).toBe(0);
+  await Promise.all([one.close(), other.close()]);
+});
+
+test('queues on a PostgreSQL that is away when they are opened work when it is there', async () => {
+  const database = await newDatabase();
+  const url = new URL(database.url);
+  const port = await freePort();
+  const away = new URL(url);
+  away.port = String(port);
+  const queues = openQueues({ installation: 'i', databaseUrl: away.href, log: silent });
+  const done: string[] = [];
+  const worker = queues.worker<{ assetId: string }>('assets', async (job) => done.push(job.data.assetId), {
+    concurrency: 4,
+  });
+  const running = worker.run();
+  const refused = queues.addAssets([{ id: 'a', state: 'pending', turn: 0 } as never]);
+  await expect(refused).rejects.toThrow();
+
+  const there = createServer((from) => {
+    const to = connect(Number(url.port), url.hostname);
+    from.on('error', () => to.destroy()).pipe(to);
+    to.on('error', () => from.destroy()).pipe(from);
+  }).listen(port, '127.0.0.1');
+  try {
+    await until('a job to be taken', async () =>
+      queues.addAssets([{ id: 'b', state: 'pending', turn: 0 } as never]).then(
+        () => true,
+        () => false,
+      ),
+    );
+    await until('the job to be done', () => done.includes('b'));
+  } finally {
+    await worker.close();
+    await running;
+    await queues.close();
+    there.close();
+    await database.drop();
+  }
+});

@@ -1,0 +1,233 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { Rejected } from '../../src/errors.ts';
+import {
+  type ApiAsset,
+  asset,
+  assetAnswer,
+  assetsAnswer,
+  company,
+  meAnswer,
+  parseAnswer,
+  storable,
+  transcriptAnswer,
+  withoutLinks,
+} from '../../src/source/schemas.ts';
+import { growth } from '../support/growth.ts';
+
+const link = 'https://media.example.com/a1?expires=1&signature=secret';
+const whole = {
+  id: 'a1',
+  name: 'Film.mov',
+  mimeType: 'video/quicktime',
+  assetType: 'videos',
+  size: 5,
+  duration: 1.5,
+  width: 1920,
+  height: 1080,
+  projectId: 'p1',
+  projectName: 'Spring',
+  tags: ['one', 'two'],
+  uploadDate: 1_700_000_000_000,
+  status: 'ready',
+  hasTranscript: true,
+  thumbnailUrl: link,
+};
+const download = { url: link, mp4Url: link, filename: 'Film.mov', expiresAt: 1_700_000_900 };
+const transcript = {
+  assetId: 'a1',
+  language: 'en',
+  durationSec: 1.5,
+  text: 'Hello',
+  vtt: 'WEBVTT\n',
+  words: [{ word: 'Hello', start: 0, end: 0.5 }],
+};
+
+/** Another value for one field, by its path. */
+function withField(value: object, path: string, wrong: unknown): unknown {
+  const copy = structuredClone(value) as Record<string, unknown>;
+  const names = path.split('.');
+  const last = names.pop()!;
+  const holder = names.reduce((at, name) => at[name] as Record<string, unknown>, copy);
+  holder[last] = wrong;
+  return copy;
+}
+
+describe('a field that is wrong by itself is named:', () => {
+  const answer = { asset: { ...whole, download } };
+  const cases: [string, unknown[]][] = [
+    ['asset.id', [undefined, null, 5, '', 'x'.repeat(1001), 'ä'.repeat(501), 'a\0', '\ud800', 'x\udc00', '.', '..']],
+    ['asset.name', [5, {}, []]],
+    ['asset.mimeType', [5]],
+    ['asset.assetType', [5, ['videos'], 'x'.repeat(1001)]],
+    ['asset.size', ['5', -1, 1.5, 2 ** 60, true]],
+    ['asset.projectId', [5, 'ä'.repeat(501)]],
+    ['asset.uploadDate', ['2024-01-01', 1.5]],
+    ['asset.status', [5, true]],
+    ['asset.hasTranscript', ['true', 1]],
+    ['asset.thumbnailUrl', [5]],
+    ['asset.download', ['https://h', 5]],
+    ['asset.download.url', [5, {}]],
+    ['asset.download.mp4Url', [5, false]],
+    ['asset.download.filename', [5]],
+    ['asset', [undefined, null, 'a1', []]],
+  ];
+  for (const [path, values] of cases) {
+    it(path, () => {
+      for (const wrong of values) {
+        const parse = () => parseAnswer(assetAnswer, 'read asset a1', withField(answer, path, wrong));
+        expect(parse, String(wrong)).toThrow(Rejected);
+        expect(parse).toThrow(`read asset a1: the service's answer breaks its schema: ${path}: `);
+      }
+    });
+  }
+
+  const others: [string, Parameters<typeof parseAnswer>[0], unknown, string][] = [
+    ['user.id of /me', meAnswer, { user: { name: 'Ada' }, companies: [] }, 'user.id'],
+    ['user.name of /me', meAnswer, { user: { id: 'u', name: 5 }, companies: [] }, 'user.name'],
+    ['companies of /me', meAnswer, { user: { id: 'u' }, companies: {} }, 'companies'],
+    ['assets of a page', assetsAnswer, { assets: null }, 'assets'],
+    ['nextCursor of a page', assetsAnswer, { assets: [], nextCursor: 5 }, 'nextCursor'],
+    ['assetId of a transcript', transcriptAnswer, { ...transcript, assetId: undefined }, 'assetId'],
+    ['vtt of a transcript', transcriptAnswer, { ...transcript, vtt: 5 }, 'vtt'],
+    ['text of a transcript', transcriptAnswer, { ...transcript, text: ['x'] }, 'text'],
+    ['an answer that is a list', meAnswer, [], 'answer'],
+    ['an answer that is nothing', assetAnswer, null, 'answer'],
+  ];
+  for (const [what, schema, body, path] of others) {
+    it(what, () => expect(() => parseAnswer(schema, 'read', body)).toThrow(`breaks its schema: ${path}: `));
+  }
+
+  it('without showing its value', () => {
+    const parse = () => parseAnswer(assetAnswer, 'read', { asset: { ...whole, size: link, download } });
+    expect(parse).toThrow(/^[^?]*$/);
+  });
+});
+
+describe('an answer', () => {
+  it('keeps fields, states and types that nobody knows', () => {
+    const odd = { ...whole, status: 'archived', assetType: 'holograms', colour: { of: ['it'] }, deletedAt: null };
+    expect(asset.parse(odd)).toEqual(odd);
+    const detail = { asset: { ...odd, download: { ...download, hlsUrl: 'x' } }, meta: 1 };
+    expect(assetAnswer.parse(detail)).toEqual(detail);
+    expect(company.parse({ id: 'c', name: 'C', plan: 'gold' })).toEqual({ id: 'c', name: 'C', plan: 'gold' });
+  });
+
+  it('keeps fields as they came that nothing here depends on', () => {
+    for (const odd of ['soon', true, [], {}]) {
+      const detail = { asset: { ...whole, width: odd, duration: odd, download: { ...download, expiresAt: odd } } };
+      expect(assetAnswer.parse(detail)).toEqual(detail);
+      for (const field of ['language', 'durationSec', 'words']) {
+        expect(transcriptAnswer.parse({ ...transcript, [field]: odd })).toEqual({ ...transcript, [field]: odd });
+      }
+    }
+  });
+
+  it('needs no more of an asset than its id', () => {
+    expect(asset.parse({ id: 'a1' })).toEqual({ id: 'a1' });
+    const nulls = Object.fromEntries(Object.keys(whole).map((name) => [name, null]));
+    expect(asset.parse({ ...nulls, id: 'a1' })).toEqual({ ...nulls, id: 'a1' });
+    expect(assetAnswer.parse({ asset: { id: 'a1', download: null } })).toEqual({ asset: { id: 'a1', download: null } });
+  });
+
+  it('may have a transcript without words, without speech, and with either said plainly', () => {
+    for (const given of [
+      transcript,
+      { ...transcript, words: null },
+      { ...transcript, noSpeech: false },
+      { assetId: 'a1', noSpeech: true },
+      { assetId: 'a1', noSpeech: true, text: null, words: [] },
+      { assetId: 'a1', text: 'older' },
+    ]) {
+      expect(transcriptAnswer.parse(given)).toEqual(given);
+    }
+  });
+});
+
+describe('without links', () => {
+  const clean = (value: object) => withoutLinks(value as ApiAsset);
+
+  it('an asset is what the API gave, but for its links', () => {
+    expect(clean({ ...whole, download })).toEqual({
+      ...Object.fromEntries(Object.entries(whole).filter(([name]) => name !== 'thumbnailUrl')),
+      download: { filename: 'Film.mov', expiresAt: 1_700_000_900 },
+    });
+  });
+
+  it('no field holds one, however it is called and however deep it lies', () => {
+    const signed = [
+      link,
+      `see ${link} now`,
+      's3://bucket/x?X-Amz-Signature=secret',
+      '/media/a1?expires=1&signature=secret',
+    ];
+    for (const address of [...signed, 'HTTPS://H/X?sig=secret', '/a?token=secret&x=1', '/a?X-Amz-Credential=secret']) {
+      const odd = {
+        id: 'a1',
+        preview: address,
+        previews: [address, { large: address, url: address }],
+        deep: { name: address, tags: [address], id: address, download: { filename: address } },
+        [address]: 1,
+        download: { hls: address, url: address, more: { filename: address } },
+      };
+      expect(JSON.stringify(clean(odd))).not.toContain('secret');
+      expect(clean(odd).id).toBe('a1');
+    }
+  });
+
+  it('what people wrote themselves stays, even when there is an address in it', () => {
+    const odd = {
+      id: 'a1',
+      name: 'https://h/x?y=1',
+      tags: ['see https://h/'],
+      projectName: 'http://p',
+      note: 'a plain note',
+    };
+    expect(clean({ ...odd, download: { filename: 'http___h.mov' } })).toEqual({
+      ...odd,
+      download: { filename: 'http___h.mov' },
+    });
+  });
+
+  it('numbers, nulls, lists and empty things stay as they are', () => {
+    const odd = { id: 'a1', none: null, no: false, zero: 0, list: [1, [2, { three: 3 }]], empty: {} };
+    expect(clean(odd)).toEqual(odd);
+    expect(clean({ id: 'a1', download: null })).toEqual({ id: 'a1' });
+    const proto = '{"id":"a1","more":{"__proto__":{"x":1}},"__proto__":2}';
+    expect(JSON.stringify(clean(JSON.parse(proto)))).toBe(proto);
+  });
+});
+
+describe('a field of an unknown kind', () => {
+  it.each(['a-', 'a.b+', 'a:/', '?a-', '&', '?sig'])(
+    'is looked through in a time that grows with its length, also if it is all %j',
+    (part) => {
+      const asset = (length: number): ApiAsset => ({ id: 'a1', more: part.repeat(length / part.length) });
+      expect(growth(asset, withoutLinks)).toBeLessThan(24);
+    },
+  );
+});
+
+describe('for the database', () => {
+  it('text has neither NUL nor half a surrogate pair, in keys and values', () => {
+    expect(storable({ 'a\0b': ['x\0', '\ud83d', '\ude00y', '😀', { '\ud800': 1 }] })).toEqual({
+      ab: ['x', '\ufffd', '\ufffdy', '😀', { '\ufffd': 1 }],
+    });
+  });
+
+  it('numbers are what JSON keeps of them', () => {
+    expect(storable(JSON.parse('{"a": [-0, 1e999, -1e999, 0.5]}'))).toEqual({ a: [0, null, null, 0.5] });
+  });
+
+  it('whatever comes as JSON can be stored, and what could be stored stays the same', () => {
+    fc.assert(
+      fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
+        const text = JSON.stringify(storable(value));
+        expect(text).not.toMatch(/\\u0000|\\ud[89a-f]/i);
+        expect(storable(JSON.parse(text))).toEqual(JSON.parse(text));
+      }),
+    );
+    const fine = { a: [1, 'two', null, { b: '😀\n' }] };
+    expect(storable(fine)).toEqual(fine);
+  });
+});

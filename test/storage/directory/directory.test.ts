@@ -1,0 +1,478 @@
+import { execFile } from 'node:child_process';
+import {
+  chmod,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { promisify } from 'node:util';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Rejected, StorageUnavailable } from '../../../src/errors.ts';
+import { openDirectory } from '../../../src/storage/directory/directory.ts';
+import { type Storage, UploadLost } from '../../../src/storage/storage.ts';
+import { until } from '../../support/until.ts';
+import { bytesOf, collected, KiB, MiB, streaming } from '../bodies.ts';
+import { canMount } from '../grounds.ts';
+
+const run = promisify(execFile);
+const isRoot = process.getuid?.() === 0;
+const hasExfat =
+  canMount &&
+  (await run('sh', ['-c', 'command -v mkfs.exfat && command -v mount.exfat-fuse && losetup --find']).then(
+    () => true,
+    () => false,
+  ));
+
+describe('a directory', () => {
+  let home: string;
+  let path: string;
+  let mounted = false;
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'asset-mirror-directory-'));
+    path = join(home, 'mirror');
+  });
+  afterEach(async () => {
+    if (mounted) await run('umount', [path]);
+    mounted = false;
+    await rm(home, { recursive: true, force: true });
+  });
+
+  /** Both ways to find out agree, and name the cause and the place. */
+  async function expectUnavailable(storage: Storage, message: RegExp): Promise<void> {
+    for (const attempt of [
+      () => storage.check(),
+      () => storage.put('a/b', 'text'),
+      () => storage.put('a/b', streaming(bytesOf(MiB)), { bytes: MiB }),
+    ]) {
+      const error = await attempt().then(
+        () => undefined,
+        (reason) => reason,
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      expect(error.message).toMatch(message);
+      expect(error.message).toContain(path);
+    }
+  }
+
+  async function expectAvailable(storage: Storage): Promise<void> {
+    await storage.check();
+    await storage.put('a/b', 'again');
+    expect((await collected((await storage.get('a/b'))!)).toString()).toBe('again');
+  }
+
+  test('has a file for each object, named as its key', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('c1/p1/a1/Grüße #1.txt', 'text');
+    expect(await readFile(join(path, 'c1/p1/a1/Grüße #1.txt'), 'utf8')).toBe('text');
+    expect(storage.name).toBe(`file://${path}`);
+  });
+
+  test.each(['', '/', 'a//b', 'a/', '/a', '.', '..', '../out', 'a/../../out', 'a/./b', 'nul\0', '.asset-mirror-tmp/x'])(
+    'takes no key that leads elsewhere: %j',
+    async (key) => {
+      const storage = await openDirectory({ path });
+      const body = streaming(bytesOf(10));
+      await expect(storage.put(key, body)).rejects.toThrow('not a key');
+      expect(body.destroyed).toBe(true);
+      await expect(storage.get(key)).rejects.toThrow('not a key');
+      await expect(storage.head(key)).rejects.toThrow('not a key');
+      await expect(storage.remove(key)).rejects.toThrow('not a key');
+      expect(await readdir(home)).toEqual(['mirror']);
+    },
+  );
+
+  test('an object in the place of a directory, or the other way round, is an error of that object alone', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('a/b', 'text');
+    for (const key of ['a', 'a/b/c']) {
+      const error = await storage.put(key, 'text').catch((reason) => reason);
+      expect(error.message).toBe(`store ${key}: a file or directory is in its place`);
+      expect(error).not.toBeInstanceOf(StorageUnavailable);
+    }
+    await storage.check();
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  test('lists what others put there, but neither drafts nor links', async () => {
+    const storage = await openDirectory({ path });
+    await writeFile(join(path, 'mine.txt'), 'x');
+    await writeFile(join(path, '.asset-mirror-tmp', 'draft'), 'x');
+    await mkdir(join(path, 'empty'));
+    await run('ln', ['-s', '/etc', join(path, 'link')]);
+    expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['mine.txt']);
+  });
+
+  test('an abandoned draft is swept when the store is opened, one under way is not', async () => {
+    const storage = await openDirectory({ path });
+    const drafts = join(path, '.asset-mirror-tmp');
+    await writeFile(join(drafts, 'abandoned'), 'x');
+    await utimes(join(drafts, 'abandoned'), new Date(0), new Date(Date.now() - 25 * 60 * 60 * 1000));
+    await writeFile(join(drafts, 'under-way'), 'x');
+    await storage.close();
+    await openDirectory({ path });
+    expect(await readdir(drafts)).toEqual(['under-way']);
+  });
+
+  test('two that share a directory do not disturb one another', async () => {
+    const [one, two] = await Promise.all([openDirectory({ path }), openDirectory({ path })]);
+    await Promise.all([one!.put('k/1', bytesOf(MiB)), two!.put('k/2', bytesOf(MiB)), one!.check(), two!.check()]);
+    expect((await Array.fromAsync(two!.list('k/'))).map((object) => object.bytes)).toEqual([MiB, MiB]);
+  });
+
+  test('removed underneath, it is not made anew but missed, until it is back', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('kept', 'x');
+    await rename(path, join(home, 'elsewhere'));
+    await expectUnavailable(storage, /is not there any more/);
+    await expect(Array.fromAsync(storage.list(''))).rejects.toBeInstanceOf(StorageUnavailable);
+    expect(await readdir(home)).toEqual(['elsewhere']);
+    await rename(join(home, 'elsewhere'), path);
+    await expectAvailable(storage);
+  });
+
+  test('emptied underneath, it goes on', async () => {
+    const storage = await openDirectory({ path });
+    await storage.put('gone', 'x');
+    await rm(path, { recursive: true });
+    await mkdir(path);
+    expect(await storage.head('gone')).toBeUndefined();
+    await expectAvailable(storage);
+  });
+
+  test('removed while a body flows, the put says so', async () => {
+    const storage = await openDirectory({ path });
+    const body = streaming(bytesOf(MiB), () => rm(path, { recursive: true }));
+    await expect(storage.put('a/b', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
+    expect(await Array.fromAsync(storage.list('a')).catch(() => [])).toEqual([]);
+  });
+
+  test.each([
+    ['in its own place', () => path],
+    ['in the place of its parent', () => home],
+    ['in the place of its drafts', () => join(path, '.asset-mirror-tmp')],
+  ])('a file %s is in the way until it is gone', async (_, place) => {
+    await rm(home, { recursive: true });
+    if (place() !== home) await mkdir(home);
+    if (place() !== home && place() !== path) await mkdir(path);
+    await writeFile(place(), 'in the way');
+    const storage = await openDirectory({ path });
+    await expectUnavailable(storage, /a file is in the way/);
+    expect(await readFile(place(), 'utf8')).toBe('in the way');
+    await rm(place());
+    await expectAvailable(storage);
+  });
+
+  test.each([0o022, 0o027, 0o002])('files have the permissions that the umask %o leaves', async (mask) => {
+    const before = process.umask(mask);
+    try {
+      const storage = await openDirectory({ path });
+      await storage.put('a/b', 'content', {});
+      expect((await stat(join(path, 'a/b'))).mode & 0o777).toBe(0o666 & ~mask);
+    } finally {
+      process.umask(before);
+    }
+  });
+
+  test.runIf(!isRoot)('without the right to write (which root always has), it says so until there is one', async () => {
+    const storage = await openDirectory({ path });
+    await chmod(join(path, '.asset-mirror-tmp'), 0o500);
+    await expectUnavailable(storage, /may not write there/);
+    await chmod(join(path, '.asset-mirror-tmp'), 0o700);
+    await expectAvailable(storage);
+  });
+
+  test('a draft under way is kept, however long nothing comes: by its own process, and by others while that lives', async () => {
+    const storage = await openDirectory({ path, touchMs: 20 });
+    const other = await openDirectory({ path });
+    const go = Promise.withResolvers<void>();
+    const put = storage.put(
+      'a/b',
+      streaming(bytesOf(KiB), () => go.promise),
+      { bytes: KiB },
+    );
+    const drafts = join(path, '.asset-mirror-tmp');
+    const [draft] = await until('the draft', async () => {
+      const names = await readdir(drafts);
+      return names.length > 0 && names;
+    });
+    const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+    await utimes(join(drafts, draft!), old, old);
+    await storage.check();
+    await until(
+      'the draft to be touched',
+      async () => (await stat(join(drafts, draft!))).mtimeMs > Date.now() - 60_000,
+    );
+    await other.check();
+    go.resolve();
+    await put;
+    expect(await storage.head('a/b')).toMatchObject({ bytes: KiB });
+    await Promise.all([storage.close(), other.close()]);
+  });
+
+  test('an upload whose draft is gone does not claim another file of its length', async () => {
+    const storage = await openDirectory({ path });
+    const bytes = bytesOf(5 * MiB + 5);
+    await storage.put('film', Buffer.alloc(bytes.length, 'another film '));
+    const upload = await storage.uploads.begin('film', { bytes: bytes.length });
+    const parts = [
+      await storage.uploads.put(upload, 1, streaming(bytes.subarray(0, 5 * MiB))),
+      await storage.uploads.put(upload, 2, streaming(bytes.subarray(5 * MiB))),
+    ];
+    const draft = join(path, '.asset-mirror-tmp', `${upload.id}.upload`);
+    await rm(draft);
+    await expect(storage.uploads.complete(upload, parts)).rejects.toThrow(UploadLost);
+    // Renamed by a process that died before it could say so.
+    await writeFile(join(path, 'film'), bytes);
+    expect(await storage.uploads.complete(upload, parts)).toMatchObject({ bytes: bytes.length });
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+    await storage.close();
+  });
+
+  test('an abandoned draft is also swept while the store is open', async () => {
+    const storage = await openDirectory({ path, touchMs: 20 });
+    const draft = join(path, '.asset-mirror-tmp', 'abandoned');
+    const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+    await writeFile(draft, 'x');
+    await utimes(draft, old, old);
+    await until('it to be swept', async () => (await readdir(join(path, '.asset-mirror-tmp'))).length === 0);
+    await storage.close();
+  });
+
+  test('a key that is too long for the file system cannot ever work, says so, and is nothing that is there', async () => {
+    const storage = await openDirectory({ path });
+    for (const key of [`a/${'n'.repeat(256)}`, `${'deep/'.repeat(1000)}file`]) {
+      const error = await storage.put(key, 'text').catch((reason) => reason);
+      expect(error).toBeInstanceOf(Rejected);
+      expect(error.message).toMatch(/too long for this file system; shorten KEY_TEMPLATE/);
+      expect(await storage.head(key)).toBeUndefined();
+      expect(await storage.get(key)).toBeUndefined();
+      await storage.remove(key);
+    }
+    await storage.check();
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  /** What a put says in a process of its own that lives under a limit of the shell. */
+  async function underLimit(limit: string, before = ''): Promise<string> {
+    const script = `
+      import { openSync } from 'node:fs';
+      import { openDirectory } from './src/storage/directory.ts';
+      const storage = await openDirectory({ path: ${JSON.stringify(path)} });
+      ${before}
+      const error = await storage.put('a/b', Buffer.alloc(4 << 20)).catch((reason) => reason);
+      process.stdout.write(error.name + ' ' + error.message);
+      process.exit(0);`;
+    const { stdout } = await run('bash', [
+      '-c',
+      `ulimit ${limit}; exec "$0" --input-type=module -e "$1"`,
+      process.execPath,
+      script,
+    ]);
+    return stdout;
+  }
+
+  test('a file that is larger than the file system takes cannot ever work', async () => {
+    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than this file system takes/);
+    expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+  });
+
+  test('a process that has too many files open waits, and says what to raise', async () => {
+    const full = `try { for (;;) openSync('/dev/null'); } catch {}`;
+    expect(await underLimit('-n 256', full)).toMatch(/^StorageUnavailable .* raise its limit \(ulimit -n\)/);
+  });
+
+  if (!canMount) test.skip('full and read-only disks: this process may not mount any');
+
+  if (!hasExfat) test.skip('names that differ in case: exFAT (exfat-fuse, exfatprogs) cannot be mounted here');
+
+  describe.runIf(hasExfat)('on a file system that ignores case', () => {
+    const mountExfat = async () => {
+      const image = join(home, 'disk');
+      await writeFile(image, '');
+      await truncate(image, 32 * MiB);
+      await run('mkfs.exfat', [image]);
+      const device = (await run('losetup', ['--find', '--show', image])).stdout.trim();
+      await mkdir(path);
+      await run('mount.exfat-fuse', [device, path]);
+      mounted = true;
+      // It is detached when the disk is unmounted.
+      await run('losetup', ['--detach', device]);
+    };
+
+    test.each([
+      ['c/Project/asset/file', 'c/project/asset/file'],
+      ['c/p/AbC/file', 'c/p/aBc/other'],
+      ['c/p/a/File', 'c/p/a/file'],
+    ])('%s is not written over by %s, not removed with it, and the reason is told', async (first, second) => {
+      await mountExfat();
+      const storage = await openDirectory({ path });
+      await storage.put(first, 'the first');
+      for (const store of [storage, await openDirectory({ path })]) {
+        for (const put of [
+          () => store.put(second, 'the second'),
+          () => store.uploads.begin(second, { bytes: 20 * MiB }),
+        ]) {
+          const error = await put().catch((reason) => reason);
+          expect(error).toBeInstanceOf(Rejected);
+          expect(error.message).toMatch(/differs only in case.*this file system ignores case/);
+        }
+        await store.remove(second);
+        expect((await collected((await store.get(first))!)).toString()).toBe('the first');
+      }
+      // Others have their place beside it, and the first can be replaced and removed.
+      await storage.put('c/p/other/file', 'other');
+      await storage.put(first, 'again');
+      expect((await collected((await storage.get(first))!)).toString()).toBe('again');
+      await storage.remove(first);
+      expect(await storage.head(first)).toBeUndefined();
+    });
+
+    test('of two that are written at the same time one is refused', async () => {
+      await mountExfat();
+      const storage = await openDirectory({ path });
+      const results = await Promise.allSettled(['c/p/A/file', 'c/p/a/file'].map((key) => storage.put(key, key)));
+      const [written] = results.filter((result) => result.status === 'fulfilled');
+      expect(results.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+      const { key } = written!.value;
+      expect((await collected((await storage.get(key))!)).toString()).toBe(key);
+    });
+  });
+
+  describe.runIf(canMount)('on a disk of its own', () => {
+    const mountDisk = async (size = 4) => {
+      await mkdir(path);
+      await run('mount', ['-t', 'tmpfs', '-o', `size=${size}m`, 'tmpfs', path]);
+      mounted = true;
+    };
+    const errorOf = (put: Promise<unknown>) => put.then(() => undefined).catch((reason) => reason);
+
+    test('a file that does not fit is told before a byte of it is taken, and others still fit', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      await storage.put('fill', bytesOf(10 * MiB));
+      let read = false;
+      const body = new Readable({
+        read() {
+          read = true;
+        },
+      });
+      const error = await errorOf(storage.put('a/large', body, { bytes: 12 * MiB }));
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      expect(error).toMatchObject({
+        scope: 'object',
+        message: `${path}: no room for a/large: it has 12 MiB, and 9 MiB are free`,
+      });
+      expect(read).toBe(false);
+      expect(body.destroyed).toBe(true);
+      await storage.put('small', streaming(bytesOf(8 * MiB)), { bytes: 8 * MiB });
+      await storage.check();
+    });
+
+    test('room is not promised twice', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      const go = Promise.withResolvers<void>();
+      const halfway = Promise.withResolvers<void>();
+      const bytes = bytesOf(12 * MiB);
+      const first = storage.put(
+        'first',
+        streaming(bytes.subarray(0, MiB), async () => {
+          halfway.resolve();
+          await go.promise;
+        }).on('error', () => {}),
+        { bytes: bytes.length },
+      );
+      await halfway.promise;
+      expect(await errorOf(storage.put('second', streaming(bytes), { bytes: bytes.length }))).toMatchObject({
+        scope: 'object',
+      });
+      go.resolve();
+      await expect(first).rejects.toThrow(/ended at byte/);
+      await storage.put('second', streaming(bytes), { bytes: bytes.length });
+    });
+
+    test('a file of unknown length that fills the disk leaves room for others', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      expect(await errorOf(storage.put('endless', streaming(bytesOf(30 * MiB))))).toMatchObject({
+        name: 'StorageUnavailable',
+        scope: 'object',
+        message: `${path}: the disk is full, but for smaller objects than endless`,
+      });
+      await storage.check();
+    });
+
+    test('what abandoned drafts take up is given back when it is needed', async () => {
+      await mountDisk(20);
+      const storage = await openDirectory({ path });
+      const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
+      const abandon = async () => {
+        const draft = join(path, '.asset-mirror-tmp', 'abandoned');
+        await writeFile(draft, bytesOf(15 * MiB));
+        await utimes(draft, old, old);
+      };
+      await abandon();
+      await storage.put('known', streaming(bytesOf(10 * MiB)), { bytes: 10 * MiB });
+      await storage.remove('known');
+      await abandon();
+      await expect(storage.put('unknown', streaming(bytesOf(10 * MiB)))).rejects.toThrow(StorageUnavailable);
+      await storage.put('unknown', streaming(bytesOf(10 * MiB)));
+    });
+
+    test('that is full, it says so until there is room', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('kept', 'x');
+      await storage.put('fill', bytesOf(3 * MiB));
+      const large = streaming(bytesOf(2 * MiB));
+      await expect(storage.put('large', large, { bytes: 2 * MiB })).rejects.toThrow(StorageUnavailable);
+      expect(large.destroyed).toBe(true);
+      expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
+      expect(await storage.head('large')).toBeUndefined();
+      // Room for a part of what is still to come is room: the store works, though not for this one.
+      await storage.check();
+      await writeFile(join(path, 'rest'), bytesOf(2 * MiB)).catch(() => {});
+      await expectUnavailable(storage, /the disk is full/);
+      expect((await collected((await storage.get('kept'))!)).toString()).toBe('x');
+      await rm(join(path, 'rest'));
+      await storage.remove('fill');
+      await expectAvailable(storage);
+    });
+
+    test('that fills up under a body of unknown length, the old object stays', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('there', 'old');
+      await expect(storage.put('there', streaming(bytesOf(8 * MiB)))).rejects.toThrow(/the disk is full/);
+      expect((await collected((await storage.get('there'))!)).toString()).toBe('old');
+      await storage.put('there', bytesOf(64 * KiB));
+      expect(await storage.head('there')).toMatchObject({ bytes: 64 * KiB });
+    });
+
+    test('that is read-only, it says so until it is not, and can be read', async () => {
+      await mountDisk();
+      const storage = await openDirectory({ path });
+      await storage.put('kept', 'x');
+      await run('mount', ['-o', 'remount,ro', path]);
+      await expectUnavailable(storage, /the file system is read-only/);
+      await expect(storage.remove('kept')).rejects.toThrow(/the file system is read-only/);
+      expect((await collected((await storage.get('kept'))!)).toString()).toBe('x');
+      expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['kept']);
+      const reopened = await openDirectory({ path });
+      await expectUnavailable(reopened, /the file system is read-only/);
+      await run('mount', ['-o', 'remount,rw', path]);
+      await expectAvailable(storage);
+      await expectAvailable(reopened);
+    });
+  });
+});

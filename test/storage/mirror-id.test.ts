@@ -1,0 +1,354 @@
+import { execFile } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { StorageUnavailable } from '../../src/errors.ts';
+import { createLog } from '../../src/log.ts';
+import { openDirectory } from '../../src/storage/directory/directory.ts';
+import { identified } from '../../src/storage/mirror-id.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { openStore } from '../../src/store/store.ts';
+import { newDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
+import { bytesOf, collected, KiB, streaming } from './bodies.ts';
+import { conformance } from './conformance.ts';
+import { canMount, newBucket, newDirectory } from './grounds.ts';
+
+const run = promisify(execFile);
+const log = createLog({ level: 'silent', pretty: false });
+
+/** The records of a new database; `open` as often as there are processes. */
+async function newRecords() {
+  const database = await newDatabase();
+  const open: { close(): Promise<void> }[] = [];
+  return {
+    async open() {
+      const store = await openStore({ url: database.url, log });
+      open.push(store);
+      return store.bucket;
+    },
+    async clear() {
+      for (const store of open) await store.close();
+      await database.drop();
+    },
+  };
+}
+
+conformance('a directory that is told by its id', async () => {
+  const [ground, records] = await Promise.all([newDirectory(), newRecords()]);
+  const { id } = await records.open();
+  return {
+    ...ground,
+    storage: identified(ground.storage, id),
+    async clear() {
+      await ground.clear();
+      await records.clear();
+    },
+  };
+});
+
+describe('the bucket that the records are about', () => {
+  let home: string;
+  let path: string;
+  let idFile: string;
+  let records: Awaited<ReturnType<typeof newRecords>>;
+  const mounted: string[] = [];
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'asset-mirror-identity-'));
+    path = join(home, 'mirror');
+    idFile = join(path, '_mirror/id');
+    records = await newRecords();
+  });
+  afterEach(async () => {
+    for (const place of mounted.splice(0).reverse()) await run('umount', [place]);
+    await records.clear();
+    await rm(home, { recursive: true, force: true });
+  });
+
+  const start = async () => identified(await openDirectory({ path }), (await records.open()).id);
+  const idIn = async (file: string) => (await readFile(file, 'utf8')).trim();
+
+  /** Nothing is written, removed, or said not to be there. */
+  async function expectRefusal(storage: Storage, message: RegExp): Promise<void> {
+    const body = streaming(bytesOf(KiB));
+    for (const attempt of [
+      () => storage.put('a/b', body, { bytes: KiB }),
+      () => storage.put('a/b', 'text'),
+      () => storage.get('a/b'),
+      () => storage.head('a/b'),
+      () => Array.fromAsync(storage.list('')),
+      () => storage.remove('a/b'),
+      () => storage.check(),
+    ]) {
+      const error = await attempt().then(
+        () => undefined,
+        (reason) => reason,
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      expect(error.message).toMatch(message);
+    }
+    expect(body.destroyed).toBe(true);
+  }
+
+  test('is given an id before the first object, and is known by it from then on', async () => {
+    const storage = await start();
+    await storage.put('a/b', 'text');
+    expect(await idIn(idFile)).toMatch(/^[\da-f-]{36}$/);
+    const again = await start();
+    expect((await collected((await again.get('a/b'))!)).toString()).toBe('text');
+    await again.check();
+  });
+
+  test('is given one id by many processes that start at once', async () => {
+    const processes = await Promise.all(Array.from({ length: 8 }, start));
+    await Promise.all(processes.map((storage, i) => (i % 2 ? storage.check() : storage.put(`a/${i}`, 'text'))));
+    await Promise.all(processes.map((storage) => storage.check()));
+    expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
+  });
+
+  test('that brings an id is refused by records that know none, unless they are made again from it', async () => {
+    await mkdir(join(path, '_mirror'), { recursive: true });
+    await writeFile(idFile, 'brought along\n');
+    const refused = await start();
+    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` gives/);
+    expect(await (await records.open()).known()).toBeUndefined();
+    expect(await readdir(path)).toEqual(expect.not.arrayContaining(['a']));
+
+    const adopting = identified(await openDirectory({ path }), (await records.open()).id, { adopt: true });
+    await adopting.check();
+    expect(await (await records.open()).known()).toBe('brought along');
+    // Who was refused finds it settled.
+    await refused.put('a/b', 'text');
+    expect(await idIn(idFile)).toBe('brought along');
+  });
+
+  test('is known by the id that a process gave it and died before the records had it', async () => {
+    const dying = (await records.open()).id;
+    await dying(async (proposed) => {
+      await mkdir(join(path, '_mirror'), { recursive: true });
+      await writeFile(idFile, `${proposed}\n`);
+      throw new Error('killed');
+    }).catch(() => {});
+    expect(await (await records.open()).known()).toBeUndefined();
+    await (await start()).put('a/b', 'text');
+    expect(await (await records.open()).known()).toBe(await idIn(idFile));
+  });
+
+  test('is not remembered when it could not be given its id', async () => {
+    await writeFile(path, 'in the way');
+    const storage = await start();
+    await expectRefusal(storage, /a file is in the way/);
+    await rm(path);
+    await storage.put('a/b', 'text');
+    expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
+  });
+
+  test('that is replaced while many write at once gets nothing from any of them', async () => {
+    const storage = await start();
+    const writeLater = async (turns: number) => {
+      for (let turn = 0; turn < turns; turn++) await setImmediate();
+      await storage.put(`late/${turns}`, 'text');
+    };
+    for (let round = 0; round < 20; round++) {
+      await storage.check();
+      await rename(path, `${path}.aside`);
+      await mkdir(path);
+      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, turns) => writeLater(turns)));
+      expect(outcomes.filter(({ status }) => status === 'fulfilled')).toEqual([]);
+      expect(await readdir(path, { recursive: true })).toEqual([]);
+      await rm(path, { recursive: true });
+      await rename(`${path}.aside`, path);
+    }
+  });
+
+  test('is missed at the start where an empty directory stands in its place, and taken when it is back', async () => {
+    await (await start()).put('a/b', 'text');
+    await rename(path, join(home, 'aside'));
+    const storage = await start();
+    await expectRefusal(storage, /no object _mirror\/id.*Is the disk mounted, is STORAGE_URL right\?/);
+    expect(await readdir(path)).toEqual(['.asset-mirror-tmp']);
+    await rm(path, { recursive: true });
+    await rename(join(home, 'aside'), path);
+    await storage.check();
+    expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
+  });
+
+  test('may be emptied on purpose: the id that the sentence names, put there by hand, makes it the right one', async () => {
+    await (await start()).put('a/b', 'text');
+    await rm(path, { recursive: true });
+    const storage = await start();
+    const error = await storage.check().catch((reason) => reason);
+    const [, id] = /put an object _mirror\/id there with this content: (\S+)$/.exec(error.message)!;
+    await mkdir(join(path, '_mirror'));
+    await writeFile(idFile, id!);
+    await storage.check();
+    await storage.put('c/d', 'text');
+  });
+
+  test('is not one with another id', async () => {
+    await (await start()).put('a/b', 'text');
+    const right = await idIn(idFile);
+    await writeFile(idFile, 'of another');
+    await expectRefusal(await start(), new RegExp(`says of another, and they know it as ${right}`));
+    expect(await idIn(idFile)).toBe('of another');
+  });
+
+  test.each<[string, () => Promise<unknown>]>([
+    [
+      'replaced by an empty directory',
+      async () => {
+        await rename(path, join(home, 'aside'));
+        await mkdir(path);
+      },
+    ],
+    [
+      'deleted and made again',
+      async () => {
+        await rm(path, { recursive: true });
+        await mkdir(join(path, '.asset-mirror-tmp'), { recursive: true });
+      },
+    ],
+    ['without its id', () => rm(idFile)],
+    ['with the id of another mirror', () => writeFile(idFile, 'of another')],
+    [
+      'replaced by the directory of another mirror',
+      async () => {
+        await rename(path, join(home, 'aside'));
+        await mkdir(join(path, '_mirror'), { recursive: true });
+        await writeFile(idFile, 'of another');
+      },
+    ],
+  ])('is refused by the next operation when it is %s while the process runs', async (_, replace) => {
+    let reports = 0;
+    const storage = identified(await openDirectory({ path }), (await records.open()).id, {
+      onWrong: async () => {
+        reports++;
+      },
+    });
+    await storage.put('a/b', 'text');
+    const upload = await storage.uploads.begin('a/c', { bytes: KiB });
+    await replace();
+    const part = streaming(bytesOf(KiB));
+    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket that the records are about/);
+    await expectRefusal(storage, /put an object _mirror\/id there with this content/);
+    await expect(storage.uploads.begin('a/d', { bytes: KiB })).rejects.toThrow(StorageUnavailable);
+    const written = (await Array.fromAsync((await openDirectory({ path })).list(''))).map(({ key }) => key);
+    expect(written.filter((key) => !['_mirror/id', 'a/b'].includes(key))).toEqual([]);
+    expect(reports).toBe(1);
+  });
+
+  test('is taken without a word when its id was written again, as by a copy of all files', async () => {
+    const storage = await start();
+    await storage.put('a/b', 'text');
+    await cp(path, join(home, 'copy'), { recursive: true });
+    await rm(path, { recursive: true });
+    await rename(join(home, 'copy'), path);
+    await storage.put('c/d', 'text');
+    expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
+  });
+
+  test('bytes at hand may be changed while the id is checked', async () => {
+    const storage = await start();
+    const bytes = Buffer.from('text');
+    const put = storage.put('a/b', bytes);
+    bytes.fill('x');
+    await put;
+    expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
+  });
+
+  test('a put that is aborted while that is found out ends at once', async () => {
+    const directory = await openDirectory({ path });
+    const storage = identified(directory, () => new Promise(() => {}));
+    const reason = new Error('enough');
+    const stop = new AbortController();
+    const body = streaming(bytesOf(KiB));
+    const put = storage.put('a/b', body, { bytes: KiB, signal: stop.signal });
+    stop.abort(reason);
+    await expect(put).rejects.toBe(reason);
+    expect(body.destroyed).toBe(true);
+  });
+
+  if (!canMount) test.skip('disks that come and go: this process may not mount any');
+
+  describe.runIf(canMount)('on a disk of its own', () => {
+    const disk = async (name: string) => {
+      const place = join(home, name);
+      await mkdir(place);
+      await run('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', place]);
+      mounted.push(place);
+      return place;
+    };
+    const mount = async (place: string) => {
+      await mkdir(path, { recursive: true });
+      await run('mount', ['--bind', place, path]);
+      mounted.push(path);
+    };
+    const unmount = async () => {
+      await run('umount', [path]);
+      mounted.splice(mounted.indexOf(path), 1);
+    };
+
+    test('that is not mounted at the start, it is waited for', async () => {
+      const place = await disk('disk');
+      await mount(place);
+      await (await start()).put('a/b', 'text');
+      await unmount();
+      const storage = await start();
+      await expectRefusal(storage, /Is the disk mounted/);
+      await mount(place);
+      await storage.check();
+      await storage.put('c/d', 'text');
+      expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
+    });
+
+    test('that goes away, nothing is said to be missing; when it is back it is taken, under whatever number', async () => {
+      const [one, other] = [await disk('one'), await disk('other')];
+      await mount(one);
+      const storage = await start();
+      await storage.put('a/b', 'text');
+      await cp(one, other, { recursive: true });
+      await unmount();
+      await expectRefusal(storage, /another disk is there than before/);
+      expect(await readdir(path)).toEqual([]);
+      await mount(other);
+      await storage.check();
+      expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
+      await storage.put('c/d', 'text');
+    });
+  });
+
+  const s3 = inject('s3');
+  test.runIf(s3)('in S3 is missed when it was emptied', async () => {
+    const ground = await newBucket(s3!);
+    try {
+      await identified(ground.storage, (await records.open()).id).put('a/b', 'text');
+      await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
+      await expectRefusal(identified(ground.storage, (await records.open()).id), /no object _mirror\/id/);
+    } finally {
+      await ground.clear();
+    }
+  });
+
+  test.runIf(s3)('in S3 is refused some seconds after it was emptied while the process runs', async () => {
+    const ground = await newBucket(s3!);
+    try {
+      const storage = identified(ground.storage, (await records.open()).id);
+      await storage.put('a/b', 'text');
+      await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key: '_mirror/id' }));
+      const error = await until('a put to be refused', () =>
+        storage.put('a/c', 'text').then(
+          () => undefined,
+          (reason) => reason,
+        ),
+      );
+      expect(error).toBeInstanceOf(StorageUnavailable);
+      await expectRefusal(storage, /no object _mirror\/id/);
+    } finally {
+      await ground.clear();
+    }
+  });
+});

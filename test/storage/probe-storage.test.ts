@@ -1,0 +1,257 @@
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import {
+  CreateMultipartUploadCommand,
+  DeleteBucketPolicyCommand,
+  ListMultipartUploadsCommand,
+  ListObjectVersionsCommand,
+  PutBucketLifecycleConfigurationCommand,
+  PutBucketPolicyCommand,
+  PutBucketVersioningCommand,
+} from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import type { Finding } from '../../src/finding.ts';
+import { lifecycleFindings, probeDirectory, probeS3 } from '../../src/storage/probe-storage.ts';
+import type { S3Options } from '../../src/storage/s3/client.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { freePort } from '../support/ports.ts';
+import { newBucket, newDirectory } from './grounds.ts';
+
+const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
+const ceph = inject('s3')!;
+if (servers.length === 0) test.skip('S3: no server is installed');
+
+const optionsOf = (server: (typeof servers)[number], bucket: string, more: Partial<S3Options> = {}): S3Options => ({
+  bucket,
+  prefix: '',
+  endpoint: server.endpoint,
+  region: server.region,
+  forcePathStyle: true,
+  checksums: 'auto',
+  connections: 4,
+  ...more,
+});
+const probe = (options: S3Options) => Array.fromAsync(probeS3(options));
+const of = (findings: Finding[], what: string) => findings.find((finding) => finding.what === what);
+const bad = (findings: Finding[]) => findings.filter(({ level }) => level === 'wrong');
+const keysIn = async (storage: Storage) => (await Array.fromAsync(storage.list(''))).map(({ key }) => key);
+
+describe.each(servers)('a bucket of $name', (server) => {
+  let ground: Awaited<ReturnType<typeof newBucket>>;
+  const options = (more: Partial<S3Options> = {}) => optionsOf(server, ground.bucket, more);
+  beforeAll(async () => {
+    ground = await newBucket(server);
+  });
+  afterAll(() => ground?.clear());
+
+  test('that works has nothing to mend, and nothing is left in it', async () => {
+    await ground.storage.put('there/before', 'stays');
+    const findings = await probe(options());
+    expect(bad(findings)).toEqual([]);
+    for (const what of ['objects', 'checksums', 'parts', 'give up', 'open uploads', 'clock']) {
+      expect(of(findings, what)).toMatchObject({ area: 'bucket', what, level: 'ok' });
+    }
+    const modern = server === inject('s3modern');
+    expect(of(findings, 'checksums')!.chosen).toBe(modern ? 'crc32' : 'md5-etag');
+    expect(await keysIn(ground.storage)).toEqual(['there/before']);
+    expect(await ground.leftovers()).toEqual([]);
+  });
+
+  test('a probe that is broken off in the middle leaves nothing, too', async () => {
+    for (const last of ['objects', 'checksums', 'parts', 'give up']) {
+      for await (const { what } of probeS3(options({ prefix: 'off' }))) if (what === last) break;
+      expect((await keysIn(ground.storage)).filter((key) => key.startsWith('off'))).toEqual([]);
+      expect(await ground.leftovers()).toEqual([]);
+    }
+  });
+
+  test('the uploads of others stay, and ours are counted, not theirs', async () => {
+    const begin = (Key: string) => ground.raw.send(new CreateMultipartUploadCommand({ Bucket: ground.bucket, Key }));
+    await begin('others/film.mov');
+    await begin('mine/film.mov');
+    expect(of(await probe(options({ prefix: 'mine' })), 'open uploads')!.found).toMatch(/^1, none older/);
+    const { Uploads } = await ground.raw.send(new ListMultipartUploadsCommand({ Bucket: ground.bucket }));
+    expect(Uploads!.map(({ Key }) => Key).sort()).toEqual(['mine/film.mov', 'others/film.mov']);
+    await Promise.all(Uploads!.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
+  });
+
+  test('a bucket that does not exist is the only thing said', async () => {
+    const findings = await probe({ ...options(), bucket: 'no-such-bucket-here' });
+    expect(findings).toHaveLength(1);
+    expect(findings[0]).toMatchObject({ level: 'wrong', found: 'the bucket does not exist' });
+    expect(findings[0]!.remedy).toMatch(/make it, or correct STORAGE_URL/);
+  });
+
+  test('wrong keys are told apart: an unknown one, and one with a wrong secret', async () => {
+    const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY } = process.env;
+    try {
+      process.env.AWS_SECRET_ACCESS_KEY = 'not the secret of it';
+      expect(await probe(options())).toMatchObject([{ level: 'wrong', remedy: expect.stringMatching(/secret key/) }]);
+      process.env.AWS_ACCESS_KEY_ID = 'nobody';
+      expect(await probe(options())).toMatchObject([{ level: 'wrong', remedy: expect.stringMatching(/credentials/) }]);
+    } finally {
+      Object.assign(process.env, { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY });
+    }
+  });
+
+  test('an endpoint where nobody listens', async () => {
+    const findings = await probe(options({ endpoint: `http://127.0.0.1:${await freePort()}` }));
+    expect(findings).toMatchObject([{ level: 'wrong', found: expect.stringMatching(/cannot be reached/) }]);
+  });
+});
+
+describe.runIf(ceph)('as a bucket is set up', () => {
+  let ground: Awaited<ReturnType<typeof newBucket>>;
+  const options = (more: Partial<S3Options> = {}) => optionsOf(ceph, ground.bucket, more);
+  beforeAll(async () => {
+    ground = await newBucket(ceph);
+  });
+  afterAll(() => ground?.clear());
+
+  const deny = (...Action: string[]) =>
+    ground.raw.send(
+      new PutBucketPolicyCommand({
+        Bucket: ground.bucket,
+        Policy: JSON.stringify({
+          Version: '2012-10-17',
+          Statement: [
+            {
+              Effect: 'Deny',
+              Principal: '*',
+              Action,
+              Resource: [`arn:aws:s3:::${ground.bucket}`, `arn:aws:s3:::${ground.bucket}/*`],
+            },
+          ],
+        }),
+      }),
+    );
+
+  test.each([
+    ['give up', 's3:AbortMultipartUpload', 'wrong'],
+    ['parts', 's3:ListMultipartUploadParts', 'wrong'],
+    ['open uploads', 's3:ListBucketMultipartUploads', 'note'],
+  ])('%s: the permission %s that is missing is named', async (what, action, level) => {
+    await deny(action);
+    const findings = await probe(options());
+    await ground.raw.send(new DeleteBucketPolicyCommand({ Bucket: ground.bucket }));
+    expect(of(findings, what)).toMatchObject({ level, remedy: expect.stringContaining(action) });
+    const { Uploads = [] } = await ground.raw.send(new ListMultipartUploadsCommand({ Bucket: ground.bucket }));
+    await Promise.all(Uploads.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
+  });
+
+  test('a checksum that was asked for and is not known', async () => {
+    const findings = await probe(options({ checksums: 'crc64nvme' }));
+    expect(bad(findings)).toMatchObject([{ what: 'checksums', remedy: expect.stringMatching(/set it to auto/) }]);
+  });
+
+  test('a rule for uploads that were never ended is found, and missed', async () => {
+    expect(of(await probe(options()), 'lifecycle')).toMatchObject({
+      level: 'note',
+      remedy: expect.stringMatching(/AbortIncompleteMultipartUpload/),
+    });
+    await ground.raw.send(
+      new PutBucketLifecycleConfigurationCommand({
+        Bucket: ground.bucket,
+        LifecycleConfiguration: {
+          Rules: [
+            {
+              ID: 'parts',
+              Status: 'Enabled',
+              Filter: { Prefix: '' },
+              AbortIncompleteMultipartUpload: { DaysAfterInitiation: 7 },
+            },
+          ],
+        },
+      }),
+    );
+    expect(of(await probe(options()), 'lifecycle')).toMatchObject({
+      level: 'ok',
+      found: expect.stringMatching(/after 7 days/),
+    });
+  });
+
+  test('where versions are kept, the probe leaves none', async () => {
+    await ground.raw.send(
+      new PutBucketVersioningCommand({ Bucket: ground.bucket, VersioningConfiguration: { Status: 'Enabled' } }),
+    );
+    const findings = await probe(options({ prefix: 'versions' }));
+    expect(of(findings, 'versions')!.found).toMatch(/^on/);
+    const left = await ground.raw.send(new ListObjectVersionsCommand({ Bucket: ground.bucket, Prefix: 'versions' }));
+    expect([...(left.Versions ?? []), ...(left.DeleteMarkers ?? [])]).toEqual([]);
+  });
+});
+
+describe('rules of a bucket', () => {
+  const enabled = { Status: 'Enabled' as const };
+
+  test('one that removes objects is wrong, if it touches ours', () => {
+    const removes = (Prefix: string) => ({ ...enabled, ID: 'old', Filter: { Prefix }, Expiration: { Days: 30 } });
+    for (const prefix of ['', 'mir', 'mirror/', 'mirror/acme/']) {
+      expect(lifecycleFindings([removes(prefix)], 'mirror/')[0]).toMatchObject({
+        level: 'wrong',
+        found: 'rule "old" removes objects after 30 days',
+      });
+    }
+    expect(bad(lifecycleFindings([removes('logs/')], 'mirror/'))).toEqual([]);
+  });
+
+  test('one that moves objects to where they cannot be read at once is noted', () => {
+    const moves = {
+      ...enabled,
+      Filter: { Prefix: '' },
+      Transitions: [{ Days: 90, StorageClass: 'DEEP_ARCHIVE' as const }],
+    };
+    expect(lifecycleFindings([moves], '')[0]).toMatchObject({
+      level: 'note',
+      found: expect.stringMatching(/DEEP_ARCHIVE/),
+    });
+  });
+});
+
+describe('a directory', () => {
+  test('that works has nothing to mend, and nothing is left in it', async () => {
+    const ground = await newDirectory();
+    const findings = await Array.fromAsync(probeDirectory({ path: ground.path }));
+    expect(findings.map(({ level }) => level)).toEqual(findings.map(() => 'ok'));
+    expect(await ground.leftovers()).toEqual([]);
+    expect(await keysIn(ground.storage)).toEqual([]);
+    await ground.clear();
+  });
+
+  test('that is not there is not made', async () => {
+    const ground = await newDirectory();
+    const path = join(dirname(ground.path), 'not', 'there');
+    const findings = await Array.fromAsync(probeDirectory({ path }));
+    expect(findings).toMatchObject([{ level: 'note', remedy: 'the first start makes it' }]);
+    expect(await readdir(dirname(ground.path))).toEqual(['mirror']);
+    await ground.clear();
+  });
+
+  test('whose place is a file', async () => {
+    const ground = await newDirectory();
+    const path = join(dirname(ground.path), 'file');
+    await writeFile(path, '');
+    expect(bad(await Array.fromAsync(probeDirectory({ path })))).toMatchObject([{ what: 'objects' }]);
+    await ground.clear();
+  });
+
+  test('that is not the one of the records is told, with or without an id', async () => {
+    const ground = await newDirectory();
+    const look = () => Array.fromAsync(probeDirectory({ path: ground.path }, 'the-id-we-know'));
+    expect(of(await look(), 'identity')).toMatchObject({ level: 'wrong', found: 'there is no object _mirror/id' });
+    await mkdir(join(ground.path, '_mirror'), { recursive: true });
+    await writeFile(join(ground.path, '_mirror/id'), 'another\n');
+    expect(of(await look(), 'identity')).toMatchObject({
+      level: 'wrong',
+      remedy: expect.stringMatching(/STORAGE_URL/),
+    });
+    await writeFile(join(ground.path, '_mirror/id'), 'the-id-we-know\n');
+    expect(of(await look(), 'identity')).toMatchObject({ level: 'ok' });
+    const byNew = await Array.fromAsync(probeDirectory({ path: ground.path }));
+    expect(of(byNew, 'identity')).toMatchObject({
+      level: 'note',
+      remedy: expect.stringMatching(/asset-mirror rebuild/),
+    });
+    await ground.clear();
+  });
+});

@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  CreateBucketCommand,
+  ListObjectVersionsCommand,
+  PutObjectLockConfigurationCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { StorageUnavailable } from '../../../src/errors.ts';
+import { identified } from '../../../src/storage/mirror-id.ts';
+import { probeS3 } from '../../../src/storage/probe-storage.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import { newHttpLine } from '../../support/http-line.ts';
+import { installed, type S3Server, startMinio, startVersity } from '../../support/services.ts';
+import { openBucket } from '../grounds.ts';
+
+type Start = (home: string, stops: (() => Promise<unknown>)[]) => Promise<S3Server | undefined>;
+const ceph = inject('s3');
+const all: { name: string; start: Start; there: boolean }[] = [
+  { name: 'MinIO', start: startMinio, there: await installed('minio') },
+  {
+    name: 'Versity S3 Gateway',
+    start: (home, stops) => startVersity(home, stops, { versions: true }),
+    there: await installed('versitygw'),
+  },
+  { name: 'Ceph RGW', start: async () => ceph, there: ceph !== undefined },
+];
+for (const { name, there } of all) if (!there) test.skip(`Object Lock: ${name} is not installed`);
+
+describe.each(all.filter(({ there }) => there))('a bucket of $name with locked versions', ({ start }) => {
+  const stops: (() => Promise<unknown>)[] = [];
+  let server: S3Server;
+  let raw: S3Client;
+  let bucket: string;
+  beforeAll(async () => {
+    const home = await mkdtemp(join(tmpdir(), 'asset-mirror-lock-'));
+    stops.push(() => rm(home, { recursive: true, force: true }));
+    server = (await start(home, stops))!;
+    const { endpoint, region, accessKey: accessKeyId, secretKey: secretAccessKey } = server;
+    raw = new S3Client({ endpoint, region, forcePathStyle: true, credentials: { accessKeyId, secretAccessKey } });
+  });
+  afterAll(async () => {
+    for (const stop of stops.reverse()) await stop();
+  });
+
+  async function newBucket(): Promise<void> {
+    bucket = `locked-${randomUUID()}`;
+    await raw.send(new CreateBucketCommand({ Bucket: bucket, ObjectLockEnabledForBucket: true }));
+    await raw.send(
+      new PutObjectLockConfigurationCommand({
+        Bucket: bucket,
+        ObjectLockConfiguration: {
+          ObjectLockEnabled: 'Enabled',
+          Rule: { DefaultRetention: { Mode: 'GOVERNANCE', Days: 1 } },
+        },
+      }),
+    );
+  }
+  async function versions(): Promise<{ key: string; bytes: number }[]> {
+    const { Versions = [], DeleteMarkers = [] } = await raw.send(new ListObjectVersionsCommand({ Bucket: bucket }));
+    return [...Versions, ...DeleteMarkers].map((version) => ({
+      key: version.Key!,
+      bytes: 'Size' in version ? Number(version.Size) : 0,
+    }));
+  }
+
+  test('keeps one small object of each probe, which says so', async () => {
+    await newBucket();
+    const { endpoint, region } = server;
+    const options = { bucket, prefix: '', endpoint, region, forcePathStyle: true } as const;
+    process.env.AWS_ACCESS_KEY_ID = server.accessKey;
+    process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
+    for (let run = 1; run <= 2; run++) {
+      const findings = await Array.fromAsync(probeS3({ ...options, checksums: 'auto', connections: 4 }));
+      expect(findings.filter(({ level }) => level === 'wrong')).toEqual([]);
+      expect(findings).toContainEqual(
+        expect.objectContaining({ what: 'object lock', found: expect.stringMatching(/^GOVERNANCE for 1 days/) }),
+      );
+      expect(findings.find(({ what }) => what === 'parts')).toMatchObject({ level: 'ok' });
+      expect(findings.find(({ what }) => what === 'left behind')?.found).toMatch(/^1 version of _mirror\/probe$/);
+      const left = await versions();
+      expect(left.map(({ key }) => key)).toEqual(Array(run).fill('_mirror/probe'));
+      for (const { bytes } of left) expect(bytes).toBeLessThan(100);
+    }
+  });
+
+  test('is known as such where whether it keeps versions may not be asked', async () => {
+    await newBucket();
+    const line = await newHttpLine(server.endpoint);
+    const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };
+    line.set({ on: ({ url }) => /[?&]versioning/.test(url), times: Number.POSITIVE_INFINITY, answer: denied });
+    const options = { bucket, prefix: '', endpoint: line.endpoint, region: server.region, forcePathStyle: true };
+    process.env.AWS_ACCESS_KEY_ID = server.accessKey;
+    process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
+    try {
+      const findings = await Array.fromAsync(probeS3({ ...options, checksums: 'auto', connections: 4 }));
+      expect(findings.find(({ what }) => what === 'object lock')?.found).toMatch(/^GOVERNANCE for 1 days/);
+      expect((await versions()).map(({ key }) => key)).toEqual(['_mirror/probe']);
+    } finally {
+      await line.close();
+    }
+  });
+
+  test('is checked without a write, until a write has failed', async () => {
+    await newBucket();
+    const line = await newHttpLine(server.endpoint);
+    const objects = await openBucket({ ...server, endpoint: line.endpoint }, { bucket });
+    const storage: Storage = identified(objects, async (find) => (settled ??= await find('the-id')));
+    let settled: string | undefined;
+    const writes = () => line.calls.filter(({ method }) => !['GET', 'HEAD'].includes(method));
+    try {
+      await storage.check();
+      const before = await versions();
+      line.set();
+      for (let check = 0; check < 10; check++) await storage.check();
+      expect(writes()).toEqual([]);
+      expect(await versions()).toEqual(before);
+
+      // Reads still work.
+      const full = { status: 507, body: '<Error><Code>XMinioStorageFull</Code></Error>' };
+      line.set({ on: ({ method }) => method === 'PUT', times: Number.POSITIVE_INFINITY, answer: full });
+      await expect(storage.put('a', 'text')).rejects.toThrow(StorageUnavailable);
+      await expect(storage.check()).rejects.toThrow(/the store is full/);
+      line.set();
+      await storage.check();
+      expect(writes().length).toBeGreaterThan(0);
+      line.set();
+      await storage.check();
+      expect(writes()).toEqual([]);
+      const added = (await versions()).slice(before.length);
+      expect(added.length).toBeLessThanOrEqual(1);
+    } finally {
+      await storage.close();
+      await line.close();
+    }
+  });
+});

@@ -1,0 +1,177 @@
+import { randomUUID } from 'node:crypto';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openStore } from '../../../src/store/store.ts';
+import { until } from '../../support/until.ts';
+import { grantOf, listed, newStore, running, silent } from '../records.ts';
+
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
+
+describe('a grant', () => {
+  test('of a user who is new makes a connection; of one who is known keeps it, with its companies and marks', async () => {
+    const userId = randomUUID();
+    const first = await store.connections.saveGrant(grantOf(userId, 'first'));
+    expect(first).toMatchObject({ created: true, recovered: false });
+    await store.connections.setCompanies(first.id, [{ id: 'kept', name: 'Kept' }], { complete: true });
+
+    const again = await store.connections.saveGrant({
+      ...grantOf(userId, 'second'),
+      user: { id: userId, name: 'New', email: '' },
+    });
+    expect(again).toEqual({ id: first.id, created: false, recovered: false });
+    expect(await store.connections.get(first.id)).toMatchObject({
+      status: 'active',
+      userName: 'New',
+      tokens: 'second',
+      tokenVersion: 2,
+    });
+    expect(await store.connections.companies([first.id])).toMatchObject([{ id: 'kept' }]);
+  });
+
+  test('after the end makes it active again, and clears what was said of the end', async () => {
+    const userId = randomUUID();
+    const { id } = await store.connections.saveGrant(grantOf(userId));
+    await store.connections.park(id, new Date(Date.now() + 60_000), 'asked to wait');
+    await store.connections.end(id, 'why');
+    expect(await store.connections.get(id)).toMatchObject({
+      status: 'disconnected',
+      tokens: null,
+      disconnectReason: 'why',
+    });
+    expect(await store.connections.saveGrant(grantOf(userId))).toEqual({ id, created: false, recovered: true });
+    expect(await store.connections.get(id)).toMatchObject({
+      status: 'active',
+      tokens: 'sealed',
+      disconnectReason: null,
+      disconnectedAt: null,
+      lastError: null,
+      parkedUntil: null,
+    });
+  });
+
+  test('given twice at the same moment is one connection', async () => {
+    const userId = randomUUID();
+    const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.saveGrant(grantOf(userId))));
+    expect(new Set(saved.map(({ id }) => id)).size).toBe(1);
+  });
+
+  test('keeps every character that a database can', async () => {
+    const name = `Zoë "O'Neil" \\ %_; DROP TABLE assets; -- 東京 🎬 \u202e`;
+    const userId = `${randomUUID()} ${name}`;
+    const { id } = await store.connections.saveGrant({ ...grantOf(userId), user: { id: userId, name, email: name } });
+    await store.connections.setCompanies(id, [{ id: name, name }], { complete: true });
+    expect(await store.connections.ofUser(userId)).toMatchObject({ id, userName: name, userEmail: name });
+    expect(await store.connections.companies([id])).toMatchObject([{ id: name, name }]);
+  });
+});
+
+describe('the end of a connection', () => {
+  test('is told exactly once, among many callers', async () => {
+    const { connectionId } = await running(store, 'acme');
+    const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
+    expect(told.filter(Boolean)).toHaveLength(1);
+    expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
+  });
+
+  test('never comes of an answer to tokens of before', async () => {
+    const userId = randomUUID();
+    const { id } = await store.connections.saveGrant(grantOf(userId));
+    await store.connections.saveGrant(grantOf(userId, 'newer'));
+    await store.connections.leaseRefresh(id, 2, 'owner', 60_000);
+    const owner = 'owner';
+    expect(await store.connections.end(id, 'of the pair before', { tokenVersion: 1, owner })).toBe(false);
+    expect(await store.connections.end(id, 'of a lease before', { tokenVersion: 2, owner: 'other' })).toBe(false);
+    expect(await store.connections.get(id)).toMatchObject({ status: 'active', tokens: 'newer' });
+    expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
+  });
+
+  test('fails what waits and what runs, frees the lease, and is heard by other processes', async () => {
+    const other = await openStore({ url: opened.url, log: silent });
+    const heard = new Set<string>();
+    other.onNotice((notice) => heard.add(notice.connectionId!));
+    try {
+      const { connectionId, owner, sync } = await running(store, 'acme');
+      // Until the other one listens nothing is to be heard.
+      await until('the other to listen', async () => {
+        await store.connections.saveGrant(grantOf());
+        return heard.size > 0;
+      });
+      const waiting = (await store.syncs.request(connectionId, 'full'))!;
+      await store.connections.end(connectionId, 'why');
+      await until('the notice', () => heard.has(connectionId));
+      for (const id of [sync.id, waiting])
+        expect(await store.syncs.get(id)).toMatchObject({ status: 'failed', error: 'why' });
+      expect(await store.syncs.renew(connectionId, owner, 60_000)).toBe(false);
+      await store.syncs.finish(sync, owner, { status: 'done', error: null });
+      expect(await store.connections.get(connectionId)).toMatchObject({ lastSyncAt: null, lastError: 'why' });
+    } finally {
+      await other.close();
+    }
+  });
+});
+
+describe('the lease for refreshing', () => {
+  test('has one holder, for the present pair only', async () => {
+    const { id } = await store.connections.saveGrant(grantOf());
+    const lease = (owner: string, version = 1, ms = 60_000) => store.connections.leaseRefresh(id, version, owner, ms);
+    expect(await lease('too new', 2)).toBeUndefined();
+    const got = await Promise.all(Array.from({ length: 20 }, (_, i) => lease(`owner ${i}`)));
+    expect(got.filter((answer) => answer !== undefined)).toEqual([
+      { tokens: 'sealed', takenOver: false, unanswered: false },
+    ]);
+    const holder = `owner ${got.findIndex((answer) => answer !== undefined)}`;
+    await store.connections.releaseRefresh(id, 'somebody else', { unanswered: true });
+    expect(await lease('next')).toBeUndefined();
+    await store.connections.releaseRefresh(id, holder, { unanswered: true });
+    expect(await lease('next')).toEqual({ tokens: 'sealed', takenOver: false, unanswered: true });
+
+    expect(await store.connections.saveRefreshed(id, 1, 'newer', new Date())).toBe(true);
+    expect(await store.connections.saveRefreshed(id, 1, 'older', new Date())).toBe(false);
+    expect(await lease('of the pair before', 1)).toBeUndefined();
+    expect(await lease('third', 2)).toEqual({ tokens: 'newer', takenOver: false, unanswered: false });
+  });
+
+  test('that ran out is known as taken over', async () => {
+    const { id } = await store.connections.saveGrant(grantOf());
+    await store.connections.leaseRefresh(id, 1, 'died', 1);
+    const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
+    expect(lease).toEqual({ tokens: 'sealed', takenOver: true, unanswered: false });
+  });
+
+  test('is not given for a connection that has ended, and nothing is saved for it', async () => {
+    const { id } = await store.connections.saveGrant(grantOf());
+    await store.connections.end(id, 'why');
+    expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();
+    expect(await store.connections.saveRefreshed(id, 1, 'late', new Date())).toBe(false);
+  });
+});
+
+test('a state of a connect attempt is used once, also by many at the same moment', async () => {
+  const until = new Date(Date.now() + 60_000);
+  const used = await Promise.all(Array.from({ length: 10 }, () => store.connections.useState('a state', until)));
+  expect(used.filter(Boolean)).toHaveLength(1);
+  expect(await store.connections.useState('another', new Date(0))).toBe(true);
+  expect(await store.connections.useState('another', new Date(0))).toBe(true);
+});
+
+test('counts and pages of assets are those of the connection, the company and the text that is searched', async () => {
+  const { connectionId, owner, sync } = await running(store, 'searched');
+  const names = ['50%_off.pdf', '50 x off.pdf', 'back\\slash', "quote's", 'ÄRGER.mov'];
+  const assets = names.map((name, i) => listed(`search-${i}`, { name, size: 2 ** 40 + i }));
+  const decision = { state: 'pending', reason: null, afresh: true, due: true } as const;
+  const page = { sync, owner, leaseMs: 60_000, companyId: 'searched', assets, decide: () => decision, position: {} };
+  await store.syncs.recordPage(page);
+  const found = async (q: string) =>
+    (await store.assets.search({ connectionId, q, limit: 10 })).map((asset) => names.indexOf(asset.name!));
+  expect(await found('50%_')).toEqual([0]);
+  expect(await found('\\')).toEqual([2]);
+  expect(await found("'")).toEqual([3]);
+  expect(await found('ärger')).toEqual([4]);
+  expect(await found('search-1')).toEqual([1]);
+  expect((await store.assets.search({ companyId: 'searched', after: 'search-2', limit: 10 })).length).toBe(2);
+  expect(await store.counts.byConnection([connectionId])).toEqual([
+    { connectionId, state: 'pending', leftOut: false, count: 5, bytes: 0 },
+  ]);
+  expect(await store.assets.get('search-4')).toMatchObject({ size: 2 ** 40 + 4 });
+});

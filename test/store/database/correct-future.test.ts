@@ -1,0 +1,67 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, expect, test } from 'vitest';
+import { listed, newStore, running } from '../records.ts';
+
+const opened = await newStore();
+const { store } = opened;
+const client = new pg.Client({ connectionString: opened.url });
+await client.connect();
+afterAll(async () => {
+  await client.end();
+  await opened.close();
+});
+const minute = 60_000;
+const horizon = { lease: minute, pause: 60 * minute, asset: 90 * minute, delivery: 480 * minute, chore: 1440 * minute };
+
+/** How far each of these columns of a row lies ahead, in minutes; null where it is empty. */
+async function ahead(table: string, id: string, ...columns: string[]): Promise<(number | null)[]> {
+  const minutes = columns.map((column) => `round(extract(epoch FROM ${column} - now()) / 60)::float8 AS ${column}`);
+  const { rows } = await client.query(`SELECT ${minutes.join()} FROM ${table} WHERE id = $1`, [id]);
+  return columns.map((column) => rows[0][column] && rows[0][column] + 0);
+}
+
+async function newAsset(change: string): Promise<string> {
+  const company = randomUUID();
+  const { connectionId, owner, sync } = await running(store, company);
+  const id = randomUUID();
+  await store.syncs.recordPage({
+    sync,
+    owner,
+    leaseMs: minute,
+    companyId: company,
+    assets: [listed(id)],
+    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    position: {},
+  });
+  await store.syncs.finish(sync, owner, { status: 'done', error: null });
+  await client.query(`UPDATE assets SET ${change} WHERE id = $1`, [id]);
+  expect(await store.connections.get(connectionId)).toMatchObject({ syncUntil: null, parkedUntil: null });
+  return id;
+}
+
+test('times that are further ahead than anything is planned are brought back; others, and empty ones, stay', async () => {
+  const { connectionId, sync } = await running(store, 'company');
+  await client.query(
+    `UPDATE connections SET sync_until = now() + interval '2 h', connected_at = now() + interval '2 h',
+       parked_until = now() + interval '2 days' WHERE id = $1`,
+    [connectionId],
+  );
+  await client.query(`UPDATE syncs SET requested_at = now() + interval '2 h' WHERE id = $1`, [sync.id]);
+  const waiting = await newAsset(`next_at = now() + interval '2 days'`);
+  const due = await newAsset(`state = 'mirrored', next_at = now() + interval '2 days'`);
+  const queued = await newAsset(`queued_at = now() + interval '2 h', turn_until = now() + interval '2 h'`);
+  const legitimate = await newAsset(`next_at = now() + interval '75 minutes', reason = 'put off'`);
+  await client.query(`INSERT INTO chores VALUES ('uploads', now() + interval '3 days')`);
+
+  expect(await store.correctFuture(horizon)).toEqual({ connections: 1, syncs: 1, assets: 3, chores: 1 });
+
+  expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'parked_until')).toEqual([1, 0, 0]);
+  expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
+  expect(await ahead('syncs', sync.id, 'requested_at', 'started_at', 'finished_at')).toEqual([0, 0, null]);
+  expect(await ahead('assets', waiting, 'next_at', 'queued_at', 'turn_until')).toEqual([0, null, null]);
+  expect(await ahead('assets', due, 'next_at')).toEqual([0]);
+  expect(await ahead('assets', queued, 'queued_at', 'turn_until')).toEqual([0, 1]);
+  expect(await ahead('assets', legitimate, 'next_at')).toEqual([75]);
+  expect(await store.correctFuture(horizon)).toEqual({});
+});

@@ -1,0 +1,158 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openStore, type Store } from '../../../src/store/store.ts';
+import { until } from '../../support/until.ts';
+import { newStore, running, silent } from '../records.ts';
+
+/** So many assets wait for a transcript. */
+const waiting = 5000;
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let client: pg.Client;
+let connectionId: string;
+beforeAll(async () => {
+  opened = await newStore();
+  client = new pg.Client({ connectionString: opened.url });
+  await client.connect();
+  ({ connectionId } = (await running(opened.store, 'acme')).sync);
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at, mirrored_at)
+     SELECT 'film ' || i, $1, 'acme', 'film', '{}', 'mirrored', now() + interval '1 day', now() FROM generate_series(1, $2::int) AS i`,
+    [connectionId, waiting],
+  );
+});
+afterAll(async () => {
+  await client?.end();
+  await opened?.close();
+});
+
+/** So many entries of indexes, and rows, of a table were read so far by who has gone. */
+async function read(table: string): Promise<{ scans: number; rows: number }> {
+  const { rows } = await client.query(
+    `SELECT (SELECT sum(idx_scan) FROM pg_stat_user_indexes WHERE relname = $1)::int AS scans,
+      (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = $1)::int + seq_tup_read::int AS rows
+     FROM pg_stat_user_tables WHERE relname = $1`,
+    [table],
+  );
+  return rows[0];
+}
+
+/** How many of these are read while a store of its own does this. */
+async function readBy(least: number, work: (store: Store) => Promise<void>, table = 'assets'): Promise<number> {
+  const before = await read(table);
+  const store = await openStore({ url: opened.url, log: silent });
+  await work(store);
+  // PostgreSQL counts for good what a connection has read when that ends.
+  await store.close();
+  const after = await until('what was read to be counted', async () => {
+    const found = await read(table);
+    return found.scans >= before.scans + least ? found : undefined;
+  });
+  return after.rows - before.rows;
+}
+
+test('a round of the dispatcher does not read what is not due, however much waits', async () => {
+  const rounds = 20;
+  const rows = await readBy(rounds, async (store) => {
+    for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch({ perConnection: 4 })).toEqual([]);
+  });
+  expect(rows).toBeLessThan(waiting);
+
+  await client.query(`UPDATE assets SET next_at = now() WHERE id = 'film 7'`);
+  expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
+});
+
+test('a sync that asks what it may take over from a connection that ended reads neither its own assets nor all of that one', async () => {
+  const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
+  await opened.store.connections.end(ended, 'as a test');
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
+     SELECT 'other ' || i, $1, 'elsewhere', 'film', '{}', 'mirrored' FROM generate_series(1, $2::int) AS i`,
+    [ended, waiting],
+  );
+  // As it is all day: not in the minute after so much has come.
+  await client.query('ANALYZE assets');
+  const companies = [{ id: 'acme', name: 'acme' }];
+  const rows = await readBy(1, async (store) => {
+    expect(await store.connections.setCompanies(connectionId, companies, { complete: true })).toMatchObject({
+      lost: [],
+    });
+  });
+  expect(rows).toBeLessThan(waiting);
+});
+
+test('a sync of one among many connections does not read what the others can', async () => {
+  const [many, syncs] = [3000, 10];
+  const made = 'FROM generate_series(1, $1::int) AS i';
+  await client.query(
+    `INSERT INTO connections (id, user_id, user_name, user_email, status) SELECT 'of ' || i, 'user ' || i, 'U', 'u', 'active' ${made}`,
+    [many],
+  );
+  await client.query(`INSERT INTO companies (id, name) SELECT 'company ' || i, 'C' ${made}`, [many]);
+  await client.query(`INSERT INTO access (connection_id, company_id) SELECT 'of ' || i, 'company ' || i ${made}`, [
+    many,
+  ]);
+  const work = async (store: Store) => {
+    for (let i = 1; i <= syncs; i++) {
+      const sync = (await store.syncs.begin(`of ${i}`, 'incremental', 'owner', 60_000))!;
+      expect(sync.standing).toMatchObject({ status: 'active', shared: false, readable: [{ id: `company ${i}` }] });
+      await store.syncs.finish(sync, 'owner', { status: 'done', error: null });
+    }
+  };
+  expect(await readBy(syncs, work, 'access')).toBeLessThan(many);
+});
+
+test('when an asset has settled is noted by the database, whoever settles it, and only then', async () => {
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, listed, state, next_at)
+     VALUES ('settling', $1, 'acme', '{}', 'pending', now()), ('restored', $1, 'acme', '{}', 'mirrored', NULL)`,
+    [connectionId],
+  );
+  const at = async (id: string) =>
+    (await client.query<{ at: Date | null }>('SELECT settled_at AS at FROM assets WHERE id = $1', [id])).rows[0]!.at;
+  const become = (state: string) =>
+    client.query(`UPDATE assets SET state = $1, next_at = NULL WHERE id = 'settling'`, [state]);
+  expect([await at('settling'), await at('restored')]).toEqual([null, expect.any(Date)]);
+  await become('mirrored');
+  const first = (await at('settling'))!;
+  expect(Math.abs(first.getTime() - Date.now())).toBeLessThan(60_000);
+  for (const state of ['mirrored', 'gone', 'mirrored', 'failed']) {
+    await become(state);
+    expect(await at('settling'), state).toEqual(first);
+  }
+  await become('gone');
+  expect((await at('settling'))!.getTime()).toBeGreaterThan(first.getTime());
+  await client.query(`DELETE FROM assets WHERE id IN ('settling', 'restored')`);
+});
+
+test('what is not mirrored or has settled since comes in pages by id, whatever its state, and what is gone not at all', async () => {
+  const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at)
+     SELECT 'unfinished ' || i, $1, 'acme', 'film', '{}', state, now() FROM unnest($2::text[]) WITH ORDINALITY AS made (state, i)`,
+    [connectionId, states],
+  );
+  await client.query(`UPDATE assets SET settled_at = now() - interval '1 minute' WHERE id LIKE 'unfinished %'`);
+  const { contents } = opened.store;
+  const since = new Date(await opened.store.now());
+  await client.query(
+    `INSERT INTO assets (id, connection_id, company_id, name, listed, state)
+     SELECT 'whole ' || i, $1, 'acme', 'film', '{}', 'mirrored' FROM generate_series(1, 3) AS i`,
+    [connectionId],
+  );
+  await client.query(
+    `UPDATE assets SET settled_at = $1::timestamptz + (right(id, 1)::int - 2) * interval '1 ms' WHERE id LIKE 'whole %'`,
+    [since],
+  );
+  const found: string[] = [];
+  for (let after = ''; ; ) {
+    const page = await contents.openSince({ after, limit: 3, connectionId, since });
+    if (!page) break;
+    expect(page.rows.length).toBeLessThanOrEqual(3);
+    after = page.last;
+    found.push(...page.rows.map(({ id }) => id));
+  }
+  const ids = [1, 3, 4, 5, 6, 7, 8].map((i) => `unfinished ${i}`);
+  expect(found).toEqual([...ids, 'whole 2', 'whole 3']);
+  expect(await contents.openSince({ after: '', limit: 100, connectionId: 'another', since })).toBeUndefined();
+});

@@ -1,0 +1,54 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { reasonOf } from '../../../src/errors.ts';
+import { openStore } from '../../../src/store/store.ts';
+import { newDatabase } from '../../support/database.ts';
+import { silent } from '../records.ts';
+
+const program = `
+  import { createLog } from './src/log.ts';
+  import { openStore } from './src/store/store.ts';
+  const store = await openStore({ url: process.env.DATABASE_URL, log: createLog({ level: 'silent', pretty: false }) });
+  await store.check();
+  await store.close();
+`;
+
+test('three processes that start at once bring an empty database up to date, once', async () => {
+  const database = await newDatabase();
+  try {
+    const start = () =>
+      promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
+        env: { PATH: process.env.PATH, DATABASE_URL: database.url },
+      });
+    await Promise.all([start(), start(), start()]);
+
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    const { rows } = await client.query('SELECT name FROM kysely_migration');
+    await client.end();
+    expect(rows).toEqual([{ name: '0001_start' }]);
+  } finally {
+    await database.drop();
+  }
+});
+
+test('many stores at once in one process too, and again on what is up to date', async () => {
+  const database = await newDatabase();
+  try {
+    for (let round = 0; round < 2; round++) {
+      const stores = await Promise.all(Array.from({ length: 8 }, () => openStore({ url: database.url, log: silent })));
+      for (const store of stores) expect(await store.connections.list()).toEqual([]);
+      await Promise.all(stores.map((store) => store.close()));
+    }
+  } finally {
+    await database.drop();
+  }
+});
+
+test('a database that cannot be reached ends the start with what is wrong', async () => {
+  const url = 'postgres://nobody@127.0.0.1:1/nothing';
+  const error = await openStore({ url, log: silent }).catch((error) => error);
+  expect(reasonOf(error)).toMatch(/^bring the database up to date .*ECONNREFUSED/);
+});

@@ -1,0 +1,201 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { openQueues } from '../../../src/queue/queues.ts';
+import { remembered } from '../../../src/store/database/prune.ts';
+import type { Sync } from '../../../src/store/database/schema.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { decide } from '../../../src/sync/decide.ts';
+import { newRedis } from '../../support/mirror.ts';
+import { until } from '../../support/until.ts';
+import { grantOf, listed, newStore, silent } from '../records.ts';
+
+let opened: Awaited<ReturnType<typeof newStore>>;
+let store: Store;
+let database: pg.Pool;
+beforeAll(async () => {
+  opened = await newStore();
+  store = opened.store;
+  database = new pg.Pool({ connectionString: opened.url, max: 2 });
+});
+afterAll(async () => {
+  await database?.end();
+  await opened?.close();
+});
+const query = async (text: string, values: unknown[] = []) => (await database.query(text, values)).rows;
+
+/** Everything that has a date happened a day earlier. */
+async function dayPasses(): Promise<void> {
+  const dates = await query(
+    `SELECT table_name, string_agg(format('%I = %I - interval ''1 day''', column_name, column_name), ', ') AS sets
+     FROM information_schema.columns
+     WHERE table_schema = 'public' AND data_type LIKE 'timestamp%' AND table_name NOT LIKE 'kysely%' GROUP BY table_name`,
+  );
+  for (const { table_name, sets } of dates) await query(`UPDATE ${table_name} SET ${sets}`);
+}
+
+async function rows(): Promise<Record<string, number>> {
+  const tables = await query("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename");
+  const counts: Record<string, number> = {};
+  for (const { tablename } of tables) {
+    counts[tablename] = Number((await query(`SELECT count(*) FROM ${tablename}`))[0].count);
+  }
+  return counts;
+}
+
+/** A run to its end over one page of a company. */
+async function run(
+  connectionId: string,
+  companyId: string,
+  what: { mode: 'incremental' | 'full'; ids: string[]; name?: string; error?: string },
+): Promise<void> {
+  const owner = randomUUID();
+  await store.syncs.request(connectionId, what.mode);
+  const sync = (await store.syncs.takeNext(connectionId, owner, 60_000)) as Sync;
+  const full = what.mode === 'full';
+  const at = { sync, owner, leaseMs: 60_000, companyId };
+  await store.syncs.recordPage({
+    ...at,
+    assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
+    decide: (before, asset) => decide(before, asset, { full }),
+    position: { companyId, listed: full },
+    mark: 1000,
+    ...(full && { sighted: what.ids }),
+  });
+  if (full) {
+    const missing = await store.missing.page(at, { after: '', limit: 100 });
+    await store.missing.gone(at, missing);
+    await store.missing.settle(at, { done: [companyId] }, undefined);
+  }
+  const error = what.error ?? null;
+  await store.syncs.finish(sync, owner, { status: error ? 'failed' : 'done', error });
+  await store.syncs.release(connectionId, owner);
+}
+
+test('two weeks of operation leave the size of the database steady', { timeout: 240_000 }, async () => {
+  const people = [grantOf(), grantOf()];
+  const connections: { id: string; companyId: string }[] = [];
+  for (const grant of people) {
+    const { id } = await store.connections.saveGrant(grant);
+    const companyId = `company of ${grant.user.id}`;
+    await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
+    connections.push({ id, companyId });
+  }
+  const [a, b] = connections as [(typeof connections)[0], (typeof connections)[0]];
+  const ids = (companyId: string) => Array.from({ length: 10 }, (_, i) => `${companyId} ${i}`);
+
+  async function aDay(day: number): Promise<void> {
+    await dayPasses();
+    for (const { id, companyId } of connections) {
+      for (let i = 0; i < 2; i++) await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 2) });
+      // One asset is renamed, one run fails, another asset goes and is back the next day.
+      await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 1), name: `name of day ${day}` });
+      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the service answered 500' });
+      await run(id, companyId, { mode: 'full', ids: ids(companyId).slice(day % 2) });
+    }
+    // A company that comes and goes, a user who leaves and connects again, attempts to connect.
+    await store.connections.setCompanies(a.id, [], { complete: true });
+    await store.connections.setCompanies(a.id, [{ id: a.companyId, name: 'Acme' }], { complete: true });
+    await store.connections.end(b.id, 'as a test');
+    await store.connections.saveGrant(people[1]!);
+    for (let i = 0; i < 5; i++) {
+      await store.connections.useState(randomUUID(), new Date(Date.now() + 600_000));
+    }
+    expect(await store.prune()).toBeDefined();
+  }
+
+  const counts: Record<string, number>[] = [];
+  const days = Math.max(remembered.syncs, remembered.events) + 2;
+  for (let day = 0; day < days + 14; day++) {
+    await aDay(day);
+    if (day >= days) counts.push(await rows());
+  }
+  // Every other day is alike.
+  expect(counts.length).toBe(14);
+  for (const [day, count] of counts.entries()) expect(count, `day ${day}`).toEqual(counts[day % 2]);
+  expect(counts[0]!.syncs).toBeGreaterThan(100);
+  expect(counts[0]).toMatchObject({ assets: 20, sightings: 0, used_states: 5 });
+});
+
+test('the last of each kind stays, however old, and what still runs', async () => {
+  const { id } = await store.connections.saveGrant(grantOf());
+  const companyId = `company of ${id}`;
+  await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
+  for (const mode of ['incremental', 'full', 'incremental', 'full'] as const) {
+    await run(id, companyId, { mode, ids: [`asset of ${id}`] });
+    await run(id, companyId, { mode, ids: [], error: 'why' });
+  }
+  await store.connections.end(id, 'as a test');
+  await store.connections.saveGrant({
+    ...grantOf(),
+    user: { id: (await store.connections.get(id))!.userId, name: '', email: '' },
+  });
+  await store.syncs.request(id, 'full');
+  await query(
+    "UPDATE syncs SET finished_at = finished_at - interval '1 year', requested_at = requested_at - interval '1 year'",
+  );
+  await query("UPDATE events SET at = at - interval '1 year'");
+  await store.prune();
+  expect(
+    await query('SELECT mode, status, count(*)::int FROM syncs WHERE connection_id = $1 GROUP BY 1, 2 ORDER BY 1, 2', [
+      id,
+    ]),
+  ).toEqual([
+    { mode: 'full', status: 'done', count: 1 },
+    { mode: 'full', status: 'failed', count: 1 },
+    { mode: 'full', status: 'waiting', count: 1 },
+    { mode: 'incremental', status: 'done', count: 1 },
+    { mode: 'incremental', status: 'failed', count: 1 },
+  ]);
+  const kinds = await query(
+    'SELECT kind, count(*)::int FROM events WHERE connection_id = $1 AND asset_id IS NULL GROUP BY 1',
+    [id],
+  );
+  expect(kinds.map(({ kind }) => kind).sort()).toEqual([
+    'company.gained',
+    'connection.connected',
+    'connection.disconnected',
+    'connection.recovered',
+    'sync.failed',
+  ]);
+  for (const { count } of kinds) expect(count).toBe(1);
+});
+
+test('one process at a time prunes', async () => {
+  const results = await Promise.all(Array.from({ length: 5 }, () => store.prune()));
+  expect(results.some((pruned) => pruned !== undefined)).toBe(true);
+  // The lock is given back, by whichever connection took it.
+  expect(await store.prune()).toBeDefined();
+});
+
+const backends = [
+  { name: 'PostgreSQL', redis: undefined },
+  ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
+];
+
+test.each(backends)('finished jobs are kept in a bounded number on $name', { timeout: 180_000 }, async ({ redis }) => {
+  const queues = openQueues({
+    installation: 'i',
+    databaseUrl: opened.url,
+    redisUrl: redis && (await newRedis(redis)),
+    log: silent,
+  });
+  let done = 0;
+  const worker = queues.worker('assets', async () => ({ outcome: String(done++) }), { concurrency: 10 });
+  try {
+    void worker.run();
+    for (let round = 0; round < 15; round++) {
+      await queues.addAssets(
+        Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, turn: 0 })),
+      );
+    }
+    await until('all to be done', () => done === 1500, 150_000);
+    await until('the rest to be dropped', async () => {
+      const { assets } = await queues.counts();
+      return assets.waiting! + assets.active! === 0 && assets.completed! <= 1100;
+    });
+  } finally {
+    await worker.close();
+    await queues.close();
+  }
+});

@@ -1,0 +1,31 @@
+import { afterAll, expect, test } from 'vitest';
+import { turnOf } from '../../../src/store/assets/leases.ts';
+import { mirroredAlone } from '../../support/mirrored.ts';
+import { listed, newStore, running } from '../records.ts';
+
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
+
+test('what passes from one figure to another between two reads is still seen where it was', async () => {
+  const run = await running(store, 'a');
+  await store.syncs.recordPage({
+    ...run,
+    leaseMs: 60_000,
+    companyId: 'a',
+    assets: [listed('film')],
+    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    position: { cursor: null },
+  });
+  await store.assets.dispatch({ perConnection: 1 });
+  const turn = turnOf((await store.assets.take('film', 60_000))!);
+  const figures = await store.snapshot(async (at) => {
+    const { artefacts } = await at.counts.outstanding();
+    expect(
+      await store.assets.mirrored(turn, { ...mirroredAlone, transcriptState: 'pending', nextAt: new Date() }),
+    ).toBe(true);
+    return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
+  });
+  expect(figures).toEqual({ artefacts: 0, states: ['transferring'] });
+  expect(await store.counts.outstanding()).toMatchObject({ artefacts: 1 });
+});

@@ -1,0 +1,328 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { afterAll, expect, test } from 'vitest';
+import { turnOf } from '../../../src/store/assets/leases.ts';
+import { TurnLost } from '../../../src/store/syncs/lease.ts';
+import type { Decide, ListedAsset } from '../../../src/store/syncs/record-page.ts';
+import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
+import { mirroredAlone as found } from '../../support/mirrored.ts';
+import { until } from '../../support/until.ts';
+import { grantOf, listed, newStore, running } from '../records.ts';
+
+const opened = await newStore();
+const { store } = opened;
+afterAll(() => opened.close());
+
+const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
+/** What is new is pending, and every change is one of the name. */
+const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
+
+type Run = Awaited<ReturnType<typeof running>>;
+const record = (run: Run, companyId: string, assets: ListedAsset[], more: { mark?: number | null } = {}) =>
+  store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
+const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
+
+test('a page tells new from changed from known', async () => {
+  const run = await running(store, 'a');
+  const [one, two, three] = ids('known', 3) as [string, string, string];
+  expect(await record(run, 'a', [listed(one), listed(two)])).toMatchObject({ new: 2, changed: 0, again: 0 });
+  const renamed = { name: 'renamed', size: 9, listed: { id: two, title: 'renamed' } };
+  const page = [listed(one), listed(two, renamed), listed(three)];
+  expect(await record(run, 'a', page)).toMatchObject({ new: 1, changed: 1, again: 0 });
+  expect(await record(run, 'a', page)).toMatchObject({ new: 0, changed: 0, again: 0 });
+  expect(await record(run, 'a', [])).toMatchObject({ new: 0, changed: 0, again: 0 });
+  expect(await store.assets.get(two)).toMatchObject({ name: 'renamed', size: 9, attempts: 0 });
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({
+    pages: 4,
+    seen: 8,
+    new: 3,
+    changed: 1,
+    position: { cursor: 'next' },
+  });
+});
+
+test('what is only asked for again has not changed', async () => {
+  const run = await running(store, 'again');
+  const always: Decide = () => pending;
+  const page = { ...run, leaseMs: 60_000, companyId: 'again', decide: always, position: {} };
+  const [same, other] = ids('again', 2) as [string, string];
+  await store.syncs.recordPage({ ...page, assets: [listed(same), listed(other)] });
+  const assets = [listed(same), listed(other, { listed: { id: other, title: 'another' } })];
+  expect(await store.syncs.recordPage({ ...page, assets })).toMatchObject({ new: 0, changed: 1, again: 1 });
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({ seen: 4, new: 2, changed: 1 });
+});
+
+test('an asset that is twice on a page is one, as it was last', async () => {
+  const run = await running(store, 'b');
+  const id = 'twice';
+  expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toMatchObject({
+    new: 1,
+    changed: 0,
+    again: 0,
+  });
+  expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
+});
+
+test('a row that cannot be written is a problem of its asset, and the rest of the page is written', async () => {
+  const run = await running(store, 'refused');
+  // Longer than an index takes, and no database can compress it.
+  const long = randomBytes(3000).toString('hex');
+  const [one, two, known, three] = ids('refused', 4) as [string, string, string, string];
+  const byProblem: Decide = (before, asset) => {
+    if (asset.problem === undefined) return decide(before, asset, {});
+    return { state: before?.state ?? 'failed', reason: asset.problem, afresh: false, due: false };
+  };
+  const page = (assets: ListedAsset[]) =>
+    store.syncs.recordPage({
+      ...run,
+      leaseMs: 60_000,
+      companyId: 'refused',
+      assets,
+      decide: byProblem,
+      position: { cursor: 'behind' },
+      mark: 9,
+    });
+  await page([listed(known)]);
+  const bad = { name: 'another', projectId: long };
+  const written = await page([listed(one), listed(two, bad), listed(long), listed(known, bad), listed(three)]);
+  expect(written).toMatchObject({ new: 3, changed: 1 });
+  const refusal = expect.stringMatching(/^cannot be recorded: index row (size|requires)/);
+  expect(written.refused).toEqual([two, long, known].map((id) => ({ id, problem: refusal })));
+  expect(await store.assets.get(one)).toMatchObject({ state: 'pending' });
+  expect(await store.assets.get(two)).toMatchObject({ state: 'failed', reason: refusal, projectId: null });
+  expect(await store.assets.get(known)).toMatchObject({ state: 'pending', reason: refusal, name: `name of ${known}` });
+  expect(await store.assets.get(three)).toMatchObject({ state: 'pending' });
+  expect(await store.assets.get(long)).toBeUndefined();
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({
+    pages: 2,
+    seen: 6,
+    new: 4,
+    position: { cursor: 'behind' },
+  });
+  // Once it can be written, it is.
+  await page([listed(two, { name: 'another' })]);
+  expect(await store.assets.get(two)).toMatchObject({ state: 'pending', reason: null, name: 'another' });
+});
+
+test('the mark moves with the last page, and never back', async () => {
+  const run = await running(store, 'c');
+  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
+  await record(run, 'c', [listed('marked')]);
+  expect(await mark()).toBeNull();
+  for (const [given, kept] of [
+    [null, null],
+    [1000, 1000],
+    [500, 1000],
+    [null, 1000],
+    [2000, 2000],
+  ] as const) {
+    await record(run, 'c', [], { mark: given });
+    expect(await mark()).toBe(kept);
+  }
+});
+
+test('odd characters and large numbers come back as they went in', async () => {
+  const run = await running(store, 'd');
+  const odd = `"O'Neil" \\ \n\t {}[] $1 %s 東京 🎬 \u202e`;
+  const asset = listed(`odd ${odd}`, {
+    name: odd,
+    projectId: odd,
+    assetType: odd,
+    size: Number.MAX_SAFE_INTEGER,
+    uploadDate: -62_135_596_800_000,
+    listed: { [odd]: [odd, null, 1.5, { deep: odd }] },
+  });
+  await record(run, 'd', [asset]);
+  expect(await store.assets.get(asset.id)).toMatchObject(asset);
+});
+
+test('who has lost the lease writes nothing', async () => {
+  const run = await running(store, 'e');
+  await store.syncs.release(run.connectionId, run.owner);
+  const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
+  expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
+  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(TurnLost);
+  await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
+  expect(await store.assets.get('late')).toBeUndefined();
+  expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
+  expect(await store.syncs.takeNext(run.connectionId, 'third', 60_000)).toBe('busy');
+});
+
+test('a run is taken by one, and a lease that ran out by the next', async () => {
+  const run = await running(store, 'f');
+  await store.syncs.renew(run.connectionId, run.owner, 1);
+  const taken = await until('the lease to run out', async () => {
+    const all = await Promise.all(
+      ids('owner', 10).map((owner) => store.syncs.takeNext(run.connectionId, owner, 60_000)),
+    );
+    const mine = all.filter((sync) => sync !== 'busy');
+    return mine.length > 0 && mine;
+  });
+  expect(taken).toMatchObject([{ id: run.sync.id }]);
+});
+
+test('who asks for a run while one runs gets the next, and whoever asks then gets the same', async () => {
+  const run = await running(store, 'g');
+  const ask = () => store.syncs.request(run.connectionId, 'incremental');
+  const asked = new Set(await Promise.all(Array.from({ length: 20 }, ask)));
+  expect(asked.size).toBe(1);
+  expect(asked).not.toContain(run.sync.id);
+  const other = await store.syncs.request(run.connectionId, 'incremental', { since: 5 });
+  expect(asked).not.toContain(other);
+  await store.syncs.finish(run.sync, run.owner, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(run.connectionId, run.owner, 60_000)).toMatchObject({ id: [...asked][0] });
+});
+
+test('a run that is asked for and taken at once is one, and leaves to others what waits or runs', async () => {
+  const { connectionId, owner, sync } = await running(store, 'j');
+  const begin = (who: string) => store.syncs.begin(connectionId, 'incremental', who, 60_000);
+  expect(await begin('while one runs')).toBeUndefined();
+  const next = await store.syncs.request(connectionId, 'full');
+  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
+  await store.syncs.release(connectionId, owner);
+  expect(await begin('while one waits')).toBeUndefined();
+  const full = (await store.syncs.takeNext(connectionId, owner, 60_000)) as TakenSync;
+  expect(full).toMatchObject({ id: next, mode: 'full' });
+  expect(await store.syncs.finish(full, owner, { status: 'done', error: null })).toMatchObject({ more: false });
+
+  const begun = (await Promise.all(ids('who', 10).map(begin))).filter((run) => run !== undefined);
+  expect(begun).toMatchObject([{ connectionId, mode: 'incremental', status: 'running', scope: {}, settings: {} }]);
+  await store.connections.pause(connectionId);
+  expect(await begin('while it is paused')).toBeUndefined();
+});
+
+test('a run that has ended does not end once more, though another waits and the lease is kept', async () => {
+  const { connectionId, owner, sync } = await running(store, 'twice ended');
+  await store.syncs.request(connectionId, 'full');
+  expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
+  expect(await store.syncs.finish(sync, owner, { status: 'failed', error: 'no answer' })).toBeUndefined();
+  expect(await store.syncs.get(sync.id)).toMatchObject({ status: 'done', error: null });
+  expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
+});
+
+test('a failure from before the user has connected again is over with the next run that is done', async () => {
+  const grant = grantOf('who reconnects');
+  const { id } = await store.connections.saveGrant(grant);
+  const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
+    await store.syncs.request(id, mode);
+    const sync = (await store.syncs.takeNext(id, 'owner', 60_000)) as TakenSync;
+    await store.syncs.finish(sync, 'owner', outcome);
+    return (await store.connections.get(id))!.lastError;
+  };
+  const done = { status: 'done', error: null } as const;
+  expect(await run('full', { status: 'failed', error: 'the grant has ended' })).toBe('the grant has ended');
+  expect(await run('incremental', done)).toBe('the grant has ended');
+  await store.connections.saveGrant(grant);
+  expect(await run('incremental', done)).toBeNull();
+});
+
+test('a request is never lost between the last look and the end of a run', async () => {
+  const { connectionId, owner, sync } = await running(store, 'h');
+  await store.syncs.finish(sync, owner, { status: 'done', error: null });
+  expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
+  for (let round = 0; round < 50; round++) {
+    // Whoever asks comes and looks; whoever runs looks once more before it leaves.
+    const come = async (who: string) => {
+      for (;;) {
+        const next = await store.syncs.takeNext(connectionId, who, 60_000);
+        if (next === 'busy' || next === undefined) return;
+        await store.syncs.finish(next, who, { status: 'done', error: null });
+      }
+    };
+    const asked = await Promise.all(
+      ids(`round ${round}`, 3).map(async (who) => {
+        const id = (await store.syncs.request(connectionId, 'incremental'))!;
+        await come(who);
+        return id;
+      }),
+    );
+    for (const id of asked) expect(await store.syncs.get(id)).toMatchObject({ status: 'done' });
+  }
+});
+
+test('two that list the same page, one that comes and goes, workers and the dispatcher never wait in a circle', async () => {
+  const company = `company-${randomUUID()}`;
+  const [a, b] = [await running(store, company, `${company}-2`), await running(store, company, `${company}-2`)];
+  const all = ids(company, 100);
+  const shuffled = () => all.map((id) => listed(id, { name: randomUUID() })).sort(() => Math.random() - 0.5);
+  const companies = [company, `${company}-2`].map((id) => ({ id, name: id }));
+  const setCompanies = (run: Run, count: number) =>
+    store.connections.setCompanies(run.connectionId, companies.slice(0, count), { complete: true });
+  for (let round = 0; round < 25; round++) {
+    const work: Promise<unknown>[] = [
+      ...[a, b, a, b].map((run) => record(run, company, shuffled())),
+      setCompanies(a, round % 3),
+      setCompanies(b, (round + 1) % 3),
+      store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
+        const held = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
+        const turns = held.flatMap((asset) => (asset ? [turnOf(asset)] : []));
+        await store.assets.renew(turns.reverse(), 60_000);
+        await Promise.all(turns.map((turn) => store.assets.again(turn, new Date(), { spent: false, reason: null })));
+      }),
+      store.assets.overdue(0),
+    ];
+    for (const result of await Promise.allSettled(work)) {
+      expect(result).toMatchObject({ status: 'fulfilled' });
+    }
+  }
+  const runs = await Promise.all([a, b].map((run) => store.syncs.get(run.sync.id)));
+  expect(runs.reduce((sum, run) => sum + run!.new, 0)).toBe(100);
+  // Whatever came and went: the one who can read it now is in charge of all of it.
+  await setCompanies(a, 2);
+  await setCompanies(b, 0);
+  await setCompanies(a, 2);
+  const owners = new Set(
+    (await store.assets.search({ companyId: company, limit: 1000 })).map((asset) => asset.connectionId),
+  );
+  expect(owners).toEqual(new Set([a.connectionId]));
+});
+
+/** An asset in a worker's hands. */
+async function inHand(run: Run, companyId: string, id: string) {
+  await record(run, companyId, [listed(id)]);
+  await until('its turn to come', async () => {
+    await store.assets.dispatch({ perConnection: 100 });
+    return (await store.assets.get(id))!.queuedAt;
+  });
+  return turnOf((await store.assets.take(id, 60_000))!);
+}
+
+test('what a worker found says nothing of what a listing has seen since', async () => {
+  const run = await running(store, 'since');
+  const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
+  for (const [id, conclude] of [
+    ['since failed', (turn) => store.assets.failed(turn, 'why')],
+    ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],
+    ['since mirrored', (turn) => store.assets.mirrored(turn, found)],
+  ] as [string, (turn: ReturnType<typeof turnOf>) => Promise<boolean>][]) {
+    const turn = await inHand(run, 'since', id);
+    await changed(id);
+    expect(await conclude(turn)).toBe(true);
+    const { state, nextAt, attempts } = (await store.assets.get(id))!;
+    expect({ id, state, due: nextAt !== null, attempts }).toEqual({
+      id,
+      // Only the name is another: the file in the bucket is the right one, and its record is to be written again.
+      state: id === 'since mirrored' ? 'mirrored' : 'pending',
+      due: true,
+      attempts: 0,
+    });
+
+    const again = await inHand(run, 'since', `${id}, and nothing changed`);
+    expect(await conclude(again)).toBe(true);
+    expect(await store.assets.get(again.assetId)).toMatchObject({ state: id.split(' ')[1], nextAt: null });
+  }
+});
+
+test('what was given back is in nobody’s hands: a late heartbeat or a second word changes nothing', async () => {
+  const run = await running(store, 'late');
+  const turn = await inHand(run, 'late', 'late');
+  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set(['late']));
+  expect(await store.assets.again(turn, new Date(), { spent: false, reason: null })).toBe(true);
+  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set());
+  expect(await store.assets.failed(turn, 'why')).toBe(false);
+  expect(await store.assets.startTransfer(turn)).toBe(false);
+  expect(await store.assets.get('late')).toMatchObject({ state: 'pending', turnUntil: null });
+  await until('its next turn', async () => {
+    await store.assets.dispatch({ perConnection: 100 });
+    return store.assets.take('late', 60_000);
+  });
+});

@@ -1,0 +1,359 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets/leases.ts';
+import { TurnLost } from '../../src/store/syncs/lease.ts';
+import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterEach(async () => {
+  await stage.admin.clearFaults();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+/** Somebody with two companies, of which each has an asset that is recorded. */
+async function reader() {
+  const { companyId: kept, ...person } = await stage.company();
+  const other = `${kept}-other`;
+  await stage.admin.addCompany({ id: other, name: 'The other', userIds: [person.userId] });
+  const [keptId] = await stage.upload(kept);
+  const [otherId] = await stage.upload(other);
+  await stage.run(person.connectionId);
+  return { ...person, kept, other, keptId: keptId!, otherId: otherId! };
+}
+const readable = async (connectionId: string) =>
+  (await stage.store.connections.companies([connectionId])).map((company) => company.id);
+/** Takes everything that is due off the records; says which of these assets were among it. */
+async function dispatched(...ids: string[]): Promise<string[]> {
+  const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!;
+  return due.map((asset) => asset.id).filter((id) => ids.includes(id));
+}
+
+describe('two companies that list the same asset id', () => {
+  /** `first` has recorded the id; `second` lists it with what `override` says, read by somebody else. */
+  async function twice(override: Record<string, unknown>) {
+    const [first, second] = [await stage.company(), await stage.company()];
+    const [id] = await stage.upload(first.companyId, 1, { override: { size: 5 } });
+    await stage.sync(first.connectionId);
+    const before = (await stage.store.assets.get(id!))!;
+    const listing = { ...before.listed, ...override };
+    await stage.admin.addFault({ endpoint: 'assets', companyId: second.companyId, body: { assets: [listing] } });
+    const conflicts = () => stage.events({ kind: 'asset.conflict', assetId: id! });
+    return { first, second, id: id!, before, conflicts };
+  }
+
+  test.each([{ size: 6 }, { uploadDate: longAgo + 7 }])(
+    'with another file (%o): the record stays that of the first, and an event says so once',
+    async (override) => {
+      const { first, second, id, before, conflicts } = await twice(override);
+      for (const mode of ['incremental', 'full'] as const) {
+        const run = await stage.sync(second.connectionId, mode);
+        expect(run).toMatchObject({ status: 'done', new: 0, changed: 0 });
+        expect(run.error).toMatch(`asset ${id}: company ${first.companyId} has another file with this id`);
+        await stage.sync(first.connectionId, mode);
+      }
+      expect(await stage.store.assets.get(id)).toMatchObject({
+        companyId: first.companyId,
+        connectionId: first.connectionId,
+        size: 5,
+        uploadDate: longAgo,
+      });
+      expect((await stage.store.assets.get(id))!.revision).toBe(before.revision);
+      expect(await conflicts()).toMatchObject([
+        {
+          connection_id: second.connectionId,
+          asset_id: id,
+          data: { companyId: second.companyId, recordedFor: first.companyId },
+        },
+      ]);
+    },
+  );
+
+  test('with another file: once nobody can read the first company, the second one has it', async () => {
+    const { first, second, id } = await twice({ size: 6 });
+    await stage.sync(second.connectionId);
+    await stage.admin.setAccess(first.companyId, first.userId, false);
+    await stage.sync(first.connectionId);
+    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 1, error: null });
+    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6 });
+  });
+
+  test('with the same file: nothing is reported', async () => {
+    const { second, conflicts } = await twice({ name: 'another name' });
+    expect(await stage.sync(second.connectionId)).toMatchObject({ status: 'done', error: null });
+    expect(await conflicts()).toEqual([]);
+  });
+});
+
+describe('/me is the authority', () => {
+  test('a company that appears is listed from its beginning', async () => {
+    const { connectionId, userId, companyId } = await stage.company();
+    await stage.upload(companyId);
+    await stage.run(connectionId);
+    const later = await stage.company();
+    const ids = await stage.upload(later.companyId, 2, { uploadDate: longAgo - 10 * overlap });
+    await stage.admin.setAccess(later.companyId, userId, true);
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 2 });
+    expect(await stage.ids(later.companyId)).toEqual(ids.sort());
+  });
+
+  test('one that disappears is asked for no more, its records stay and wait, and its mark goes on when it is back', async () => {
+    const { connectionId, userId, kept, other, keptId, otherId } = await reader();
+    await stage.admin.setAccess(other, userId, false);
+    await stage.admin.clearRequests();
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null, pages: 1 });
+    expect(await readable(connectionId)).toEqual([kept]);
+    expect(await stage.listings(other)).toBe(0);
+    expect(await stage.ids(other)).toEqual([otherId]);
+    expect(await dispatched(keptId, otherId)).toEqual([keptId]);
+
+    const [hidden] = await stage.upload(other, 1, { uploadDate: longAgo - overlap });
+    const [found] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
+    await stage.admin.setAccess(other, userId, true);
+    await stage.sync(connectionId);
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+    expect(await stage.ids(other)).toEqual([otherId, found].sort());
+    expect(await stage.ids(other)).not.toContain(hidden);
+    expect((await dispatched(otherId, found!)).sort()).toEqual([otherId, found].sort());
+  });
+
+  describe('an asset that is listed by another company, while nobody can read the one that it came from,', () => {
+    /** Two assets of such a company: one waits, one is mirrored. `reader` reads both companies until the first one is lost. */
+    async function moved() {
+      const at = await reader();
+      const [mirroredId] = await stage.upload(at.other);
+      await stage.sync(at.connectionId);
+      await stage.query(`UPDATE assets SET state = 'mirrored', next_at = NULL, mirrored_at = now() WHERE id = $1`, [
+        mirroredId,
+      ]);
+      for (const id of [at.otherId, mirroredId!]) {
+        const { name, uploadDate } = (await stage.store.assets.get(id))!;
+        await stage.admin.removeAsset(id);
+        await stage.upload(at.kept, 1, { id, name: name!, uploadDate: uploadDate! });
+      }
+      await stage.admin.setAccess(at.other, at.userId, false);
+      return { ...at, mirroredId: mirroredId! };
+    }
+
+    test('belongs to that one after a full run: what waited is due there, what is mirrored stays so', async () => {
+      const { connectionId, kept, otherId, mirroredId } = await moved();
+      expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
+      expect(await stage.ids(kept)).toEqual(expect.arrayContaining([otherId, mirroredId]));
+      expect(await dispatched(otherId, mirroredId)).toEqual([otherId]);
+      expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', nextAt: null });
+    });
+
+    test('belongs to that one after a run over it alone, if the connection can read no other', async () => {
+      const { connectionId, kept, otherId } = await moved();
+      const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
+      expect(run).toMatchObject({ status: 'done', error: null });
+      expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: kept });
+      expect(await dispatched(otherId)).toEqual([otherId]);
+    });
+
+    test('is not found by a run over it alone, if the connection can read several: the run says what finds it', async () => {
+      const { connectionId, userId, kept, other, otherId } = await moved();
+      await stage.admin.addCompany({ id: `${kept}-third`, name: 'The third', userIds: [userId] });
+      const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
+      expect(run).toMatchObject({ status: 'failed', error: expect.stringContaining('full resync') });
+      expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: other });
+    });
+
+    test('belongs to that one, too, if the only connection that read the old one has ended', async () => {
+      const { kept, userId, ...first } = await moved();
+      await stage.admin.setAccess(first.other, userId, true);
+      await stage.sync(first.connectionId);
+      const second = await stage.person(kept);
+      await stage.store.connections.end(first.connectionId, 'as a test');
+      await stage.sync(second.connectionId, 'full');
+      expect(await stage.store.assets.get(first.otherId)).toMatchObject({
+        companyId: kept,
+        connectionId: second.connectionId,
+      });
+      expect(await dispatched(first.otherId)).toEqual([first.otherId]);
+    });
+  });
+
+  test('an asset that was on the queue or in hand when its company was lost is left alone until it is back', async () => {
+    const { connectionId, userId, other, keptId, otherId } = await reader();
+    const [second] = await stage.upload(other);
+    await stage.sync(connectionId);
+    expect(await dispatched(keptId, otherId, second!)).toHaveLength(3);
+    const held = (await stage.store.assets.take(otherId, 60_000))!;
+    await stage.admin.setAccess(other, userId, false);
+    await stage.sync(connectionId);
+
+    const turn = turnOf(held);
+    expect(await stage.store.assets.renew([turn], 60_000)).toEqual(new Set());
+    expect(await stage.store.assets.failed(turn, 'the service answered 404')).toBe(false);
+    for (const id of [otherId, second!]) {
+      expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();
+      expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', attempts: 0, queuedAt: null });
+    }
+    await stage.admin.setAccess(other, userId, true);
+    await stage.sync(connectionId);
+    expect(await dispatched(otherId, second!)).toHaveLength(2);
+    expect(await stage.store.assets.take(otherId, 60_000)).toMatchObject({ id: otherId });
+  });
+
+  test.each([
+    ['companies', { user: { id: 'USER' } }],
+    ['companies', { user: { id: 'USER' }, companies: { 0: 'x' } }],
+    ['user', { companies: [] }],
+    ['another user', { user: { id: 'somebody else' }, companies: [] }],
+    ['not JSON', 'Hello'],
+  ])('an answer that cannot be read (%s) fails the run, and no company is lost', async (field, body) => {
+    const { connectionId, userId, kept, other } = await reader();
+    await stage.admin.addFault({ endpoint: 'me', body: JSON.parse(JSON.stringify(body).replace('USER', userId)) });
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'failed', error: expect.stringContaining(field) });
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+  });
+
+  test('a service that answers nothing loses no company', async () => {
+    const { connectionId, kept, other } = await reader();
+    await stage.admin.addFault({ endpoint: 'me', status: 503 });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'failed', error: expect.stringContaining('503') });
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
+  });
+
+  test('an entry that cannot be read is told, and its company stays and is listed', async () => {
+    const { connectionId, userId, kept, other } = await reader();
+    const [id] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
+    const companies = [{ id: kept, name: 'Kept' }, { id: other }, null, 'x', { name: 'nameless' }];
+    await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'done', new: 1, error: expect.stringContaining('/me: a company without') });
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+    expect(await stage.ids(other)).toContain(id);
+  });
+
+  test('an entry that comes twice, or with a name no database can hold, harms nobody', async () => {
+    const { connectionId, userId, kept, other } = await reader();
+    const companies = [
+      { id: other, name: 'One' },
+      { id: kept, name: 'A\u0000B\ud800' },
+      { id: other, name: 'Two' },
+    ];
+    await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: null });
+    const { companies: told } = await stage.mirror.api('GET', `/connections/${connectionId}`);
+    expect(Object.fromEntries(told.map((c: { id: string; name: string }) => [c.id, c.name]))).toEqual({
+      [kept]: 'AB\ufffd',
+      [other]: 'Two',
+    });
+  });
+
+  test('an answer of before the lease was lost changes nothing', async () => {
+    const { connectionId, kept, other } = await reader();
+    const stale = stage.store.connections.setCompanies(connectionId, [], {
+      complete: true,
+      owner: 'somebody of before',
+    });
+    await expect(stale).rejects.toThrow(TurnLost);
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+  });
+
+  test('an answer that comes after the connection has ended changes nothing', async () => {
+    const { connectionId, kept, other } = await reader();
+    await stage.store.connections.end(connectionId, 'as a test');
+    const unchanged = { gained: [], lost: [], readable: [] };
+    expect(await stage.store.connections.setCompanies(connectionId, [], { complete: true })).toEqual(unchanged);
+    expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
+  });
+});
+
+describe('a company that two connections can read', () => {
+  /** Both have listed it; the first was first. */
+  async function shared(count = 3) {
+    const { companyId, ...first } = await stage.company();
+    const second = await stage.person(companyId);
+    const ids = await stage.upload(companyId, count);
+    await stage.run(first.connectionId);
+    await stage.run(second.connectionId);
+    return { companyId, first, second, ids };
+  }
+  const owners = async (companyId: string) => [
+    ...new Set((await stage.assets(companyId)).map((asset) => asset.connectionId)),
+  ];
+
+  test('is mirrored once', async () => {
+    const { companyId, first, second, ids } = await shared();
+    expect(await owners(companyId)).toEqual([first.connectionId]);
+    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({
+      status: 'done',
+      seen: 3,
+      new: 0,
+      changed: 0,
+    });
+    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
+    expect(await dispatched(...ids)).toEqual([]);
+  });
+
+  test('both at once, on every page, without waiting for each other in a circle', async () => {
+    const { companyId, ...first } = await stage.company();
+    const second = await stage.person(companyId);
+    const ids = await stage.upload(companyId, 300);
+    for (const mode of ['incremental', 'full'] as const) {
+      const runs = await Promise.all([stage.sync(first.connectionId, mode), stage.sync(second.connectionId, mode)]);
+      for (const run of runs) expect(run).toMatchObject({ status: 'done', error: null });
+      if (mode === 'incremental') {
+        const [a, b] = await Promise.all(runs.map((run) => stage.store.syncs.get(run.id)));
+        expect(a!.new + b!.new).toBe(300);
+      }
+    }
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('goes on with the other when the one ends, with what was pending, queued and in hand', async () => {
+    const { companyId, first, second, ids } = await shared();
+    expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
+    const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
+    expect(await stage.store.assets.startTransfer(turnOf(held))).toBe(true);
+
+    await stage.admin.endConnections(first.userId);
+    expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
+    expect(await owners(companyId)).toEqual([second.connectionId]);
+    expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
+      ids.map(() => ['pending', null]),
+    );
+    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toBe(false);
+    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
+  });
+
+  test('goes on with the other when the one loses the company', async () => {
+    const { companyId, first, second, ids } = await shared();
+    await stage.admin.addCompany({ id: `${companyId}-2`, name: 'Another', userIds: [first.userId] });
+    await stage.admin.setAccess(companyId, first.userId, false);
+    await stage.sync(first.connectionId);
+    expect(await owners(companyId)).toEqual([second.connectionId]);
+    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
+  });
+
+  test('waits when both have ended, and whoever is back first goes on with all of it', async () => {
+    const { companyId, first, second, ids } = await shared();
+    await stage.store.connections.end(second.connectionId, 'as a test');
+    await stage.store.connections.end(first.connectionId, 'as a test');
+    expect(await dispatched(...ids)).toEqual([]);
+    await connectAs(stage.mirror, second.userId);
+    expect(await owners(companyId)).toEqual([second.connectionId]);
+    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
+  });
+
+  test('what was left to nobody is found by the next run of who can read it', async () => {
+    const { companyId, first, second, ids } = await shared();
+    await Promise.all([
+      stage.store.connections.end(first.connectionId, 'as a test'),
+      stage.store.connections.end(second.connectionId, 'as a test'),
+    ]);
+    const third = await stage.person();
+    await stage.admin.setAccess(companyId, third.userId, true);
+    await stage.sync(third.connectionId);
+    expect(await owners(companyId)).toEqual([third.connectionId]);
+    expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
+  });
+});

@@ -1,0 +1,269 @@
+import { describe, expect, test } from 'vitest';
+import type { Asset, AssetState } from '../../src/store/database/schema.ts';
+import type { KnownAsset, ListedAsset } from '../../src/store/syncs/record-page.ts';
+import { decide } from '../../src/sync/decide.ts';
+
+/** An asset as a listing has it, with what a row says of it. */
+function listing(change: Record<string, unknown> = {}): ListedAsset {
+  const listed = {
+    id: 'a',
+    name: 'clip.mp4',
+    mimeType: 'video/mp4',
+    size: 7,
+    uploadDate: 1000,
+    status: 'ready',
+    ...change,
+  };
+  return {
+    id: 'a',
+    projectId: null,
+    assetType: null,
+    name: 'clip.mp4',
+    size: listed.size,
+    uploadDate: listed.uploadDate,
+    listed,
+  };
+}
+
+const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
+
+function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asset & KnownAsset {
+  const { size, uploadDate, listed } = listing();
+  return {
+    id: 'a',
+    state,
+    size,
+    uploadDate,
+    listed,
+    reason: null,
+    media: null,
+    mirroredAt: null,
+    transcriptState: 'none',
+    thumbnailState: 'none',
+    stranded: false,
+    ...more,
+  } as Asset & KnownAsset;
+}
+
+const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
+const incremental = { full: false };
+const full = { full: true };
+const asked = { full: true, asked: true };
+
+const afresh = { state: 'pending', reason: null, afresh: true, due: true };
+const looked = (state: AssetState, due: boolean, reason: string | null = null) => ({
+  state,
+  reason,
+  afresh: false,
+  due,
+});
+
+/** A run of connection `c`, whose settings leave it out. */
+const leftOut = { full: true, leftOut: 'type videos', connectionId: 'c' };
+const mine = { connectionId: 'c', media: null };
+const aside = {
+  state: 'pending',
+  reason: 'left out by the settings: type videos',
+  leftOut: 'type videos',
+  afresh: true,
+  due: false,
+};
+
+const pictured = listing({ hasThumbnail: true });
+const { listed } = pictured;
+
+type Row = [string, KnownAsset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
+
+describe('what a listing makes of an asset', () => {
+  test.each<Row>([
+    ['a new asset is to be mirrored', undefined, listing(), incremental, afresh],
+    [
+      'a new one of an unknown status and type too',
+      undefined,
+      listing({ status: 'frozen', assetType: 'x' }),
+      full,
+      afresh,
+    ],
+    [
+      'a new one that cannot be read fails with the reason',
+      undefined,
+      unreadable,
+      incremental,
+      { state: 'failed', reason: `its listing cannot be read: ${unreadable.problem}`, afresh: true, due: false },
+    ],
+
+    ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
+    ['mirrored and the same, in a full run: nothing', record('mirrored'), listing(), full, undefined],
+    ['another size is another file', record('mirrored'), listing({ size: 8 }), incremental, afresh],
+    ['another upload date is another file', record('mirrored'), listing({ uploadDate: 1001 }), incremental, afresh],
+    [
+      'a new name is news for the record only',
+      record('mirrored'),
+      listing({ name: 'x' }),
+      incremental,
+      looked('mirrored', true),
+    ],
+    ['an unknown field too', record('mirrored'), listing({ rating: 5 }), incremental, looked('mirrored', true)],
+    [
+      'a transcript that exists now is fetched',
+      record('mirrored'),
+      listing({ hasTranscript: true }),
+      incremental,
+      { ...looked('mirrored', true), transcriptState: 'pending' },
+    ],
+    [
+      'one that is mirrored already is not',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'mirrored' }),
+      listing({ hasTranscript: true }),
+      full,
+      undefined,
+    ],
+    [
+      'one that was given up waits for a full run',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
+      listing({ hasTranscript: true }),
+      incremental,
+      undefined,
+    ],
+    [
+      'which looks again',
+      record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
+      listing({ hasTranscript: true }),
+      full,
+      { ...looked('mirrored', true), transcriptState: 'pending' },
+    ],
+    [
+      'as it does for a thumbnail',
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
+      pictured,
+      full,
+      { ...looked('mirrored', true), thumbnailState: 'pending' },
+    ],
+    [
+      'one that was given up waits for that',
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
+      pictured,
+      incremental,
+      undefined,
+    ],
+    ['one that is there now is news', record('mirrored'), pictured, incremental, looked('mirrored', true)],
+    [
+      'one that is mirrored is not',
+      record('mirrored', { listed, thumbnailState: 'mirrored' }),
+      pictured,
+      full,
+      undefined,
+    ],
+    [
+      'nor where none are kept',
+      record('mirrored', { listed, thumbnailState: 'gave_up' }),
+      pictured,
+      { full: true, thumbnails: false },
+      undefined,
+    ],
+    ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
+
+    ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
+    ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
+    ['unavailable in a full run: again', record('unavailable'), listing(), full, afresh],
+    ['failed and the same: nothing', record('failed', { reason: 'why' }), listing(), incremental, undefined],
+    ['failed and changed: again', record('failed', { reason: 'why' }), listing({ size: 8 }), incremental, afresh],
+    ['failed in a full run: again', record('failed', { reason: 'why' }), listing(), full, afresh],
+    [
+      'failed for it could not be read, and now can: again',
+      record('failed', { listed: {} }),
+      listing(),
+      incremental,
+      afresh,
+    ],
+
+    ['gone and never mirrored: again', record('gone'), listing(), incremental, afresh],
+    [
+      'gone and back, with its copy: a look',
+      record('gone', { media, mirroredAt: new Date(2) }),
+      listing(),
+      incremental,
+      { ...afresh, state: 'mirrored' },
+    ],
+    ['gone and back, its record never written: again', record('gone', { media }), listing(), incremental, afresh],
+    ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
+    [
+      'unreadable but known: keeps its state, and says so',
+      record('mirrored'),
+      unreadable,
+      asked,
+      looked('mirrored', false, `its listing cannot be read: ${unreadable.problem}`),
+    ],
+    [
+      'which is no news the second time',
+      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      unreadable,
+      full,
+      undefined,
+    ],
+    [
+      'and over when it can be read again',
+      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      listing(),
+      incremental,
+      looked('mirrored', false),
+    ],
+
+    ['left out and new: known as such', undefined, listing(), leftOut, aside],
+    ['left out and unreadable: not recorded', undefined, unreadable, leftOut, undefined],
+    ['left out and failed: no failure any more', record('failed', mine), listing(), leftOut, aside],
+    [
+      'left out and mirrored: stays as it is',
+      record('mirrored', { ...mine, media }),
+      listing({ size: 8 }),
+      leftOut,
+      undefined,
+    ],
+    ['left out and on its way: its worker decides', record('pending', mine), listing(), leftOut, undefined],
+    ['left out and gone, and back', record('gone', mine), listing(), leftOut, aside],
+    ["left out here, and another's", record('failed', { connectionId: 'd' }), listing(), leftOut, undefined],
+    [
+      'left out before and the same: nothing',
+      record('pending', { ...mine, leftOut: 'type videos' }),
+      listing(),
+      leftOut,
+      undefined,
+    ],
+    [
+      'left out before for another reason',
+      record('pending', { ...mine, leftOut: 'project p' }),
+      listing(),
+      leftOut,
+      aside,
+    ],
+    ['let in again', record('pending', { ...mine, leftOut: 'type videos' }), listing(), incremental, afresh],
+    [
+      'left out by another, and wanted here',
+      record('pending', { connectionId: 'd', leftOut: 'type videos' }),
+      listing(),
+      incremental,
+      afresh,
+    ],
+  ])('%s', (_, before, listed, options, decision) => {
+    expect(decide(before, listed, options)).toEqual(decision);
+  });
+
+  test.each(['pending', 'processing', 'transferring'] as const)(
+    '%s goes on; only a new status makes it due at once',
+    (state) => {
+      const before = record(state, { reason: 'why' });
+      expect(decide(before, listing(), full)).toBeUndefined();
+      expect(decide(before, listing({ name: 'x' }), incremental)).toEqual(looked(state, false, 'why'));
+      expect(decide(before, listing({ status: 'processing' }), incremental)).toEqual(looked(state, true, 'why'));
+    },
+  );
+});
+
+test.each(['pending', 'processing', 'mirrored', 'failed', 'unavailable'] as const)(
+  'what is %s, unchanged and listed, while nobody can read the company of its record, is written with what it was',
+  (state) => {
+    const before = record(state, { reason: 'why', stranded: true });
+    expect(decide(before, listing(), incremental)).toEqual(looked(state, false, 'why'));
+    expect(decide({ ...before, stranded: false }, listing(), incremental)).toBeUndefined();
+  },
+);

@@ -1,0 +1,222 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Asset } from '../../src/store/database/schema.ts';
+import type { ListedAsset } from '../../src/store/syncs/record-page.ts';
+import { kindOf, type PlanKind } from '../../src/sync/plan.ts';
+import { longAgo, newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+describe('what a full sync would make of an asset', () => {
+  const listing = (change: Record<string, unknown> = {}): ListedAsset => {
+    const listed = { id: 'a', size: 7, uploadDate: 1000, status: 'ready', ...change };
+    const { size, uploadDate } = listed;
+    return { id: 'a', projectId: null, assetType: null, name: null, size, uploadDate, listed };
+  };
+  const row = (state: Asset['state'], more: Partial<Asset> = {}) =>
+    ({
+      ...listing(),
+      state,
+      media: null,
+      leftOut: null,
+      transcriptState: 'none',
+      thumbnailState: 'none',
+      ...more,
+    }) as Asset;
+  const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
+  const wanted = { mark: 1500, leftOut: false, transcripts: true, thumbnails: true };
+  const out = { ...wanted, leftOut: true };
+
+  test.each<[PlanKind, Asset | undefined, ListedAsset, typeof wanted]>([
+    ['new', undefined, listing({ uploadDate: 2000 }), wanted],
+    ['new', undefined, listing(), { ...wanted, mark: null as never }],
+    ['missing', undefined, listing(), wanted],
+    ['changed', row('mirrored', { media }), listing({ size: 8 }), wanted],
+    ['waiting', row('pending'), listing(), wanted],
+    ['waiting', row('failed'), listing(), wanted],
+    ['waiting', row('pending', { leftOut: 'type x' }), listing(), wanted],
+    ['changed', row('pending', { media }), listing(), wanted],
+    ['record', row('mirrored', { media }), listing({ name: 'x' }), wanted],
+    ['same', row('mirrored', { media }), listing(), wanted],
+    ['record', row('gone', { media, mirroredAt: new Date() }), listing(), wanted],
+    ['changed', row('gone', { media }), listing(), wanted],
+    ['waiting', row('gone'), listing(), wanted],
+    ['processing', undefined, listing({ status: 'processing' }), wanted],
+    ['processing', row('processing'), listing({ status: 'processing' }), wanted],
+    ['unavailable', row('unavailable'), listing({ status: 'unavailable' }), wanted],
+    ['unreadable', undefined, { ...listing(), problem: 'size: wrong' }, wanted],
+    ['leftOut', undefined, listing(), out],
+    ['leftOut', row('pending', { leftOut: 'type x' }), listing(), out],
+    ['same', row('mirrored', { media }), listing({ size: 8 }), out],
+  ])('%s (%#)', (kind, before, listed, options) => {
+    expect(kindOf(before, listed, options)).toBe(kind);
+  });
+});
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+interface Line {
+  progress?: { listed: number; waitsUntil: string | null };
+  // biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
+  result?: any;
+  error?: { detail: string };
+}
+
+async function ask(connectionId: string, options: { signal?: AbortSignal } = {}) {
+  return fetch(`${stage.ground.publicUrl}/api/plan?connectionId=${connectionId}`, {
+    headers: { authorization: 'Bearer the-token-of-the-operators' },
+    ...options,
+  });
+}
+async function planned(connectionId: string): Promise<{ lines: Line[]; result: Line['result'] }> {
+  const response = await ask(connectionId);
+  expect(response.headers.get('content-type')).toBe('application/x-ndjson');
+  const lines: Line[] = (await response.text())
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  return { lines, result: lines.at(-1)!.result };
+}
+
+/** Everything in the records but for what the tokens and the pace of calls leave there. */
+const records = async () =>
+  Promise.all(
+    ['assets', 'syncs', 'events', 'companies', 'access', 'sightings'].map((table) =>
+      stage.query(`SELECT * FROM ${table} ORDER BY md5(${table}::text)`),
+    ),
+  );
+
+describe('a plan', () => {
+  test('ends where a sync does: at a cursor that was used before, each page counted once', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string, rule: object) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      body: { assets: [{ id: `${companyId} ${id}`, uploadDate: longAgo }], nextCursor },
+      ...rule,
+    });
+    const [first, second] = [page('a', 'one', { times: 1 }), page('b', 'two', { skip: 1, times: 1 })];
+    // The last one repeats its own cursor; leads to the one before it; is the first again.
+    for (const [rules, listed, problems] of [
+      [[first, page('b', 'one', { skip: 1 })], 2, []],
+      [[first, second, page('c', 'one', { skip: 2 })], 3, [expect.stringContaining('leads back')]],
+      [[page('a', 'one', {})], 1, [expect.stringContaining('leads back')]],
+    ] as const) {
+      await stage.admin.setFaults(...rules);
+      expect((await planned(connectionId)).result).toMatchObject({ listed, problems });
+    }
+    await stage.admin.clearFaults();
+  });
+
+  test('counts by company, type and kind, and neither writes nor asks for media', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const other = `${companyId}-other`;
+    await stage.admin.addCompany({ id: other, name: 'The other', userIds: [userId] });
+    await stage.upload(companyId, 120, { content: { text: 'known' } });
+    await stage.run(connectionId);
+    await stage.upload(companyId, 2, { uploadDate: longAgo - 1000, content: { text: 'older' } });
+    await stage.upload(companyId, 3, { uploadDate: Date.now(), content: { text: 'younger' } });
+    await stage.upload(companyId, 1, { assetType: 'videos', mimeType: 'video/mp4', status: 'processing' });
+    await stage.upload(companyId, 1, { status: 'unavailable' });
+    await stage.upload(other, 4, { assetType: 'audio', content: { text: 'sound' } });
+    await stage.mirror.api('PATCH', `/connections/${connectionId}`, {
+      exclude: { assetTypes: ['audio'] },
+      bandwidth: 100,
+    });
+    await stage.admin.clearRequests();
+    const before = await records();
+
+    const { result } = await planned(connectionId);
+    expect(result).toMatchObject({
+      connections: 1,
+      pages: 3,
+      listed: 131,
+      byKind: {
+        new: { assets: 3, bytes: 21 },
+        missing: { assets: 2, bytes: 10 },
+        waiting: { assets: 120, bytes: 600 },
+        changed: { assets: 0, bytes: 0 },
+        processing: { assets: 1 },
+        unavailable: { assets: 1 },
+        leftOut: { assets: 4, bytes: 20 },
+      },
+      toMove: { assets: 125, bytes: 631 },
+      time: { seconds: 6.31, bytesPerSecond: 100, from: 'limit' },
+      problems: [],
+      leftOutCompanies: [],
+    });
+    expect(result.rows).toContainEqual({
+      companyId: other,
+      companyName: 'The other',
+      type: 'audio',
+      kind: 'leftOut',
+      assets: 4,
+      bytes: 20,
+    });
+    expect(await records()).toEqual(before);
+    const asked = new Set((await stage.admin.requests()).map(({ endpoint }) => endpoint));
+    expect(asked).toEqual(new Set(['me', 'assets']));
+
+    // What is planned is what the run then finds.
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 7, seen: 131 });
+  });
+
+  test('waits as long as the service asks for, and says so', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 1);
+    await stage.admin.setFaults({ endpoint: 'assets', companyId, retryAfter: 1, times: 1 });
+    const { lines, result } = await planned(connectionId);
+    await stage.admin.clearFaults();
+    expect(lines[0]!.progress!.waitsUntil).toEqual(expect.any(String));
+    expect(result).toMatchObject({ listed: 1, problems: [] });
+  });
+
+  test('tells what it could not list', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.admin.setFaults({ endpoint: 'assets', companyId, status: 403 });
+    const { result } = await planned(connectionId);
+    await stage.admin.clearFaults();
+    expect(result.problems).toEqual([expect.stringMatching(new RegExp(`^company ${companyId} was not listed`))]);
+  });
+
+  test('ends when nobody waits for it any more', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 1);
+    const bodies = Array.from({ length: 500 }, (_, i) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      skip: i,
+      times: 1,
+      latency: 20,
+      body: { assets: [{ id: `asset ${i}` }], nextCursor: `page ${i}` },
+    }));
+    await stage.admin.setFaults(...bodies);
+    const gone = new AbortController();
+    const response = await ask(connectionId, { signal: gone.signal });
+    await response.body!.getReader().read();
+    gone.abort();
+    // Ten looks that find the same, each of which could have met a page: nobody lists any more.
+    let [last, same] = [-1, 0];
+    await until('the listing to end', async () => {
+      const now = await stage.listings(companyId);
+      same = now === last ? same + 1 : 0;
+      last = now;
+      return same === 10;
+    });
+    expect(last).toBeLessThan(500);
+    await stage.admin.clearFaults();
+  });
+
+  test('of a connection that is unknown, or has ended, is refused', async () => {
+    expect((await ask('nobody')).status).toBe(404);
+    const { connectionId } = await stage.company();
+    await stage.store.connections.end(connectionId, 'as a test');
+    const refused = await ask(connectionId);
+    expect(refused.status).toBe(409);
+    expect(await refused.json()).toMatchObject({ code: 'connection_disconnected' });
+  });
+});

@@ -1,0 +1,310 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { turnOf } from '../../src/store/assets/leases.ts';
+import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterEach(async () => {
+  await stage.admin.clearFaults();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+const states = async (companyId: string) =>
+  Object.fromEntries((await stage.assets(companyId)).map(({ id, state }) => [id, state]));
+const gone = async (companyId: string) =>
+  (await stage.assets(companyId)).filter(({ state }) => state === 'gone').map(({ id }) => id);
+const askedFor = async (ids: string[]) =>
+  (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.includes(assetId!)).length;
+
+describe('what a complete listing lacks', () => {
+  test('is gone once the service says so of the asset itself; an incremental run says nothing of it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(ids[2]!);
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', gone: 0 });
+    expect(await gone(companyId)).toEqual([]);
+
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1, changed: 0, error: null });
+    expect(await gone(companyId)).toEqual([ids[2]]);
+    expect(await stage.store.assets.get(ids[2]!)).toMatchObject({
+      nextAt: null,
+      queuedAt: null,
+      reason: 'no longer in the library, and never mirrored',
+    });
+    expect(await stage.events({ kind: 'asset.gone', assetId: ids[2]! })).toHaveLength(1);
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0 });
+    expect(await stage.events({ kind: 'asset.gone', assetId: ids[2]! })).toHaveLength(1);
+  });
+
+  test('is looked for only where the whole company was listed', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(id!);
+    await stage.sync(connectionId, 'full', { since: longAgo + 1000 });
+    await stage.sync(connectionId, 'full', { assetType: 'videos' });
+    await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] }).then((run) => {
+      expect(run).toMatchObject({ seen: 4, new: 0, gone: 1 });
+    });
+    // Types that are no longer wanted are listed all the same.
+    expect(await gone(companyId)).toEqual([id]);
+  });
+
+  test('and the service still gives is not gone', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    const body = { assets: ids.slice(0, 2).map((id) => ({ id })), nextCursor: null };
+    await stage.admin.addFault({ endpoint: 'assets', companyId, body });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
+    expect(await askedFor(ids)).toBe(1);
+    expect(await gone(companyId)).toEqual([]);
+  });
+
+  test('stays as it is when it cannot be asked for; the run says so', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(ids[0]!);
+    await stage.admin.addFault({ endpoint: 'asset', assetId: ids[0]!, status: 500 });
+    const run = await stage.sync(connectionId, 'full');
+    expect(run).toMatchObject({ status: 'failed', gone: 0, error: expect.stringContaining('500') });
+    await stage.admin.clearFaults();
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1 });
+  });
+
+  test('an item that cannot be read is not taken for missing', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 4);
+    await stage.sync(connectionId);
+    await stage.admin.changeAsset(ids[0]!, { override: { size: 'large' } });
+    await stage.admin.changeAsset(ids[1]!, { override: { id: 7 } });
+    const run = await stage.sync(connectionId, 'full');
+    expect(run).toMatchObject({ status: 'done', gone: 0 });
+    expect(await gone(companyId)).toEqual([]);
+  });
+
+  test('an asset that a worker has in hand is left to it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    await stage.store.assets.dispatch({ perConnection: 1000 });
+    expect(await stage.store.assets.take(ids[0]!, 60_000)).toBeDefined();
+    await stage.admin.removeAsset(ids[0]!);
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0 });
+    expect(await stage.store.assets.get(ids[0]!)).toMatchObject({ state: 'transferring' });
+  });
+});
+
+describe('a listing that halves', () => {
+  async function halved(count = 6) {
+    const { companyId, connectionId, userId } = await stage.company();
+    const ids = await stage.upload(companyId, count);
+    await stage.sync(connectionId);
+    for (const id of ids.slice(0, count / 2)) await stage.admin.removeAsset(id);
+    return { companyId, connectionId, userId, ids, lost: ids.slice(0, count / 2).sort() };
+  }
+
+  test('is held until the operator lets it pass, and he is told how', async () => {
+    const { companyId, connectionId, userId, lost } = await halved();
+    const run = await stage.sync(connectionId, 'full');
+    const advice = `asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`;
+    expect(run).toMatchObject({ status: 'done', gone: 0, error: expect.stringContaining(advice) });
+    expect(run.error).toMatch(/lacks 3 of 6 known assets; nothing is marked as gone/);
+    expect(await gone(companyId)).toEqual([]);
+    expect(await askedFor(lost)).toBe(0);
+    expect(await stage.events({ kind: 'company.held', connectionId })).toMatchObject([
+      { data: { companyId, known: 6, missing: 3 } },
+    ]);
+    // A run over less does not end it.
+    await stage.sync(connectionId);
+    const shown = async () => (await stage.mirror.api('GET', `/connections/${connectionId}`)).lastError;
+    expect(await shown()).toBe(run.error);
+
+    const { syncId } = await stage.mirror.api('POST', `/connections/${connectionId}/resync`, {
+      mode: 'full',
+      companyId,
+      acceptGone: true,
+    });
+    await stage.run(connectionId);
+    expect(await stage.store.syncs.get(syncId)).toMatchObject({ status: 'done', gone: 3, error: null });
+    expect(await gone(companyId)).toEqual(lost);
+    expect(await shown()).toBeNull();
+    // It was all that there was to read then.
+    const other = await stage.admin.addCompany({ name: 'another' });
+    await stage.admin.setAccess(other.id, userId, true);
+    await stage.sync(connectionId);
+    expect(await shown()).toBeNull();
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, error: null });
+    expect(await shown()).toBeNull();
+  });
+
+  test('and is whole again the next time has changed nothing', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 10);
+    await stage.sync(connectionId);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, body: { assets: [], nextCursor: null } });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({
+      gone: 0,
+      error: expect.stringContaining('10 of 10'),
+    });
+    await stage.admin.clearFaults();
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, changed: 0, error: null });
+    expect(Object.values(await states(companyId))).toEqual(ids.map(() => 'pending'));
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 9000);
+  });
+
+  test('and is accepted over all companies ends the error of all', async () => {
+    const { connectionId } = await halved();
+    await stage.sync(connectionId, 'full');
+    expect(await stage.sync(connectionId, 'full', { acceptGone: true })).toMatchObject({ gone: 3, error: null });
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
+  });
+
+  test('and is accepted for one of two companies ends no error of the other', async () => {
+    const companies = [await stage.admin.addCompany({ name: 'one' }), await stage.admin.addCompany({ name: 'other' })];
+    const { connectionId } = await stage.person(...companies.map(({ id }) => id));
+    const all = [await stage.upload(companies[0]!.id, 4), await stage.upload(companies[1]!.id, 4)];
+    await stage.sync(connectionId, 'full');
+    for (const ids of all) for (const id of ids.slice(0, 2)) await stage.admin.removeAsset(id);
+    const { error } = await stage.sync(connectionId, 'full');
+    expect(error).toMatch(/lacks 2 of 4.*lacks 2 of 4/);
+    const run = await stage.sync(connectionId, 'full', { companyId: companies[0]!.id, acceptGone: true });
+    expect(run).toMatchObject({ gone: 2, error: null });
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBe(error);
+  });
+
+  test('can be accepted only of a whole listing', async () => {
+    const { connectionId } = await stage.company();
+    const path = `/connections/${connectionId}/resync`;
+    for (const more of [{ mode: 'incremental' }, { since: 5 }, { assetType: 'videos' }, { projectId: 'p' }]) {
+      const asked = stage.mirror.api('POST', path, { mode: 'full', acceptGone: true, ...more });
+      await expect(asked, JSON.stringify(more)).rejects.toThrow(/400.*acceptGone needs/);
+    }
+  });
+});
+
+describe('an interrupted run', () => {
+  test('that goes on in the middle knows what it has listed before', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 250);
+    await stage.sync(connectionId);
+    // One of each end of the listing.
+    await stage.admin.removeAsset(ids[0]!);
+    await stage.admin.removeAsset(ids[249]!);
+    const broken = await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
+    expect(broken).toMatchObject({ status: 'running', pages: 1 });
+    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 248, gone: 2 });
+    expect(await gone(companyId)).toEqual([ids[0], ids[249]].sort());
+    expect(await stage.rows('sightings')).toBe(0);
+  });
+
+  test('that had come to its end lists nothing again, and goes on with what was missing', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(ids[0]!);
+    await stage.admin.addFault({ endpoint: 'asset', assetId: ids[0]!, latency: 60_000 });
+    const id = (await stage.store.syncs.request(connectionId, 'full'))!;
+    const stop = new AbortController();
+    const running = stage.run(connectionId, {}, stop.signal);
+    await until('the asset to be asked for', async () => (await stage.store.syncs.get(id))?.position.listed);
+    stop.abort(new Error('stop'));
+    await running;
+    await stage.admin.clearFaults();
+    const listings = await stage.listings(companyId);
+    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.listings(companyId)).toBe(listings);
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
+  });
+
+  test('whose connection ends leaves nothing behind', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 150);
+    await stage.sync(connectionId);
+    await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
+    expect(await stage.rows('sightings')).toBe(1);
+    await stage.store.connections.end(connectionId, 'as a test');
+    expect(await stage.rows('sightings')).toBe(0);
+  });
+
+  test('takes no date of after its beginning for its mark', async () => {
+    // A page that comes late may show what the first one could not have.
+    const { companyId, connectionId } = await stage.company();
+    const began = Date.now();
+    const page = (id: string, uploadDate: number, nextCursor: string | null) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      times: 1,
+      body: { assets: [{ id: `${companyId} ${id}`, uploadDate }], nextCursor },
+    });
+    await stage.admin.setFaults(page('first', began - 1000, 'more'), {
+      ...page('second', began + 2500, null),
+      skip: 1,
+      latency: 4000,
+    });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 2 });
+    expect(await stage.mark(connectionId, companyId)).toBe(began - 1000);
+  });
+});
+
+describe('a company', () => {
+  test('that can no longer be read is told, and nothing of it is gone; back again, what failed meanwhile is tried again', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    await stage.admin.addCompany({ id: `${companyId}-kept`, name: 'Kept', userIds: [userId] });
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    // Between the loss and the run that finds it out, a worker is told that there is no such asset.
+    await stage.store.assets.dispatch({ perConnection: 1000 });
+    const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
+    await stage.store.assets.failed(turnOf(held), 'the service answered 404');
+
+    await stage.admin.setAccess(companyId, userId, false);
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
+    const told = (msg: string) => stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
+    expect(told('company can no longer be read')).toHaveLength(1);
+    expect(await stage.events({ kind: 'company.lost', connectionId })).toMatchObject([{ data: { companyId } }]);
+    expect(await gone(companyId)).toEqual([]);
+
+    const more = await stage.upload(companyId, 2, { uploadDate: longAgo + 3_600_000 });
+    await stage.admin.setAccess(companyId, userId, true);
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 2 });
+    expect(await states(companyId)).toEqual(Object.fromEntries([...ids, ...more].map((id) => [id, 'pending'])));
+    const back = (await stage.events({ kind: 'company.gained', connectionId })).at(-1);
+    expect(back).toMatchObject({ data: { companyId, lostAt: expect.stringMatching(/^\d{4}-/) } });
+  });
+
+  test('that two can read is judged by the one in charge of the asset', async () => {
+    const { companyId, ...first } = await stage.company();
+    const second = await stage.person(companyId);
+    const ids = await stage.upload(companyId, 4);
+    await stage.run(first.connectionId);
+    await stage.run(second.connectionId);
+    await stage.admin.removeAsset(ids[0]!);
+    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 0 });
+    expect(await stage.sync(first.connectionId, 'full')).toMatchObject({ gone: 1 });
+
+    await stage.store.connections.end(first.connectionId, 'as a test');
+    await stage.admin.removeAsset(ids[1]!);
+    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ gone: 1 });
+    expect(await gone(companyId)).toEqual(ids.slice(0, 2).sort());
+  });
+
+  test('whose asset shows up late, far behind the mark, or in the very millisecond of it, is whole after a full run', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    ids.push(...(await stage.upload(companyId, 1, { uploadDate: longAgo - 100 * overlap })));
+    ids.push(...(await stage.upload(companyId, 1, { uploadDate: longAgo + 2000 })));
+    ids.push(...(await stage.upload(companyId, 1, { override: { uploadDate: null } })));
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 3, gone: 0 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+});

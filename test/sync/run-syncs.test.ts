@@ -1,0 +1,841 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { runSyncs } from '../../src/sync/run-syncs.ts';
+import { spawnMirror, startMirror } from '../support/mirror.ts';
+import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await newStage();
+});
+afterEach(async () => {
+  await stage.admin.clearFaults();
+});
+afterAll(async () => {
+  await stage?.close();
+});
+
+describe('what a run asks for', () => {
+  test('since is the mark minus the overlap, and means after', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [newest] = await stage.upload(companyId);
+    await stage.sync(connectionId);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+
+    const [hidden] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap });
+    const [within] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap + 1 });
+    const [later] = await stage.upload(companyId, 1, { uploadDate: longAgo + 5 });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 3, new: 2, changed: 0, error: null });
+    expect(await stage.ids(companyId)).toEqual([newest, within, later].sort());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', seen: 4, new: 1 });
+    expect(await stage.ids(companyId)).toContain(hidden);
+  });
+
+  test('a run without news takes two requests and eight statements, and is recorded like any other', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 3);
+    await stage.sync(connectionId);
+    await stage.admin.clearRequests();
+    const query = vi.spyOn(pg.Client.prototype, 'query');
+    const never = new AbortController().signal;
+    expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toBe('1 done');
+    const calls = query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[];
+    const said = calls.map(([statement, values], i) => ({
+      client: query.mock.contexts[i],
+      ...(typeof statement === 'string' ? { text: statement, values } : statement),
+    }));
+    query.mockRestore();
+    const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
+    expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
+    const ofRun = said.filter(({ values }) => values?.includes(connectionId) || values?.includes(run!.id));
+    // Each BEGIN stands before a statement of the run on the same database connection, and has its COMMIT.
+    const begins = said.filter(({ text, client }, i) => {
+      const next = said.slice(i + 1).find((other) => other.client === client);
+      return text === 'begin' && next && ofRun.includes(next);
+    });
+    expect(begins).toHaveLength(2);
+    expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
+    expect(await stage.admin.requests()).toHaveLength(2);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
+  });
+
+  describe('over several companies without news', () => {
+    /** Somebody who reads two companies, each with a mark that its listing will move. */
+    async function twoCompanies() {
+      const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+      const [first, second] = companies as [string, string];
+      const { connectionId, userId } = await stage.person(first, second);
+      for (const companyId of companies) await stage.upload(companyId, 2);
+      await stage.sync(connectionId);
+      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+      await client.connect();
+      await client.query('UPDATE access SET mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
+      await client.end();
+      const marks = () => Promise.all(companies.map((companyId) => stage.mark(connectionId, companyId)));
+      const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
+      const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
+      return { first, second, connectionId, userId, marks, begin, last };
+    }
+
+    test('each moves its mark', async () => {
+      const { marks, begin, last } = await twoCompanies();
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 4, new: 0, changed: 0, position: {} });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
+    });
+
+    test('one before another that has some moves its mark, too', async () => {
+      const { second, marks, begin, last } = await twoCompanies();
+      await stage.upload(second, 1, { uploadDate: longAgo + 5000 });
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 5, new: 1 });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 5000]);
+    });
+
+    test('one before another that cannot be listed moves its mark, too', async () => {
+      const { second, marks, begin, last } = await twoCompanies();
+      await stage.admin.addFault({ endpoint: 'assets', companyId: second, status: 403 });
+      expect(await begin()).toBe('1 done');
+      expect(await last()).toMatchObject({ status: 'failed', pages: 1, seen: 2 });
+      expect(await marks()).toEqual([longAgo + 1000, longAgo]);
+    });
+
+    test('none moves its mark any more once another process has the run', async () => {
+      const { second, connectionId, marks, begin } = await twoCompanies();
+      await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 2000 });
+      const running = begin();
+      await until('the second to be asked for', async () =>
+        (await stage.admin.requests({ endpoint: 'assets' })).some(({ companyId }) => companyId === second),
+      );
+      const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+      await client.connect();
+      await client.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
+      expect(await running).toBe('handed back');
+      expect(await marks()).toEqual([longAgo + 1000, longAgo]);
+      await client.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
+      await client.end();
+      await stage.admin.clearFaults();
+      expect(await stage.run(connectionId)).toBe('1 done');
+      expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
+    });
+  });
+
+  test('a mark never moves back, whatever a listing leaves out', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [first, second] = await stage.upload(companyId, 2);
+    await stage.sync(connectionId);
+    await stage.admin.removeAsset(second!);
+    await stage.sync(connectionId, 'full');
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 1000);
+    expect(await stage.ids(companyId)).toEqual([first, second].sort());
+  });
+
+  test('an empty company has no mark, and its first upload is found, however old', async () => {
+    const { companyId, connectionId } = await stage.company();
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 1, seen: 0 });
+    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    const ids = await stage.upload(companyId, 1, { uploadDate: 1 });
+    await stage.sync(connectionId);
+    expect(await stage.ids(companyId)).toEqual(ids);
+  });
+
+  test('dates in the future and of years ago hide nothing that is uploaded now', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const year = 365 * 86_400_000;
+    const odd = [
+      ...(await stage.upload(companyId, 1, { uploadDate: Date.now() + year })),
+      ...(await stage.upload(companyId, 1, { uploadDate: 0 })),
+      ...(await stage.upload(companyId)),
+    ];
+    await stage.sync(connectionId);
+    expect(await stage.ids(companyId)).toEqual(odd.toSorted());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+
+    const now = await stage.upload(companyId, 2, { uploadDate: Date.now() });
+    await stage.sync(connectionId);
+    expect(await stage.ids(companyId)).toEqual([...odd, ...now].sort());
+    expect(await stage.mark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
+  });
+
+  test('uploads of the same millisecond all arrive, over the ends of pages and of runs', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const first = await stage.upload(companyId, 203, { uploadDate: longAgo });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 3, seen: 203, new: 203 });
+    const more = await stage.upload(companyId, 2, { uploadDate: longAgo });
+    expect(await stage.sync(connectionId)).toMatchObject({ new: 2 });
+    expect(await stage.ids(companyId)).toEqual([...first, ...more].sort());
+  });
+
+  test('types that are left out are known as such, those that are unknown to the spec are wanted when all are', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [document] = await stage.upload(companyId, 1, { name: 'a document' });
+    const [video] = await stage.upload(companyId, 1, { assetType: 'videos' });
+    const [audio] = await stage.upload(companyId, 1, { assetType: 'audio' });
+    const [hologram] = await stage.upload(companyId, 1, { override: { assetType: 'holograms' } });
+    const wanted = async () =>
+      (await stage.assets(companyId)).filter((asset) => asset.leftOut === null).map((asset) => asset.id);
+    await stage.sync(connectionId, 'full', {}, { includeTypes: ['videos', 'audio'], excludeTypes: ['audio'] });
+    expect(await wanted()).toEqual([video]);
+    await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] });
+    expect(await wanted()).toEqual([video, audio, hologram].sort());
+    await stage.sync(connectionId, 'full');
+    expect(await wanted()).toEqual([document, video, audio, hologram].sort());
+  });
+});
+
+describe('pages', () => {
+  test.each([
+    ['absent', 2],
+    ['null', 2],
+    ['empty', 2],
+    // The last page is asked for once more, for its cursor may stand for another page by now.
+    ['repeat', 3],
+  ] as const)('end where nextCursor is %s', async (nextCursor, pages) => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 101);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages, error: null });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 100_000);
+  });
+
+  test('end where the only page repeats its cursor', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor: 'repeat' });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
+  });
+
+  /** The library answers with these pages, one after the other, whatever it is asked for; then with the last one. */
+  const answers = (companyId: string, pages: { ids: string[]; nextCursor: string | null }[]) =>
+    stage.admin.setFaults(
+      ...pages.map(({ ids, nextCursor }, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < pages.length - 1 && { times: 1 }),
+        body: { assets: ids.map((id) => ({ id: `${companyId} ${id}`, uploadDate: longAgo })), nextCursor },
+      })),
+    );
+
+  test.each([
+    ['an empty page', [], null],
+    ['the last page again', ['f', 'g'], null],
+    ['an earlier page again', ['a', 'b'], expect.stringContaining('leads back')],
+  ])('that all have the same cursor are followed until there is no more, and then comes %s', async (_, last, error) => {
+    const { companyId, connectionId } = await stage.company();
+    const pages = [['a', 'b'], ['c', 'd'], ['e'], ['f', 'g'], last];
+    await answers(
+      companyId,
+      pages.map((ids) => ({ ids, nextCursor: 'scroll' })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 7, error });
+    expect(await stage.ids(companyId)).toEqual([...'abcdefg'].map((id) => `${companyId} ${id}`));
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('end where the service refuses a cursor that it gave twice, and the run reports it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await answers(companyId, [
+      { ids: ['a'], nextCursor: 'scroll' },
+      { ids: ['b'], nextCursor: 'scroll' },
+    ]);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 2, status: 404 });
+    expect(await stage.sync(connectionId)).toMatchObject({
+      status: 'done',
+      new: 2,
+      error: expect.stringContaining('refused'),
+    });
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('that repeat some assets and are empty in between are followed to the end', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const pages = [['a', 'b'], ['b', 'a'], ['b', 'c'], [], [], ['c', 'b'], ['d']];
+    await answers(
+      companyId,
+      pages.map((ids, i) => ({ ids, nextCursor: i < pages.length - 1 ? `cursor ${i}` : null })),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 4, pages: 7, error: null });
+  });
+
+  test.each([
+    ['nothing', []],
+    ['the same assets in another order', [...'abcdefghij']],
+  ])('of %s that never end are given up with a reason, and the next company is listed', async (_, ids) => {
+    const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
+    const [endless, next] = companies as [string, string];
+    const { connectionId } = await stage.person(endless, next);
+    const [found] = await stage.upload(next);
+    const pages = Array.from({ length: 1010 }, (_, i) => ({
+      ids: ids.toSorted(() => Math.random() - 0.5),
+      nextCursor: `cursor ${i}`,
+    }));
+    await answers(endless, pages);
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
+    expect(run.error).toContain(endless);
+    expect(await stage.listings(endless)).toBeLessThan(1010);
+    expect(await stage.mark(connectionId, endless)).toBeNull();
+    expect(await stage.ids(next)).toEqual([found]);
+  });
+
+  test('that never end are given up even if the service breaks them off again and again', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
+    await stage.admin.setFaults(
+      ...Array.from({ length: 1200 }, (_, i) => ({
+        endpoint: 'assets' as const,
+        companyId,
+        skip: i,
+        ...(i < 1199 && { times: 1 }),
+        // A passing fault is met by three tries.
+        ...(i % 400 > 396
+          ? { status: 500 }
+          : {
+              body: {
+                assets: ids.toSorted(() => Math.random() - 0.5).map((id) => ({ id })),
+                nextCursor: `cursor ${i}`,
+              },
+            }),
+      })),
+    );
+    const run = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    for (let i = 0; i < 3; i++) await stage.run(connectionId);
+    expect(await stage.store.syncs.get(run)).toMatchObject({
+      status: 'failed',
+      error: expect.stringMatching(/pages had no new asset/),
+    });
+  });
+
+  test('whose cursors lead back to an earlier page end there, and the run reports it', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string) => ({ ids: [id], nextCursor });
+    const round = [page('a', 'one'), page('b', 'two'), page('c', 'one'), page('b', 'two'), page('c', 'one')];
+    // The second library ignores the cursor and always answers with the first page.
+    for (const pages of [round, [page('a', 'one')]]) {
+      await answers(companyId, pages);
+      const run = await stage.sync(connectionId, 'full');
+      expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('leads back') });
+    }
+    expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
+  });
+
+  test('an unfinished listing moves no mark; the next run goes on at its cursor and finds the older half', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 250);
+    const broken = await stage.stopInTheMiddle({ companyId, connectionId });
+    expect(broken).toMatchObject({ status: 'running', pages: 1, seen: 100, error: null });
+    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.ids(companyId)).toEqual(ids.slice(150).sort());
+
+    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 250, new: 250 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 249_000);
+  });
+
+  test('uploads that come in between are found by the next run, and none of the others is missed', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 150);
+    await stage.stopInTheMiddle({ companyId, connectionId });
+    const late = await stage.upload(companyId, 120, { uploadDate: longAgo + 3_600_000 });
+    await stage.run(connectionId);
+    expect(await stage.ids(companyId)).toEqual(ids.toSorted());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+    await stage.sync(connectionId);
+    expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
+  });
+
+  test('a service that fails in the middle breaks the listing off, and it goes on where it was', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
+    const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    expect(await stage.run(connectionId)).toBe('broken off');
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
+    // Without any progress it has failed: it may be this company alone, and others are to be listed.
+    await stage.run(connectionId);
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('500') });
+    expect(await stage.mark(connectionId, companyId)).toBeNull();
+
+    await stage.admin.clearFaults();
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 150, new: 50 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('a cursor that the service has forgotten meanwhile is not asked for twice: the listing begins again', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 150);
+    const { id } = await stage.stopInTheMiddle({ companyId, connectionId });
+    await stage.admin.addFault({ endpoint: 'assets', companyId, times: 1, status: 400 });
+    await stage.run(connectionId);
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 3, seen: 250, new: 150 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('a process that is killed in the middle leaves a run that another goes on with', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 150, { status: 'unavailable' });
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
+    const worker = await spawnMirror(stage.ground, stage.library, 'worker');
+    try {
+      await until('the first page', async () => (await stage.ids(companyId)).length === 100);
+    } finally {
+      await worker.kill('SIGKILL');
+    }
+    await stage.admin.clearFaults();
+    expect(await stage.run(connectionId)).toBe('another process is at it');
+    // Its lease has run out.
+    const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
+    await client.connect();
+    await client.query("UPDATE connections SET sync_until = now() - interval '1 second' WHERE id = $1", [connectionId]);
+    await client.end();
+    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+  });
+});
+
+describe('bad answers', () => {
+  test('an item that breaks the schema fails with the name of its field, and the rest of the page goes on', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [good] = await stage.upload(companyId);
+    const [bad] = await stage.upload(companyId, 1, { override: { size: 'large' } });
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'done', new: 2 });
+    expect(run.error).toContain(`asset ${bad}: size: `);
+    const assets = await stage.assets(companyId);
+    expect(assets.map(({ id, state, reason }) => [id, state, reason?.split(':')[1] ?? null])).toEqual(
+      [
+        [good!, 'pending', null],
+        [bad!, 'failed', ' size'],
+      ].toSorted(([a], [b]) => a!.localeCompare(b!)),
+    );
+    expect((await stage.mirror.api('GET', `/connections/${connectionId}`)).lastError).toContain('size');
+
+    await stage.admin.changeAsset(bad!, { override: {} });
+    await stage.sync(connectionId);
+    expect(await stage.store.assets.get(bad!)).toMatchObject({ state: 'pending', reason: null });
+    // What is known keeps its state when its listing cannot be read.
+    await stage.admin.changeAsset(good!, { override: { status: 7 } });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('status') });
+    expect(await stage.store.assets.get(good!)).toMatchObject({
+      state: 'pending',
+      reason: expect.stringContaining('cannot be read: status'),
+      name: 'file 0',
+      size: expect.any(Number),
+    });
+  });
+
+  test('an item without a readable id is told of for as long as it is listed', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(1001), '\ud800', {}];
+    const ids: string[] = [];
+    for (const id of odd) ids.push(...(await stage.upload(companyId, 1, { override: { id } })));
+    await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'left out' } });
+    const mirror = { excludeTypes: ['audio'] };
+    const run = await stage.sync(connectionId, 'full', {}, mirror);
+    expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
+    expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
+    const told = await stage.assets(companyId);
+    expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
+    for (const { reason } of told) expect(reason).toMatch(/^its listing cannot be read: id: /);
+
+    // Neither a run over less nor a second one over everything changes that.
+    expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBe(run.error);
+    expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 0, changed: 0, error: run.error });
+
+    // Repaired, or gone from the listing.
+    await stage.admin.changeAsset(ids[0]!, { override: {} });
+    for (const id of ids.slice(1)) await stage.admin.removeAsset(id);
+    expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 1, error: null });
+    expect(await stage.ids(companyId)).toEqual([ids[0]]);
+    expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
+  });
+
+  /** Characters that no database can compress. */
+  const random = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
+
+  test.each([{ projectId: random(3000) }, { assetType: random(3000) }])(
+    'a value that is too long for an index is a problem of its asset alone (%#)',
+    async (override) => {
+      const { companyId, connectionId } = await stage.company();
+      const [before] = await stage.upload(companyId);
+      const [bad] = await stage.upload(companyId, 1, { override });
+      const [after] = await stage.upload(companyId, 1, { uploadDate: longAgo + 5 });
+      const run = await stage.sync(connectionId);
+      const [field] = Object.keys(override);
+      expect(run).toMatchObject({ status: 'done', new: 3 });
+      expect(run.error).toBe(`asset ${bad}: ${field}: expected at most 1000 bytes`);
+      const states = await Promise.all(
+        [before, bad, after].map(async (id) => (await stage.store.assets.get(id!))?.state),
+      );
+      expect(states).toEqual(['pending', 'failed', 'pending']);
+      expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+    },
+  );
+
+  test('ids and values of the greatest length are recorded like any other', async () => {
+    const { userId, connectionId } = await stage.company();
+    const companyId = random(1000);
+    const asset = { id: random(1000), projectId: random(1000), assetType: random(1000), name: random(1_000_000) };
+    await stage.admin.setFaults(
+      { endpoint: 'me', body: { user: { id: userId }, companies: [{ id: companyId, name: random(1_000_000) }] } },
+      { endpoint: 'assets', status: 200, body: { assets: [{ ...asset, uploadDate: longAgo }] } },
+    );
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.assets(companyId)).toMatchObject([asset]);
+    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+  });
+
+  test('a company whose id is too long is left out, and the others are listed', async () => {
+    const { companyId, userId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId);
+    const companies = [
+      { id: random(1001), name: 'k' },
+      { id: companyId, name: 'l' },
+    ];
+    await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
+    const run = await stage.sync(connectionId);
+    expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('was left out') });
+    expect(await stage.ids(companyId)).toEqual(ids);
+  });
+
+  test('a cursor that cannot be stored is followed, and an interrupted listing begins again', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const page = (id: string, nextCursor: string | null, rule: object) => ({
+      endpoint: 'assets' as const,
+      companyId,
+      status: 200,
+      body: `{"assets":[{"id":"${companyId} ${id}"}],"nextCursor":${nextCursor}}`,
+      ...rule,
+    });
+    await stage.admin.setFaults(
+      page('a', '"a\\u0000b"', { times: 1 }),
+      page('b', '"\\ud800"', { skip: 1, times: 1 }),
+      page('c', null, { skip: 2 }),
+    );
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 3, error: null });
+    expect(await stage.listings(companyId)).toBe(3);
+  });
+
+  test('ids that are long and odd, and can be stored, are ids', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = [`${'ä'.repeat(500)}`, 'a\tb\n', 'unreadable', '../../etc', 'a b?c#d'];
+    for (const id of odd) await stage.upload(companyId, 1, { override: { id } });
+    expect(await stage.sync(connectionId)).toMatchObject({ new: odd.length, error: null });
+    expect((await stage.ids(companyId)).toSorted()).toEqual(odd.toSorted());
+  });
+
+  test('a field that goes deeper than any sense is carried along as far as there is some', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`;
+    const list = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+    const ids = [`deep ${companyId}`, `flat ${companyId}`];
+    const deep = `"deep":${nested(5000)},"list":${list(5000)},"fair":${nested(30)}`;
+    const body = `{"assets":[{"id":"${ids[0]}",${deep}},{"id":"${ids[1]}"}],"nextCursor":null}`;
+    await stage.admin.addFault({ endpoint: 'assets', companyId, status: 200, body });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 2, error: null });
+    expect(await stage.ids(companyId)).toEqual(ids);
+    expect((await stage.store.assets.get(ids[0]!))!.listed.fair).toEqual(JSON.parse(nested(30)));
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 2, changed: 0 });
+  });
+
+  test('a field that no decision depends on is recorded as received, whatever its type', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const odd = { width: '1920', height: { px: 1080 }, duration: 'long', projectName: 5, tags: [{ name: 'one' }, 2] };
+    const [id] = await stage.upload(companyId, 1, { override: odd });
+    expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.store.assets.get(id!)).toMatchObject({ state: 'pending', listed: odd });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ changed: 0 });
+  });
+
+  test('many broken items are counted, not listed', async () => {
+    const { companyId, connectionId } = await stage.company();
+    await stage.upload(companyId, 12, { override: { hasTranscript: 'yes' } });
+    const { error } = await stage.sync(connectionId);
+    expect(error).toMatch(/hasTranscript: .*; and 7 more$/);
+  });
+
+  test.each([
+    ['assets', { nextCursor: null }],
+    ['assets', { assets: 'none' }],
+    ['nextCursor', { assets: [], nextCursor: 7 }],
+    ['not JSON', '<html>'],
+  ])('a page that breaks the schema (%s) fails its company; other companies go on', async (field, body) => {
+    const a = await stage.company();
+    const b = await stage.company();
+    const both = await stage.person(a.companyId, b.companyId);
+    const ids = [await stage.upload(a.companyId), await stage.upload(b.companyId)];
+    await stage.admin.addFault({ endpoint: 'assets', companyId: a.companyId, body });
+    const run = await stage.sync(both.connectionId);
+    expect(run.status).toBe('failed');
+    expect(run.error).toContain(a.companyId);
+    expect(run.error).toContain(field);
+    expect(await stage.ids(a.companyId)).toEqual([]);
+    expect(await stage.ids(b.companyId)).toEqual(ids[1]);
+    expect(await stage.mark(both.connectionId, a.companyId)).toBeNull();
+    expect(await stage.mark(both.connectionId, b.companyId)).toBe(longAgo);
+
+    await stage.admin.clearFaults();
+    await stage.sync(both.connectionId);
+    expect(await stage.ids(a.companyId)).toEqual(ids[0]);
+  });
+
+  test('fields, states and types that the spec does not name are carried along, and are no news the second time', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const override = {
+      status: 'frozen',
+      assetType: 'holograms',
+      rating: { stars: [1, 2.5, -0, 1e300], by: null },
+      'odd\u0000 \ud800 name': 'a\u0000b\udfff',
+      name: 'n\u0000ame \ud83d',
+    };
+    const [id] = await stage.upload(companyId, 1, { override });
+    await stage.sync(connectionId);
+    expect(await stage.store.assets.get(id!)).toMatchObject({
+      state: 'pending',
+      assetType: 'holograms',
+      name: 'name \ufffd',
+      listed: { status: 'frozen', rating: { stars: [1, 2.5, 0, 1e300], by: null }, 'odd \ufffd name': 'ab\ufffd' },
+    });
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 1, new: 0, changed: 0 });
+  });
+
+  test('a signed link is in no record', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [id] = await stage.upload(companyId, 1, { thumbnail: true, mimeType: 'image/png' });
+    await stage.sync(connectionId);
+    expect(JSON.stringify(await stage.store.assets.get(id!))).not.toContain('http');
+  });
+});
+
+describe('what an operator asks for', () => {
+  test('is a run over what it names, and moves the mark only when it is everything', async () => {
+    const a = await stage.company();
+    const b = await stage.company();
+    const { connectionId } = await stage.person(a.companyId, b.companyId);
+    const spring = (await stage.admin.addProject({ companyId: a.companyId, name: 'Spring' })).id;
+    const [plain, inProject] = [
+      ...(await stage.upload(a.companyId)),
+      ...(await stage.upload(a.companyId, 1, { projectId: spring, uploadDate: longAgo + 1 })),
+    ];
+    const [video] = await stage.upload(a.companyId, 1, {
+      projectId: spring,
+      assetType: 'videos',
+      uploadDate: longAgo + 2,
+    });
+    const [other] = await stage.upload(b.companyId, 1, { assetType: 'videos' });
+    // Only what is asked for from now on.
+    await stage.store.syncs.request(connectionId, 'incremental');
+    await stage.admin.addFault({ endpoint: 'me', status: 403 });
+    await stage.run(connectionId);
+    await stage.admin.clearFaults();
+
+    const resync = async (request: object) => {
+      const before = new Set([...(await stage.ids(a.companyId)), ...(await stage.ids(b.companyId))]);
+      const { syncId } = await stage.mirror.api('POST', `/connections/${connectionId}/resync`, request);
+      await stage.run(connectionId);
+      const after = [...(await stage.ids(a.companyId)), ...(await stage.ids(b.companyId))];
+      const run = (await stage.store.syncs.get(syncId))!;
+      return { ...run, found: after.filter((id) => !before.has(id)) };
+    };
+    const marks = async () => [
+      await stage.mark(connectionId, a.companyId),
+      await stage.mark(connectionId, b.companyId),
+    ];
+
+    expect(
+      await resync({ mode: 'full', projectId: spring, assetType: 'videos', companyId: a.companyId }),
+    ).toMatchObject({
+      status: 'done',
+      pages: 1,
+      found: [video],
+    });
+    expect(await resync({ mode: 'full', projectId: spring, companyId: a.companyId })).toMatchObject({
+      found: [inProject],
+    });
+    expect(await resync({ mode: 'incremental', since: longAgo - 1, companyId: a.companyId })).toMatchObject({
+      seen: 3,
+      found: [plain],
+    });
+    expect(await marks()).toEqual([null, null]);
+    expect(await resync({ mode: 'full', assetType: 'videos' })).toMatchObject({ seen: 2, found: [other] });
+    expect(await marks()).toEqual([null, null]);
+    expect(await resync({ mode: 'full', companyId: a.companyId })).toMatchObject({ seen: 3, found: [] });
+    expect(await marks()).toEqual([longAgo + 2, null]);
+  });
+
+  test('named assets are asked for one by one and start afresh; what cannot be is told', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const [good, bad, gone] = await stage.upload(companyId, 3, { override: { size: 'x' } });
+    await stage.sync(connectionId);
+    await stage.admin.changeAsset(good!, { override: {} });
+    await stage.admin.removeAsset(gone!);
+    const run = await stage.sync(connectionId, 'full', { assetIds: [good!, bad!, gone!, 'nobody'] });
+    expect(run.status).toBe('failed');
+    expect(run.error).toContain(`read asset ${bad}: `);
+    expect(run.error).toContain('asset.size');
+    expect(run.error).toContain(`read asset ${gone}: the service answered 404`);
+    expect(run.error).toContain('asset nobody: not in the records');
+    const states = await Promise.all([good, bad, gone].map(async (id) => (await stage.store.assets.get(id!))?.state));
+    expect(states).toEqual(['pending', 'failed', 'failed']);
+  });
+
+  test('a thousand named assets are one request', async () => {
+    const { connectionId } = await stage.company();
+    const assetIds = Array.from({ length: 1000 }, (_, i) => `asset-${i}-${Math.random().toString(36)}`);
+    const first = await stage.store.syncs.request(connectionId, 'full', { assetIds });
+    expect(await stage.store.syncs.request(connectionId, 'full', { assetIds })).toBe(first);
+    expect(await stage.store.syncs.request(connectionId, 'full', { assetIds: assetIds.slice(1) })).not.toBe(first);
+  });
+
+  test('a project is looked for in every company, and no company has to know it', async () => {
+    const a = await stage.company();
+    const b = await stage.company();
+    const both = await stage.person(a.companyId, b.companyId);
+    await stage.run(both.connectionId);
+    const { id: projectId } = await stage.admin.addProject({ companyId: b.companyId, name: 'Spring' });
+    const ids = await stage.upload(b.companyId, 1, { projectId });
+    await stage.admin.addFault({ endpoint: 'assets', companyId: a.companyId, status: 404 });
+    const run = await stage.sync(both.connectionId, 'full', { projectId });
+    expect(run).toMatchObject({ status: 'done', new: 1, error: null });
+    expect(await stage.ids(b.companyId)).toEqual(ids);
+
+    await stage.admin.addFault({ endpoint: 'assets', companyId: b.companyId, status: 404 });
+    expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
+  });
+
+  test('a company that the connection cannot read fails the run', async () => {
+    const { connectionId } = await stage.company();
+    const other = await stage.company();
+    const run = await stage.sync(connectionId, 'full', { companyId: other.companyId });
+    expect(run).toMatchObject({
+      status: 'failed',
+      pages: 0,
+      error: `company ${other.companyId}: this connection cannot read it`,
+    });
+    expect(await stage.listings(other.companyId)).toBe(0);
+  });
+});
+
+describe('a service that asks to wait', () => {
+  test.each([{ retryAfter: 3600 }, { status: 503, retryAfter: 3600 }])(
+    'parks the connection, and nothing is spent (%o)',
+    async (fault) => {
+      const { companyId, connectionId } = await stage.company();
+      await stage.upload(companyId, 150);
+      await stage.run(connectionId);
+      await stage.upload(companyId, 1, { uploadDate: longAgo + 200_000 });
+      await stage.admin.addFault({ endpoint: 'assets', companyId, ...fault });
+      const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+      expect(await stage.run(connectionId)).toBe('parked');
+      expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
+      const connection = await stage.store.connections.get(connectionId);
+      expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
+      expect(connection!.parkedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
+
+      // Nobody asks for this connection before that, neither for listings nor for assets.
+      await stage.admin.clearRequests();
+      await stage.admin.clearFaults();
+      await stage.store.syncs.request(connectionId, 'full');
+      expect(await stage.run(connectionId)).toBe('nothing waited');
+      expect(await stage.store.syncs.unattended()).not.toContain(connectionId);
+      const due = (await stage.store.assets.dispatch({ perConnection: 4 }))!;
+      expect((await stage.ids(companyId)).filter((id) => due.some((asset) => asset.id === id))).toEqual([]);
+      expect(await stage.admin.requests()).toEqual([]);
+    },
+  );
+
+  test('is asked again when it said so, and the run goes on', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, times: 1, retryAfter: 0 });
+    const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
+    expect(await stage.run(connectionId)).toBe('parked');
+    await until('the wait to be over', async () => (await stage.run(connectionId)) === '1 done');
+    expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 2, seen: 150 });
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+});
+
+describe('the end of a connection in the middle of a run', () => {
+  test('stops the run, and the next grant begins with a run of its own', async () => {
+    const { companyId, connectionId, userId } = await stage.company();
+    const ids = await stage.upload(companyId, 150);
+    await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
+    const running = stage.run(connectionId);
+    await until('the first page', async () => (await stage.ids(companyId)).length === 100);
+    expect(await stage.store.connections.end(connectionId, 'as a test')).toBe(true);
+    expect(await running).toBe('handed back');
+    await stage.admin.clearFaults();
+    expect(await stage.run(connectionId)).toBe('nothing waited');
+    expect(await stage.store.syncs.request(connectionId, 'full')).toBeUndefined();
+
+    expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
+    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.ids(companyId)).toEqual(ids.sort());
+  });
+
+  test('found out by the run itself is no failure of the run, and is told once', async () => {
+    const { connectionId, userId } = await stage.company();
+    await stage.admin.endConnections(userId);
+    expect(await stage.run(connectionId)).toBe('the connection is disconnected');
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected', syncOwner: null });
+    expect(
+      stage.mirror.lines.filter((line) => line.connectionId === connectionId && line.msg === 'connection disconnected'),
+    ).toHaveLength(1);
+  });
+});
+
+const backends = [
+  { name: 'PostgreSQL', redis: undefined },
+  ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
+];
+
+describe.each(backends)('with queues in $name', ({ redis }) => {
+  test('a connection has one running and at most one waiting run, in however many processes', async () => {
+    const own = await newStage({ redis });
+    const workers = [
+      await startMirror(own.ground, own.library, 'worker'),
+      await startMirror(own.ground, own.library, 'worker'),
+    ];
+    try {
+      const { companyId, connectionId } = await own.company();
+      await until('the first run', async () => (await own.store.connections.get(connectionId))?.lastSyncAt);
+      await own.admin.addFault({ endpoint: 'assets', companyId, times: 2, latency: 6000 });
+      const before = await own.listings(companyId);
+      const path = `/connections/${connectionId}/resync`;
+      const { syncId } = await own.mirror.api('POST', path, { mode: 'full' });
+      await until('the run to ask', async () => (await own.listings(companyId)) === before + 1);
+      const modes = Array.from({ length: 30 }, (_, i) => (i % 3 ? 'full' : 'incremental'));
+      const asked = await Promise.all(modes.map((mode) => own.mirror.api('POST', path, { mode })));
+      expect(await own.store.syncs.open()).toEqual({ running: 1, waiting: 1 });
+      const ids = new Set(asked.map((answer) => answer.syncId));
+      expect(ids.size).toBe(1);
+      expect(ids).not.toContain(syncId);
+      await until(
+        'both to end',
+        async () => {
+          const { running, waiting } = await own.store.syncs.open();
+          expect(running).toBeLessThanOrEqual(1);
+          return running + waiting === 0;
+        },
+        60_000,
+      );
+      for (const id of [syncId, ...ids])
+        expect(await own.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 1 });
+      expect(await own.listings(companyId)).toBe(before + 2);
+    } finally {
+      for (const worker of workers) await worker.stop();
+      await own.close();
+    }
+  });
+});

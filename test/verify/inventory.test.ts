@@ -1,0 +1,172 @@
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { gunzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { InventoryLine, Manifest } from '../../src/verify/inventory.ts';
+import { type AuditDeps, runInventory } from '../../src/verify/scheduled.ts';
+import { contentOf, grounds } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+const run = promisify(execFile);
+const sha256 = (content: Buffer) => createHash('sha256').update(content).digest('hex');
+const never = new AbortController().signal;
+
+describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) => {
+  let scene: Scene;
+  let audits: AuditDeps;
+  let ids: string[];
+  let unavailable: string;
+  let now: Date;
+  beforeAll(async () => {
+    scene = await newScene({ redis: kind.redis, s3: kind.s3 });
+    const { store, storage, queues, log } = scene.mirror.service.context;
+    audits = { store, storage, queues, log, instance: 'test', now: () => now, pageSize: 3, fileSize: 4 };
+    ids = [];
+    for (let n = 0; n < 7; n++) ids.push(await scene.upload({ name: `${n} $'"ß.bin`, content: { text: `file ${n}` } }));
+    unavailable = await scene.upload({ status: 'unavailable' });
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+  });
+  afterAll(async () => {
+    await scene?.close();
+  });
+
+  async function read(day: string) {
+    const content = async (name: string) => (await contentOf(scene.storage, `_mirror/inventory/${day}/${name}`))!;
+    const names: string[] = [];
+    for await (const { key } of scene.storage.list(`_mirror/inventory/${day}/`)) names.push(key.split('/').at(-1)!);
+    const manifest: Manifest = JSON.parse((await content('manifest.json')).toString());
+    const lines: InventoryLine[] = [];
+    for (const { name } of manifest.files) {
+      for (const line of gunzipSync(await content(name))
+        .toString()
+        .trimEnd()
+        .split('\n')) {
+        if (line !== '') lines.push(JSON.parse(line));
+      }
+    }
+    return { names, manifest, lines, content, sums: (await content('SHA256SUMS')).toString() };
+  }
+
+  test('is written once a day: every asset, its objects with their sums, or why it is not there', async () => {
+    now = new Date('2031-03-01T00:00:30Z');
+    expect(await runInventory(audits, never)).toBe(true);
+    now = new Date('2031-03-01T23:59:59Z');
+    expect(await runInventory(audits, never)).toBe(false);
+
+    const { names, manifest, lines, content, sums } = await read('2031-03-01');
+    expect(names).toEqual(['SHA256SUMS', ...['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz', 'manifest.json']]);
+    expect(manifest).toMatchObject({
+      version: 1,
+      day: '2031-03-01',
+      assets: 8,
+      objects: 14,
+      byState: { mirrored: 7, unavailable: 1 },
+      files: [{ assets: 4 }, { assets: 4 }],
+    });
+    expect(lines.map(({ id }) => id).sort()).toEqual([...ids, unavailable].sort());
+    for (const line of lines.filter(({ id }) => id !== unavailable)) {
+      expect(line).toMatchObject({
+        state: 'mirrored',
+        reason: null,
+        companyId: 'acme',
+        connectionId: scene.connectionId,
+      });
+      expect(Date.parse(line.verifiedAt!)).toBeGreaterThan(Date.now() - 600_000);
+      expect(line.objects.map(({ key }) => key)).toEqual((await scene.keys(line.id)).sort());
+      for (const { key, bytes, crc32 } of line.objects) {
+        expect(bytes).toBe((await contentOf(scene.storage, key))!.length);
+        expect(crc32).toMatch(/^[0-9a-f]{8}$/);
+      }
+    }
+    expect(lines.find(({ id }) => id === unavailable)).toMatchObject({
+      state: 'unavailable',
+      objects: [],
+      reason: 'the service says that no file is attached',
+    });
+    for (const { name, bytes, sha256: digest } of manifest.files) {
+      expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });
+    }
+    for (const line of sums.trimEnd().split('\n')) {
+      const [digest, name] = line.split('  ');
+      expect(sha256(await content(name!))).toBe(digest);
+    }
+  });
+
+  test('the next day has its own, and the day before keeps what it was', async () => {
+    const before = (await read('2031-03-01')).sums;
+    now = new Date('2031-03-02T00:00:00Z');
+    expect(await runInventory(audits, never)).toBe(true);
+    expect((await read('2031-03-02')).manifest.day).toBe('2031-03-02');
+    expect((await read('2031-03-01')).sums).toBe(before);
+  });
+
+  test('of several processes one writes it', async () => {
+    now = new Date('2031-03-03T00:00:00Z');
+    const results = await Promise.all(Array.from({ length: 5 }, () => runInventory(audits, never)));
+    expect(results.filter(Boolean)).toHaveLength(1);
+  });
+
+  test('one that was broken off is not taken for whole, and is written anew', async () => {
+    now = new Date('2031-03-04T00:00:00Z');
+    const stop = AbortSignal.abort(new Error('shutting down'));
+    await expect(runInventory(audits, stop)).rejects.toThrow('shutting down');
+    expect(await scene.storage.head('_mirror/inventory/2031-03-04/SHA256SUMS')).toBeUndefined();
+    expect(await runInventory(audits, never)).toBe(true);
+    expect((await read('2031-03-04')).manifest.assets).toBe(8);
+  });
+
+  test('a verification writes it when it is asked to, in place of what was there', async () => {
+    now = new Date();
+    // The mirror's own may have come first.
+    await runInventory(audits, never, { asked: true });
+    const day = now.toISOString().slice(0, 10);
+    expect((await read(day)).names).toHaveLength(4);
+    const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });
+    await until('its end', async () => (await scene.mirror.api('GET', `/verify/${id}`)).status === 'done', 120_000);
+    const { names, lines, manifest } = await read(day);
+    expect(names).toEqual(['SHA256SUMS', 'assets-00001.jsonl.gz', 'manifest.json']);
+    expect(lines).toHaveLength(8);
+    // Read again just now, which is said of each.
+    for (const { verifiedAt, mirroredAt } of lines.filter(({ id }) => id !== unavailable)) {
+      expect(Date.parse(verifiedAt!)).toBeGreaterThan(Date.parse(mirroredAt!));
+    }
+    expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(Date.now() - 60_000);
+  });
+
+  test.runIf(!kind.s3)('the commands of docs/verify.md check it without this service', async () => {
+    const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+    const document = await readFile('docs/verify.md', 'utf8');
+    const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
+      ([, where, command]) => ({ where, command: command! }),
+    );
+    expect(commands.length).toBeGreaterThanOrEqual(3);
+    const outputs = async () => {
+      const texts: string[] = [];
+      for (const { where, command } of commands) {
+        const cwd = where === 'inventory' ? join(root, '_mirror/inventory/2031-03-01') : root;
+        const script = command.replaceAll('2026-01-31', '2031-03-01');
+        texts.push(
+          await run('bash', ['-c', script], { cwd }).then(
+            ({ stdout }) => stdout,
+            (error) => error.stdout,
+          ),
+        );
+      }
+      return texts.join('\n');
+    };
+    expect((await outputs()).replaceAll(/^.*: OK$/gm, '').trim()).toBe('');
+    const { key } = await scene.mirror.asset(ids[0]!);
+    const content = (await contentOf(scene.storage, key))!;
+    await scene.storage.put(key, Buffer.concat([content, content]));
+    await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
+    const told = await outputs();
+    expect(told).toContain('manifest.json: FAILED');
+    expect(told.split(key).length - 1).toBe(commands.length - 1);
+  });
+});

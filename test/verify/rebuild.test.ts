@@ -1,0 +1,362 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { crc32 } from 'node:zlib';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readConfig } from '../../src/config/config.ts';
+import { rebuildFrom } from '../../src/rebuild.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { type Rebuilding, rebuild } from '../../src/verify/rebuild.ts';
+import { silent } from '../store/records.ts';
+import { newDatabase } from '../support/database.ts';
+import { grounds, keysOf, newGround } from '../support/mirror.ts';
+import { freePort } from '../support/ports.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { connectAs } from '../support/stage.ts';
+import { until } from '../support/until.ts';
+
+const run = promisify(execFile);
+const minutes = (n: number) => n * 60_000;
+
+/** Runs the command as an operator does; what it printed, and how it ended. */
+async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
+  const { library, ground } = scene;
+  const env = {
+    PATH: process.env.PATH,
+    ...ground.environment,
+    LIBRARY_API_URL: library.apiUrl,
+    LIBRARY_APP_URL: library.appUrl,
+    LIBRARY_CLIENT_ID: library.clientId,
+    LIBRARY_CLIENT_SECRET: library.clientSecret,
+  };
+  const done = await run(process.execPath, ['src/main.ts', ...words], { env }).catch((error) => error);
+  return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
+}
+
+describe.each(grounds())('when the database is lost ($name)', { timeout: minutes(5) }, (kind) => {
+  let scene: Scene;
+  const databases: { drop(): Promise<void> }[] = [];
+  const ids: string[] = [];
+
+  beforeEach(async () => {
+    scene = await newScene(kind);
+    ids.length = 0;
+    const inner = { version: 1, companyId: 'acme', asset: { id: 'x' }, media: { key: 'report' } };
+    ids.push(
+      await scene.upload({ name: 'one.txt', mimeType: 'text/plain' }),
+      await scene.upload({
+        name: 'report.asset.json',
+        mimeType: 'application/json',
+        content: { text: JSON.stringify(inner) },
+      }),
+      await scene.upload({ name: 'large.bin', content: { seed: 'large', size: 40 * 2 ** 20 } }),
+      await scene.film(),
+      await scene.upload({ name: 'picture.png', mimeType: 'image/png', assetType: 'photography', thumbnail: true }),
+    );
+    await scene.resync();
+    await scene.mirror.quiet();
+  });
+  afterEach(async () => {
+    await scene.close();
+    for (const database of databases.splice(0)) await database.drop();
+  });
+
+  /** What the records say of the assets, but for whose they are, how they came to be known and what was read of them. */
+  async function contents(store: Store) {
+    const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
+    const ofTheMoment =
+      'connectionId syncId turn revision firstSeenAt mirroredAt settledAt verifiedAt nextAt thumbnailState beside'.split(
+        ' ',
+      );
+    return rows.map((row) =>
+      JSON.parse(JSON.stringify(row, (key, value) => (ofTheMoment.includes(key) || key === 'expiresAt' ? 0 : value))),
+    );
+  }
+
+  async function loseTheDatabase(): Promise<void> {
+    await scene.mirror.stop();
+    const database = await newDatabase();
+    databases.push(database);
+    scene.ground.environment.DATABASE_URL = database.url;
+  }
+
+  const downloads = async () =>
+    (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
+
+  test('`rebuild` gives all records back, and who connects afterwards downloads nothing again', async () => {
+    const before = await contents(scene.mirror.store);
+    const keys = await keysOf(scene.storage);
+    await loseTheDatabase();
+    const first = await command(scene, 'rebuild', '--json');
+    expect(first.code, first.output).toBe(0);
+    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, told: [] });
+    const again = await command(scene, 'rebuild');
+    expect(again.code, again.output).toBe(0);
+    expect(again.output).toMatch(/0 assets restored \(5 known already\)/);
+
+    await scene.admin.clearRequests();
+    await scene.restart();
+    const { mirror } = scene;
+    expect(await contents(mirror.store)).toEqual(before);
+    expect((await mirror.store.assets.get(ids[0]!))?.connectionId).toBeNull();
+    expect(await mirror.asset(ids[0]!)).toMatchObject({ state: 'mirrored', connectionId: null });
+    expect(await keysOf(scene.storage)).toEqual(keys);
+
+    const connectionId = await mirror.connect();
+    await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'full' });
+    await until(
+      'all to be the connection’s',
+      async () => (await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored === ids.length,
+      60_000,
+    );
+    await mirror.quiet(120_000);
+    expect(await downloads()).toEqual([]);
+    expect(await contents(mirror.store)).toEqual(before);
+    expect((await mirror.api('GET', `/connections/${connectionId}`)).companies).toMatchObject([{ name: 'Acme' }]);
+
+    const fresh = await scene.upload({ name: 'fresh.bin', uploadDate: Date.now() });
+    await mirror.api('POST', `/connections/${connectionId}/resync`, { mode: 'incremental' });
+    await mirror.assetIn(fresh, 'mirrored');
+    expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
+  });
+
+  test('a new one takes nothing and refuses the bucket until `rebuild`, which a service that runs notices', async () => {
+    const keys = await keysOf(scene.storage);
+    await loseTheDatabase();
+    await scene.admin.clearRequests();
+    await scene.restart();
+    const { mirror } = scene;
+    const { bucket } = await mirror.api('GET', '/status');
+    expect(bucket).toMatchObject({
+      ok: false,
+      reason: expect.stringMatching(/`asset-mirror rebuild` gives the records/),
+    });
+    const connectionId = await connectAs(mirror, scene.library.users[0]!.id);
+    await until(
+      'the listing to be known',
+      async () => (await mirror.api('GET', '/status')).assets.byState.pending === 5,
+    );
+
+    const { code, output } = await command(scene, 'rebuild', '--json');
+    expect(code, output).toBe(0);
+    expect(JSON.parse(output)).toMatchObject({ restored: 5, skipped: 0 });
+    await mirror.quiet(120_000);
+    expect((await mirror.api('GET', `/connections/${connectionId}`)).counts.byState.mirrored).toBe(5);
+    expect(await downloads()).toEqual([]);
+    expect(await keysOf(scene.storage)).toEqual(keys);
+    await until('the service to notice', async () => (await mirror.api('GET', '/status')).bucket.ok);
+  });
+});
+
+describe.each(grounds())('records that are read from the bucket ($name)', { timeout: minutes(5) }, (kind) => {
+  let ground: Awaited<ReturnType<typeof newGround>>;
+  let store: Store;
+  let storage: Storage;
+  const told: string[] = [];
+  beforeEach(async () => {
+    ground = await newGround({ port: await freePort(), s3: kind.s3 });
+    storage = ground.storage;
+    store = await openStore({ url: ground.environment.DATABASE_URL!, log: silent });
+    told.length = 0;
+  });
+  afterEach(async () => {
+    await store.close();
+    await ground.clear();
+  });
+
+  const fromBucket = (signal = new AbortController().signal, onProgress: (so: Rebuilding) => void = () => {}) =>
+    rebuild({ store, storage, thumbnails: { mirror: true } }, { tell: (line) => told.push(line), onProgress, signal });
+
+  /** A media file and its record, and what may be odd about them. */
+  async function put(
+    id: string,
+    options: { key?: string; text?: string | null; record?: object; media?: object } = {},
+  ) {
+    const { key = `acme/_/${id}/file.txt`, text = `content of ${id}` } = options;
+    const bytes = Buffer.from(text ?? `content of ${id}`);
+    const stored = text === null ? undefined : await storage.put(key, bytes);
+    const record = {
+      version: 1,
+      companyId: 'acme',
+      asset: { id, name: id, size: bytes.length, uploadDate: 1, status: 'ready' },
+      media: {
+        key,
+        bytes: bytes.length,
+        variant: 'original',
+        checksums: { crc32: crc32(bytes).toString(16).padStart(8, '0') },
+        etag: stored?.etag ?? null,
+        ...options.media,
+      },
+      transcript: { state: 'none', keys: [] },
+      thumbnail: null,
+      mirroredAt: '2026-01-31T00:00:00.000Z',
+      ...options.record,
+    };
+    await storage.put(`${key}.asset.json`, JSON.stringify(record));
+    return record;
+  }
+
+  test('are told and left alone when they are none, or belong elsewhere', async () => {
+    await put('good');
+    await storage.put('acme/_/broken/a.asset.json', '{"version": 1,');
+    await storage.put('acme/_/empty/a.asset.json', '');
+    await put('later', { record: { version: 2 } });
+    await put('nowhere', { record: { companyId: '' } });
+    await storage.put('acme/_/copied/file.txt.asset.json', JSON.stringify(await put('original')));
+    await put('negative', { media: { bytes: -1 } });
+    const good = { key: 'acme/_/good/file.txt', bytes: 15 };
+    await put('greedy', { record: { thumbnail: good } });
+    await put('greedier', { record: { transcript: { state: 'mirrored', keys: [good.key] } } });
+    const so = await fromBucket();
+    expect(so).toMatchObject({ restored: 2, skipped: 8, pending: 0 });
+    expect(told.sort()).toEqual([
+      expect.stringMatching(/broken\/a.asset.json: is not a record: it is not JSON/),
+      expect.stringMatching(/copied.*it belongs beside acme\/_\/original\/file.txt/),
+      expect.stringMatching(/empty\/a.asset.json: is not a record: it is not JSON/),
+      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which is not beside/),
+      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which is not beside/),
+      expect.stringMatching(/later.*is not a record: version: expected 1/),
+      expect.stringMatching(/negative.*is not a record: media.bytes/),
+      expect.stringMatching(/nowhere.*is not a record: companyId/),
+    ]);
+  });
+
+  test('the records know the bucket when all is restored, and not before: until then a service fetches nothing', async () => {
+    await put('one');
+    await storage.put('_mirror/id', 'the one before\n');
+    const config = readConfig({
+      ...ground.environment,
+      LIBRARY_API_URL: 'http://127.0.0.1:9',
+      LIBRARY_APP_URL: 'http://127.0.0.1:9',
+      LIBRARY_CLIENT_ID: 'id',
+      LIBRARY_CLIENT_SECRET: 'secret',
+    });
+    const stop = new AbortController();
+    const report = { start: () => stop.abort(new Error('broken off')), tell: () => {}, progress: () => {} };
+    await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('broken off');
+    expect(await store.bucket.known()).toBeUndefined();
+    const whole = { log: silent, stop: new AbortController().signal, report: { ...report, start: () => {} } };
+    expect(await rebuildFrom(config, whole)).toMatchObject({ restored: 1 });
+    expect(await store.bucket.known()).toBe('the one before');
+  });
+
+  test('one that the database does not take keeps no other out', async () => {
+    for (let i = 0; i < 5; i++) await put(`a${i}`);
+    // Longer than an index takes.
+    const long = Array.from({ length: 1900 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000))[0]).join(
+      '',
+    );
+    await put('long', {
+      record: { companyId: long.slice(0, 660), asset: { id: `${long.slice(0, 660)}`, size: 15, uploadDate: 1 } },
+    });
+    const so = await fromBucket();
+    expect(so).toMatchObject({ restored: 5, skipped: 1 });
+    expect(told).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
+  });
+
+  test('a media file with the name and the content of a record is a media file', async () => {
+    // Uploaded by somebody who wants it to be taken for the record of `victim`.
+    const forged = await put('victim', { key: 'acme/_/attack/x', text: null });
+    const text = JSON.stringify(forged);
+    await put('attack', { key: 'acme/_/attack/x.asset.json', text });
+    expect(await fromBucket()).toMatchObject({ restored: 1, skipped: 0 });
+    expect(await store.assets.get('victim')).toBeUndefined();
+    expect(await store.assets.get('attack')).toMatchObject({ state: 'mirrored' });
+    expect(told).toEqual([]);
+  });
+
+  test('whose media file is missing or another are told, and the file is fetched again', async () => {
+    await put('good');
+    await put('missing', { text: null });
+    await put('short', { media: { bytes: 5000 } });
+    await put('other', { media: { etag: 'of another content', checksums: { crc32: '00000000' } } });
+    await put('replaced', { record: { asset: { id: 'replaced', size: 99, uploadDate: 2 } } });
+    expect(await fromBucket()).toMatchObject({ restored: 5, pending: 4, skipped: 0 });
+    expect(told.sort()).toEqual([
+      'acme/_/missing/file.txt: is not there, and is fetched again',
+      expect.stringMatching(/other.*has another content than its record says/),
+      expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
+      expect.stringMatching(/short.*has 16 bytes, its record says 5000; it is fetched again/),
+    ]);
+    expect(await store.assets.get('good')).toMatchObject({ state: 'mirrored', media: { version: '15:1' } });
+    expect(await store.assets.get('other')).toMatchObject({
+      state: 'pending',
+      nextAt: expect.any(Date),
+      recordKey: null,
+      bytes: null,
+      media: { version: '' },
+    });
+  });
+
+  test('whose media file was copied to where its ETag is another are compared by their bytes', async () => {
+    await put('copied', { media: { etag: 'of the place before' } });
+    expect(await fromBucket()).toMatchObject({ restored: 1, pending: 0 });
+    const object = (await storage.head('acme/_/copied/file.txt'))!;
+    // Its record is written again, with the ETag of this place.
+    expect(await store.assets.get('copied')).toMatchObject({
+      state: 'mirrored',
+      recordKey: null,
+      nextAt: expect.any(Date),
+      media: { etag: object.etag ?? null, version: '17:1' },
+    });
+  });
+
+  test('what lies beside the media is looked for again where it is missing', async () => {
+    const key = 'acme/_/clip/file.txt';
+    await put('clip', {
+      record: {
+        transcript: { state: 'mirrored', keys: [`${key}.vtt`, `${key}.txt`] },
+        thumbnail: { key: `${key}.thumbnail.jpg`, bytes: 3 },
+      },
+    });
+    await storage.put(`${key}.vtt`, 'WEBVTT');
+    await storage.put(`${key}.thumbnail.jpg`, 'jpg');
+    expect(await fromBucket()).toMatchObject({ restored: 1 });
+    expect(told).toEqual([`${key}: its transcript is not there, and is looked for again`]);
+    expect(await store.assets.get('clip')).toMatchObject({
+      state: 'mirrored',
+      nextAt: expect.any(Date),
+      transcriptState: 'pending',
+      thumbnailState: 'mirrored',
+      thumbnail: { bytes: 3 },
+    });
+  });
+
+  test.each(['a/first', 'z/first'])(
+    'two of one asset: the one written last counts, also when it is at %s',
+    async (place) => {
+      await put('twice', { key: 'm/file', record: { mirroredAt: '2026-01-01T00:00:00.000Z' } });
+      await put('twice', { key: place, record: { mirroredAt: '2026-02-01T00:00:00.000Z' } });
+      // In one batch, and one after the other.
+      for (let round = 0; round < 2; round++) {
+        expect(await fromBucket()).toMatchObject({ skipped: 1 });
+        expect(told.splice(0)).toEqual([expect.stringMatching(`beside ${place}, the other beside m/file`)]);
+        expect(await store.assets.get('twice')).toMatchObject({ media: { key: place } });
+      }
+    },
+  );
+
+  test('thousands in one folder, broken off in the middle, are all there after another run', async () => {
+    const count = kind.s3 ? 450 : 700;
+    const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
+    const next = names.values();
+    await Promise.all(
+      Array.from({ length: 16 }, async () => {
+        // All media files first, and all records far behind them.
+        for (const id of next) await put(id, { key: `${id.replace('asset', 'flat/file')} ${id}` });
+      }),
+    );
+    const stop = new AbortController();
+    const broken = await fromBucket(stop.signal, ({ restored }) => {
+      if (restored >= 200) stop.abort(new Error('Ctrl-C'));
+    }).catch((error) => error);
+    expect(broken).toMatchObject({ message: 'Ctrl-C' });
+    const so = await fromBucket();
+    expect(so.restored + so.known).toBe(count);
+    expect(so.known).toBeGreaterThanOrEqual(200);
+    expect(so.restored).toBeGreaterThan(0);
+    expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
+    expect((await store.counts.totals()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
+    expect(told).toEqual([]);
+  });
+});

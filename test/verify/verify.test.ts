@@ -1,0 +1,486 @@
+import pg from 'pg';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { createLog } from '../../src/log.ts';
+import type { Storage } from '../../src/storage/storage.ts';
+import { verify } from '../../src/verify/verify.ts';
+import { contentOf, grounds } from '../support/mirror.ts';
+import { newScene, type Scene } from '../support/scene.ts';
+import { until } from '../support/until.ts';
+
+/** A run lists the library first, on a machine that may be busy. */
+const patience = 120_000;
+
+interface Line {
+  mark: string;
+  key: string | null;
+  assetId: string | null;
+  kind: string | null;
+  text: string | null;
+  difference: boolean;
+}
+
+/** What has settled long ago is compared where it is listed, all else behind that. */
+const ages = [
+  ...grounds().map((kind) => ({ ...kind, name: `${kind.name}, settled long ago`, old: true })),
+  { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
+];
+
+test('objects of an asset whose id is too long for a key, or not NFC, are its own as soon as they are there', async () => {
+  const scene = await newScene();
+  try {
+    for (const id of [`long-${'x'.repeat(250)}`, 'decomposed-e\u0301']) {
+      await scene.film({ id });
+      await scene.resync();
+      await scene.mirror.quiet();
+      await scene.checked();
+      const { key } = (await scene.mirror.store.assets.get(id))!.media!;
+      const stranger = `${key.slice(0, key.lastIndexOf('/'))}/beside.txt`;
+      await scene.storage.put(stranger, 'what is this');
+      const { id: runId } = await scene.mirror.api('POST', '/verify', { all: true });
+      const run = await until('the verification to end', async () => {
+        const run = await scene.mirror.api('GET', `/verify/${runId}?limit=1000`);
+        return run.status === 'done' && run;
+      });
+      const differences = run.lines.filter(({ mark }: Line) => mark !== '=');
+      expect(differences.map(({ mark, key }: Line) => `${mark} ${key}`)).toEqual([`+ ${stranger}`]);
+      expect(run.lines.filter(({ key: at }: Line) => at?.startsWith(key))).toHaveLength(6);
+      await scene.storage.remove(stranger);
+    }
+  } finally {
+    await scene.close();
+  }
+});
+
+describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
+  let scene: Scene;
+  let database: pg.Client;
+  /** A document, and a film with everything that an asset can have. */
+  let plain: { id: string; key: string };
+  let film: { id: string; key: string };
+  let thumbnail: string;
+  beforeAll(async () => {
+    scene = await newScene({ redis: kind.redis, s3: kind.s3 });
+    database = await connectTo(scene);
+    const document = await scene.upload({ content: { text: 'the content of it' } });
+    const video = await scene.film();
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+    plain = { id: document, key: (await scene.mirror.asset(document)).key };
+    film = { id: video, key: (await scene.mirror.asset(video)).key };
+    thumbnail = (await scene.keys(video)).find((key) => key.includes('.thumbnail.'))!;
+  });
+  afterEach(async () => {
+    await scene.admin.clearFaults();
+  });
+  afterAll(async () => {
+    await database?.end();
+    await scene?.close();
+  });
+
+  async function verify(how: object = {}) {
+    if (kind.old) await database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
+    const { id } = await scene.mirror.api('POST', '/verify', how);
+    const run = await until(
+      'the verification to end',
+      async () => {
+        const run = await scene.mirror.api('GET', `/verify/${id}?limit=1000`);
+        return ['done', 'failed'].includes(run.status) && run;
+      },
+      patience,
+    );
+    expect(run).toMatchObject({ status: 'done', error: null });
+    return run;
+  }
+  const brief = (run: { lines: Line[] }) =>
+    run.lines.map(({ mark, key, assetId }) => `${mark} ${key ?? assetId}`).sort();
+  const overwrite = (key: string, body: string | Buffer) => scene.storage.put(key, body);
+  async function flip(key: string): Promise<void> {
+    const content = (await contentOf(scene.storage, key))!;
+    content[content.length - 2]! ^= 1;
+    await overwrite(key, content);
+  }
+  const downloads = async (id: string) =>
+    (await scene.admin.requests({ assetId: id })).filter(({ endpoint }) => endpoint === 'media').length;
+
+  test('a whole mirror has no differences, and says so of every object when it is asked to', async () => {
+    const run = await verify({ deep: true, all: true });
+    expect(run).toMatchObject({ differences: 0, progress: { done: 2, total: 2 } });
+    expect(brief(run)).toEqual(
+      [...(await scene.keys(plain.id)), ...(await scene.keys(film.id))].map((key) => `= ${key}`).sort(),
+    );
+    expect(run.lines.map(({ kind }: Line) => kind).sort()).toEqual(
+      ['media', 'media', 'record', 'record', 'thumbnail', 'transcript', 'transcript', 'transcript'].sort(),
+    );
+    expect(run.counts).toMatchObject({ same: 8, moving: 0 });
+    expect(run.counts.bytesRead).toBeGreaterThan(17);
+    // Unless it is asked to, nothing is read.
+    expect(await verify()).toMatchObject({ lines: [], counts: { same: 8, bytesRead: 0 } });
+  });
+
+  test('each kind of object that is missing is named, and made again: only media is fetched', async () => {
+    for (const key of [film.key, `${film.key}.asset.json`, `${film.key}.vtt`, thumbnail, plain.key]) {
+      const before = { film: await downloads(film.id), plain: await downloads(plain.id) };
+      await scene.storage.remove(key);
+      const run = await verify({ repair: true });
+      expect(brief(run)).toEqual([`- ${key}`]);
+      expect(run).toMatchObject({ differences: 1, counts: { missing: 1, same: 7, repaired: 1 } });
+      await scene.mirror.quiet();
+      expect(await scene.storage.head(key)).toBeDefined();
+      expect(await downloads(film.id)).toBe(before.film + Number(key === film.key));
+      expect(await downloads(plain.id)).toBe(before.plain + Number(key === plain.key));
+    }
+    expect((await verify({ deep: true })).differences).toBe(0);
+  });
+
+  test('a record that could not be written again is told until it is', async () => {
+    const record = `${plain.key}.asset.json`;
+    await scene.storage.remove(record);
+    await scene.admin.addFault({ endpoint: 'asset', assetId: plain.id, body: {} });
+    for (let times = 0; times < 2; times++) {
+      expect(brief(await verify({ repair: true }))).toEqual([`- ${record}`]);
+      await scene.mirror.quiet();
+    }
+    await scene.admin.clearFaults();
+    await verify({ repair: true });
+    await scene.mirror.quiet();
+    expect(await verify()).toMatchObject({ differences: 0, counts: { same: 8 } });
+  });
+
+  test('everything of an asset that is missing at once is told, and comes back', async () => {
+    const keys = await scene.keys(film.id);
+    for (const key of keys) await scene.storage.remove(key);
+    expect(brief(await verify({ repair: true }))).toEqual(keys.map((key) => `- ${key}`).sort());
+    await scene.mirror.quiet();
+    expect((await scene.keys(film.id)).sort()).toEqual([...keys].sort());
+    expect((await verify({ deep: true })).differences).toBe(0);
+  });
+
+  test('what was cut short or has grown is named with both lengths, whatever it is', async () => {
+    const keys = [plain.key, `${plain.key}.asset.json`, `${film.key}.vtt`, thumbnail];
+    const lengths = new Map<string, number>();
+    for (const key of keys) {
+      const content = (await contentOf(scene.storage, key))!;
+      lengths.set(key, content.length);
+      await overwrite(key, key === plain.key ? content.subarray(0, 3) : Buffer.concat([content, content]));
+    }
+    const run = await verify({ repair: true });
+    expect(brief(run)).toEqual(keys.map((key) => `* ${key}`).sort());
+    for (const { key, text } of run.lines) {
+      const now = key === plain.key ? 3 : 2 * lengths.get(key)!;
+      expect(text).toMatch(new RegExp(`^${now} bytes, ${lengths.get(key)} were stored`));
+    }
+    await scene.mirror.quiet();
+    expect((await verify({ deep: true })).differences).toBe(0);
+  });
+
+  test('a flipped byte is found by reading, and where the store gives ETags without being asked to', async () => {
+    const keys = [plain.key, `${film.key}.asset.json`, `${film.key}.txt`, thumbnail];
+    for (const key of keys) await flip(key);
+    const all = keys.map((key) => `* ${key}`).sort();
+    expect(brief(await verify())).toEqual(kind.s3 ? all : []);
+    const run = await verify({ deep: true, repair: true });
+    expect(brief(run)).toEqual(all);
+    for (const { text } of run.lines) expect(text).toMatch(/^CRC-32 [0-9a-f]{8}, [0-9a-f]{8} was stored: the /);
+    await scene.mirror.quiet();
+    expect((await verify({ deep: true })).differences).toBe(0);
+    expect((await contentOf(scene.storage, plain.key))?.toString()).toBe('the content of it');
+  });
+
+  test('objects of others are named and never removed', async () => {
+    const keys = ['a stranger', `acme/_/${plain.id}/beside.txt`, 'zzz/0', 'acme/_/nobody/x.bin'];
+    for (const key of keys) await overwrite(key, 'what is this');
+    await overwrite('_mirror/own', 'ours');
+    const run = await verify({ repair: true, deep: true });
+    expect(brief(run)).toEqual(keys.map((key) => `+ ${key}`).sort());
+    expect(run).toMatchObject({ differences: 4, counts: { foreign: 4, same: 8, repaired: 0 } });
+    expect(brief(await verify({ connectionId: scene.connectionId }))).toEqual([]);
+    for (const key of keys) {
+      expect(await scene.storage.head(key)).toBeDefined();
+      await scene.storage.remove(key);
+    }
+  });
+
+  test('a media file that has the name of a record is what it is, and so is what lies beside it', async () => {
+    const id = await scene.upload({ name: 'x.asset.json', content: { text: '{"version":1}' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    await scene.mirror.quiet();
+    const { key } = await scene.mirror.asset(id);
+    expect(key).toMatch(/\/x\.asset\.json$/);
+    const kinds = (await verify({ all: true })).lines.filter(({ assetId }: Line) => assetId === id);
+    expect(kinds.map(({ mark, key, kind }: Line) => [mark, key, kind])).toEqual([
+      ['=', key, 'media'],
+      ['=', `${key}.asset.json`, 'record'],
+    ]);
+    for (const [lost, fetched] of [
+      [key, 1],
+      [`${key}.asset.json`, 0],
+    ] as const) {
+      const before = await downloads(id);
+      await scene.storage.remove(lost);
+      expect(brief(await verify({ repair: true }))).toEqual([`- ${lost}`]);
+      await scene.mirror.quiet();
+      expect(await downloads(id)).toBe(before + fetched);
+    }
+    // One that no record names is a stranger, whatever it looks like.
+    const stranger = `acme/_/${id}/y.asset.json`;
+    await overwrite(stranger, '{}');
+    expect(brief(await verify({ deep: true }))).toEqual([`+ ${stranger}`]);
+    await scene.storage.remove(stranger);
+    await scene.admin.removeAsset(id);
+  });
+
+  test('what is not mirrored is told with the reason; what the library itself has not is no difference', async () => {
+    const missing = await scene.upload({ status: 'unavailable' });
+    const broken = await scene.upload({ name: 'broken.bin' });
+    await scene.admin.addFault({ endpoint: 'media', assetId: broken, status: 403 });
+    const run = await verify();
+    const of = (id: string) => run.lines.find(({ assetId }: Line) => assetId === id);
+    // The full sync that comes first has found them; how far they are by now is told as it is.
+    expect(of(broken)).toMatchObject({ mark: '-', key: null, difference: true });
+    expect(of(broken).text).toMatch(/^broken\.bin: (not yet|on its way)/);
+    expect(of(missing)).toMatchObject({ mark: '-' });
+    await scene.mirror.assetIn(missing, 'unavailable');
+    const later = await verify();
+    expect(later.lines.find(({ assetId }: Line) => assetId === missing)).toMatchObject({
+      mark: '-',
+      difference: false,
+      text: expect.stringMatching(/the service says that no file is attached$/),
+    });
+    expect(later.counts.absent).toBe(1);
+    await scene.admin.clearFaults();
+    await scene.mirror.api('POST', `/connections/${scene.connectionId}/resync`, {
+      mode: 'incremental',
+      assetIds: [broken],
+    });
+    await scene.mirror.assetIn(broken, 'mirrored');
+    await scene.admin.removeAsset(missing).catch(() => {});
+  });
+
+  test('a bucket that is not the one that the records are about is waited for, and not taken for an empty one', async () => {
+    const own = (await contentOf(scene.storage, '_mirror/id'))!;
+    const content = (await contentOf(scene.storage, plain.key))!;
+    for (const key of ['_mirror/id', plain.key]) await scene.storage.remove(key);
+    const { id } = await scene.mirror.api('POST', '/verify', { repair: true });
+    const state = async () => scene.mirror.api('GET', `/verify/${id}`);
+    await until('the run to wait', async () => /not the bucket/.test((await state()).error), patience);
+    await overwrite(plain.key, content);
+    await overwrite('_mirror/id', own);
+    const run = await until('its end', async () => (await state()).finishedAt && state(), patience);
+    expect(run).toMatchObject({ status: 'done', counts: { missing: 0, repaired: 0 } });
+  });
+
+  test('while assets come and change, nothing is said that is not so', async () => {
+    await scene.mirror.quiet();
+    let going = true;
+    const traffic = (async () => {
+      for (let n = 0; going; n++) {
+        const id = await scene.upload({ name: `busy ${n}.bin`, content: { seed: `${n}`, size: 200_000 } });
+        await scene.mirror.api('POST', `/connections/${scene.connectionId}/resync`, {
+          mode: 'incremental',
+          assetIds: [plain.id, film.id],
+        });
+        await scene.resync();
+        if (n % 2) await scene.admin.changeAsset(id, { name: `renamed ${n}.bin` });
+        await scene.mirror.assetIn(id, 'mirrored', patience);
+      }
+    })();
+    try {
+      for (let round = 0; round < 3; round++) {
+        const run = await verify({ deep: round % 2 === 0 });
+        expect(run.lines.filter(({ mark }: Line) => mark !== '-')).toEqual([]);
+        // What has just been uploaded may not be there yet, and that is so.
+        expect(run.lines.filter(({ key }: Line) => key !== null)).toEqual([]);
+      }
+    } finally {
+      going = false;
+      await traffic;
+    }
+    await scene.mirror.quiet();
+    expect((await verify({ deep: true })).counts).toMatchObject({ missing: 0, foreign: 0, different: 0, errors: 0 });
+  });
+
+  test('a connection that is not asked is told as an error, for the library was not compared', async () => {
+    await scene.admin.addFault({ endpoint: 'me', status: 500 });
+    const run = await verify();
+    expect(run.lines.filter(({ mark }: Line) => mark === '!')).toEqual([
+      expect.objectContaining({ text: expect.stringMatching(/^the library was not compared for connection /) }),
+    ]);
+    expect(run.differences).toBe(1);
+  });
+
+  test('what does not exist is refused with words', async () => {
+    await expect(scene.mirror.api('GET', '/verify/none')).rejects.toThrow(/404 .*verification_not_found/);
+    await expect(scene.mirror.api('POST', '/verify', { connectionId: 'none' })).rejects.toThrow(/connection_not_found/);
+    await expect(scene.mirror.api('POST', '/verify', { deep: 'yes' })).rejects.toThrow(/invalid_request/);
+  });
+});
+
+describe('a verification that is interrupted', { timeout: 240_000 }, () => {
+  let scene: Scene;
+  beforeEach(async () => {
+    scene = await newScene();
+  });
+  afterEach(async () => {
+    await scene?.close();
+  });
+
+  test('goes on in the next process, and tells everything once', async () => {
+    const ids = await Promise.all(Array.from({ length: 5 }, (_, n) => scene.upload({ name: `${n}.bin` })));
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+    const keys = await Promise.all(ids.map(async (id) => (await scene.mirror.asset(id)).key));
+    for (const key of keys) await scene.storage.remove(key);
+    // The listing hangs, so the run is in its first phase when the process ends.
+    await scene.admin.addFault({ endpoint: 'me', latency: 60_000 });
+    const { id } = await scene.mirror.api('POST', '/verify', {});
+    const status = async () => (await scene.mirror.api('GET', `/verify/${id}`)).status;
+    await until('the run to begin', async () => (await status()) === 'running', patience);
+    await scene.admin.clearFaults();
+    await scene.restart();
+    const run = await until(
+      'the end',
+      async () => {
+        const run = await scene.mirror.api('GET', `/verify/${id}`);
+        return run.status === 'done' && run;
+      },
+      patience,
+    );
+    expect(brief(run.lines)).toEqual(keys.map((key) => `- ${key}`).sort());
+  });
+  const brief = (lines: Line[]) => lines.map(({ mark, key }) => `${mark} ${key}`).sort();
+});
+
+const connectTo = async (scene: Scene): Promise<pg.Client> => {
+  const client = new pg.Client({ connectionString: scene.ground.environment.DATABASE_URL });
+  await client.connect();
+  return client;
+};
+
+describe('what comes and goes while the bucket is read', { timeout: 240_000 }, () => {
+  let scene: Scene;
+  let database: pg.Client;
+  beforeEach(async () => {
+    scene = await newScene();
+    database = await connectTo(scene);
+  });
+  afterEach(async () => {
+    await database?.end();
+    await scene?.close();
+  });
+  const age = () => database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
+  /** And the mirror's own comparison behind it, which would bring back what is removed below. */
+  const settle = async () => {
+    await scene.resync();
+    await scene.mirror.quiet();
+    await scene.checked();
+  };
+
+  /** `meanwhile` when all that is in the bucket has been listed, and before the end of the list is told. */
+  async function verifyWith(meanwhile: () => Promise<void>, change: Partial<Storage> = {}) {
+    await database.query(
+      `INSERT INTO verifications (id, options, status, started_at, owner, until)
+       VALUES ('this', '{"all": true, "deep": true}', 'running', now(), 'this test', now() + interval '1 hour')`,
+    );
+    const storage: Storage = {
+      ...scene.storage,
+      async *list(prefix, options) {
+        yield* scene.storage.list(prefix, options);
+        await meanwhile();
+      },
+      ...change,
+    };
+    const { store, service } = scene.mirror;
+    const log = createLog({ level: 'silent', pretty: false });
+    await verify(
+      { store, storage, queues: service.context.queues, log, writeInventory: async () => {} },
+      (await store.verifications.get('this'))!,
+      'this test',
+      new AbortController().signal,
+    );
+    const { lines, counts } = await scene.mirror.api('GET', '/verify/this?limit=1000');
+    const of = (id: string) =>
+      lines
+        .filter(({ assetId }: Line) => assetId === id)
+        .map(({ mark, kind }: Line) => `${mark} ${kind}`)
+        .sort();
+    return { of, counts };
+  }
+
+  test('what arrives is compared behind the rest: nothing is passed over', async () => {
+    const old = await scene.upload({ name: 'there before.bin' });
+    await settle();
+    await age();
+    const fresh = await scene.upload({ name: 'just there.bin' });
+    await settle();
+    const late: string[] = [];
+    for (const name of ['whole.bin', 'lost.bin']) {
+      const id = await scene.upload({ name });
+      await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 503 });
+      late.push(id);
+    }
+    const [whole, lost] = late as [string, string];
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.clearFaults();
+      for (const id of late) await scene.mirror.assetIn(id, 'mirrored');
+      await scene.mirror.quiet();
+      await scene.storage.remove((await scene.mirror.asset(lost)).key);
+    });
+    for (const id of [old, fresh, whole]) expect(of(id), id).toEqual(['= media', '= record']);
+    expect(of(lost)).toEqual(['- media', '= record']);
+    expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
+  });
+
+  test('what is looked at again meanwhile, and is as it was, is told once', async () => {
+    const id = await scene.film();
+    await settle();
+    await age();
+    await scene.storage.remove((await scene.mirror.asset(id)).key);
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.changeAsset(id, { tags: ['autumn'] });
+      await scene.resync();
+      await scene.mirror.quiet();
+      expect((await scene.record(id)).asset.tags).toEqual(['autumn']);
+    });
+    expect(of(id).filter((line: string) => line.endsWith(' media'))).toEqual(['- media']);
+    expect(counts).toMatchObject({ missing: 1, moving: 0 });
+  });
+
+  test('what is gone before it could be mirrored again is told, too', async () => {
+    const id = await scene.upload({ name: 'once.bin' });
+    await settle();
+    await age();
+    const { key } = await scene.mirror.asset(id);
+    await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 403 });
+    await scene.admin.changeAsset(id, { content: { text: 'another version of it' } });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'failed');
+    await scene.checked();
+    await scene.storage.remove(key);
+    const { of, counts } = await verifyWith(async () => {
+      await scene.admin.removeAsset(id);
+      await scene.resync();
+      await scene.mirror.assetIn(id, 'gone');
+    });
+    expect(of(id)).toEqual(['- media', '= record']);
+    expect(counts).toMatchObject({ missing: 1 });
+  });
+
+  test('an object that cannot be asked for is told as one that cannot be compared', async () => {
+    const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
+    await settle();
+    const { of, counts } = await verifyWith(async () => {}, {
+      async head(key, options) {
+        if (key.includes(bad)) throw new Error('the store answered 400');
+        return scene.storage.head(key, options);
+      },
+    });
+    expect([of(bad), of(good)]).toEqual([
+      ['! media', '! record'],
+      ['= media', '= record'],
+    ]);
+    expect(counts).toMatchObject({ errors: 2, same: 2 });
+  });
+});
