@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { UnrecoverableError } from 'bullmq';
 import { longestWait } from './errors.ts';
 import { type Log, withFields } from './log.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
@@ -129,7 +128,7 @@ export async function startWorkers(options: {
         const counted = isMedia && resultOf(outcome);
         if (counted) metrics.assets.inc({ result: counted });
         // For the queue dashboard; the records have it already.
-        if (outcome.outcome === 'failed') throw new UnrecoverableError(outcome.reason);
+        if (outcome.outcome === 'failed') throw new Error(outcome.reason);
         return outcome;
       } finally {
         dispatcher.freed(held.asset.connectionId);

@@ -190,7 +190,7 @@ function addressOf(path: string, query: object): string {
 }
 
 export type Plan = import('../operations/plan.ts').Plan;
-export type PlanProgress = import('../sync/plan.ts').PlanProgress;
+export type PlanProgress = import('../operations/plan.ts').PlanProgress;
 type Operations = import('../operations/operations.ts').Operations;
 type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
 export type ConnectionQuery = import('../operations/connections.ts').ConnectionQuery;

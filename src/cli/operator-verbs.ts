@@ -1,7 +1,6 @@
 import { Option } from 'commander';
 import type { ApiClient } from './client.ts';
-import { collect, examples, mostRows, wholeNumber } from './options.ts';
-import type { NewVerb } from './program.ts';
+import { collect, examples, mostRows, type NewVerb, wholeNumber } from './options.ts';
 import { type AssetsOptions, assets, retry } from './verbs/assets.ts';
 import { connectLink } from './verbs/connect-link.ts';
 import { connections, disconnect, pause, resume } from './verbs/connections.ts';

@@ -1,6 +1,6 @@
 import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 
 /** Rows of a page, at most: the service gives no more at a time. */
 export const mostRows = 250;
@@ -44,3 +44,6 @@ export function directory(text: string): string {
 
 /** Below the help of a verb. */
 export const examples = (...lines: string[]) => `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`;
+
+/** Another verb: its name, its words in the list of all, and what else its own help says. */
+export type NewVerb = (name: string, text: string, more?: string) => Command;

@@ -1,15 +1,21 @@
 import { Argument, Command, Option } from 'commander';
 import type { ApiClient } from './client.ts';
 import { operatorVerbs } from './operator-verbs.ts';
-import { collect, directory, examples, httpAddress, httpsAddress, wholeNumber, words } from './options.ts';
+import {
+  collect,
+  directory,
+  examples,
+  httpAddress,
+  httpsAddress,
+  type NewVerb,
+  wholeNumber,
+  words,
+} from './options.ts';
 import { printJson } from './output.ts';
 import { completionScript, type Shell, shells } from './verbs/completion.ts';
 import type { DemoOptions } from './verbs/demo.ts';
 import { rotateKeys } from './verbs/keys.ts';
 import type { LibraryVerbOptions } from './verbs/library.ts';
-
-/** Another verb: its name, its words in the list of all, and what else its own help says. */
-export type NewVerb = (name: string, text: string, more?: string) => Command;
 
 /** What the verbs that start something need, from main. */
 export interface Verbs {

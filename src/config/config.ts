@@ -5,7 +5,6 @@ import { z } from 'zod';
 import { ConfigurationError, scrub } from '../errors.ts';
 import { parseDuration, parseRate, syncIntervals } from '../units.ts';
 import { type WebhookKind, webhookKinds } from '../webhook-kinds.ts';
-import { webhookKey } from '../webhooks/signature.ts';
 import { parseRedisUrl } from './redis-address.ts';
 
 /** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
@@ -115,6 +114,16 @@ function parsePrivateHosts(text: string): true | string[] | undefined {
       .replace(/^\[|\]$/g, ''),
   );
   return hosts.every((host) => isIP(host) || /^[\w-]+(\.[\w-]+)*$/.test(host)) ? hosts : undefined;
+}
+
+/**
+ * The key in a Standard Webhooks secret: 24 to 64 bytes in base64, with or without the prefix `whsec_`. Undefined if it
+ * is not one (https://www.standardwebhooks.com, "Signature scheme").
+ */
+function webhookKey(secret: string): Buffer | undefined {
+  const text = secret.replace(/^whsec_/, '');
+  const key = Buffer.from(text, 'base64');
+  return /^[\w+/-]+=*$/.test(text) && key.length >= 24 && key.length <= 64 ? key : undefined;
 }
 
 /** A 32-byte key in base64 or base64url. */

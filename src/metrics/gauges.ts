@@ -1,6 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
-import { assetStates, byState } from '../operations/states.ts';
 import type { Queues } from '../queue/queues.ts';
+import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 

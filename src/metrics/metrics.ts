@@ -10,10 +10,6 @@ export type Metrics = ReturnType<typeof createMetrics>;
 export const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];
 
-/** `refused`: the connection has ended; `unanswered`: whether the token was rotated is unknown; `failed`: it was not. */
-export const refreshResults = ['refreshed', 'refused', 'unanswered', 'failed'] as const;
-export type RefreshResult = (typeof refreshResults)[number];
-
 /** `given_up`: events, and not attempts. */
 export const webhookResults = ['delivered', 'failed', 'given_up'] as const;
 
@@ -74,6 +70,6 @@ export function createMetrics() {
   // What has never happened is 0 and not absent, so that the first time is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
   for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
-  for (const result of refreshResults) metrics.tokenRefreshes.inc({ result }, 0);
+  for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);
   return metrics;
 }

@@ -3,8 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
-import type { RefreshResult } from '../metrics/metrics.ts';
-import type { Grant as StoredGrant } from '../store/connections/connections.ts';
+import type { Grant as StoredGrant } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
 import type { Sealer } from './seal.ts';
@@ -22,6 +21,9 @@ const purposeFor = (userId: string) => `tokens of ${userId}`;
 
 /** Of a process that has died; while a refresh may still be answered, its lease is renewed. */
 const defaultLeaseMs = 45_000;
+
+/** `refused`: the connection has ended. `unanswered`: it is unknown whether the token was rotated. `failed`: it was not. */
+type RefreshResult = 'refreshed' | 'refused' | 'unanswered' | 'failed';
 
 /**
  * Access tokens of connections, refreshed before they expire: one refresh at a time per connection across all processes.

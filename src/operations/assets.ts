@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
 import { within } from '../within.ts';
 import { existingConnection } from './connections.ts';
@@ -7,7 +8,6 @@ import { explanationOf } from './explanation.ts';
 import { count, numberOf, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { assetStates } from './states.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
 
 export const assetQuery = z.strictObject({

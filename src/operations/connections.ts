@@ -2,15 +2,15 @@ import { z } from 'zod';
 import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
+import { byState, leftOut } from '../store/assets/counts.ts';
 import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, stateCounts, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { byState, leftOut, stateCounts } from './states.ts';
 
 /** So many assets are asked for again in one statement. */
 const retriedAtOnce = 5000;

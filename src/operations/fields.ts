@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { assetStates } from '../store/assets/counts.ts';
+import type { AssetState } from '../store/database/schema.ts';
 
 /** What a database can hold: no NUL, no half of a surrogate pair. */
 export const text = z
@@ -17,3 +19,7 @@ export const count = z.int().min(0);
 
 /** `1 company`, `2 companies` */
 export const numberOf = (n: number, one: string, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
+
+export const stateCounts = z.object(
+  Object.fromEntries(assetStates.map((state) => [state, count])) as Record<AssetState, typeof count>,
+);

@@ -7,6 +7,7 @@ import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 
 export const planQuery = z.strictObject({ connectionId: text.optional() });
+export type { PlanProgress };
 export type PlanQuery = z.input<typeof planQuery>;
 
 const amount = z.object({ assets: z.int(), bytes: z.int() });

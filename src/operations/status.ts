@@ -1,8 +1,8 @@
 import { z } from 'zod';
+import { byState, leftOut } from '../store/assets/counts.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count } from './fields.ts';
-import { byState, leftOut, stateCounts } from './states.ts';
+import { count, stateCounts } from './fields.ts';
 
 /** Seconds of transfers, before anything is said about the rest. */
 const soonestEstimate = 5;

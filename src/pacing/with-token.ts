@@ -2,7 +2,7 @@ import { RetryLater } from '../errors.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { Grant } from '../store/connections/connections.ts';
+import type { Grant } from '../store/database/schema.ts';
 import type { Pacer } from './adaptive-concurrency.ts';
 
 export type Access = ReturnType<typeof createAccess>;

@@ -4,7 +4,8 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import type { Body } from './body.ts';
-import { type Facts, factsOf } from './facts/facts.ts';
+import { factsOf } from './facts/facts.ts';
+import type { Facts } from './facts/types.ts';
 
 const CHUNK = 256 * 1024;
 

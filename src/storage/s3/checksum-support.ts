@@ -37,12 +37,6 @@ export function summing(proof: Proof) {
   };
 }
 
-/** Where what was found out about a store is kept, so that not every process asks again. */
-export interface Memory {
-  recall(place: string): Promise<string | undefined>;
-  keep(place: string, proof: Proof): Promise<void>;
-}
-
 /** What the mirror writes to try something. One key for all of it: where versions are locked, no other key gets any. */
 export const probeKey = `${ours}probe`;
 

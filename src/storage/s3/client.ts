@@ -1,7 +1,12 @@
 import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
 import { S3Client } from '@aws-sdk/client-s3';
-import type { Memory } from './checksum-support.ts';
+
+/** Remembers how a store checks what it is sent, so that not every process has to find out. */
+export interface Memory {
+  recall(place: string): Promise<string | undefined>;
+  keep(place: string, checksum: string): Promise<void>;
+}
 
 export interface S3Options {
   bucket: string;

@@ -9,6 +9,27 @@ export interface Counted {
   bytes: number;
 }
 
+export const assetStates = [
+  'pending',
+  'processing',
+  'transferring',
+  'mirrored',
+  'unavailable',
+  'failed',
+  'gone',
+] as const;
+
+/** How many assets are in each state, without those that a filter skips. */
+export function byState(rows: Pick<Counted, 'state' | 'leftOut' | 'count'>[]): Record<AssetState, number> {
+  const counts = Object.fromEntries(assetStates.map((state) => [state, 0])) as Record<AssetState, number>;
+  for (const { state, leftOut, count } of rows) if (!leftOut) counts[state] += count;
+  return counts;
+}
+
+/** How many assets a filter skips. */
+export const leftOut = (rows: Pick<Counted, 'state' | 'leftOut' | 'count'>[]): number =>
+  rows.reduce((sum, row) => (row.leftOut ? sum + row.count : sum), 0);
+
 /**
  * Counts of assets by connection, company and state, without reading the assets. Triggers write what each statement changes
  * into a row of its own, so that nobody waits for anybody; `fold` adds these up now and then. Counts are the sum of both, and

@@ -1,6 +1,5 @@
 import { sql } from 'kysely';
 import type { Database, Happening, Outcome, Step } from '../database/schema.ts';
-import type { Turn } from './leases.ts';
 
 /** So many steps of a turn are told: a file that breaks off again and again has more to tell than anybody reads. */
 const mostSteps = 60;
@@ -21,7 +20,7 @@ export function newStory(): Story {
 }
 
 /** Adds a step: what was done, or met. No links and no tokens. */
-export function note({ story }: Pick<Turn, 'story'>, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
+export function note({ story }: { story: Story }, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
   if (story.steps.length < mostSteps)
     story.steps.push({ ms: Math.round(performance.now() - story.startedAt), did, ...facts });
   else story.more++;
@@ -35,7 +34,7 @@ export interface TurnEnd {
 }
 
 /** What is told of a turn that ends now. */
-export function told(turn: Turn, outcome: TurnEnd) {
+export function told(turn: { story: Story }, outcome: TurnEnd) {
   const { startedAt, steps, more } = turn.story;
   return {
     outcome: outcome.outcome,
@@ -48,7 +47,7 @@ export function told(turn: Turn, outcome: TurnEnd) {
 }
 
 /** The row of a turn that ends, for the assets of the statement's table `given`: that one, if the turn was still its own. */
-export const turnRow = (turn: Turn, outcome: TurnEnd) => sql`
+export const turnRow = (turn: { story: Story }, outcome: TurnEnd) => sql`
   INSERT INTO happenings (asset_id, at, kind, sync_id, data)
   SELECT id, ${turn.story.began}::timestamptz, 'turn', sync_id, ${JSON.stringify(told(turn, outcome))}::jsonb FROM given`;
 

@@ -1,15 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Connection, ConnectionStatus, Database } from '../database/schema.ts';
+import type { Connection, ConnectionStatus, Database, Grant } from '../database/schema.ts';
 import { addEvent, notify } from '../events/events.ts';
 import { TurnLost } from '../syncs/lease.ts';
 import { syncRecords } from '../syncs/syncs.ts';
 import { adoptable, adoptableBy, type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
-export type Grant = Pick<
-  Connection,
-  'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
->;
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
 export function connectionRecords(db: Database, quick = db) {
   return {

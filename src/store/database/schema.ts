@@ -65,6 +65,12 @@ interface ConnectionTable {
 }
 export type Connection = Selectable<ConnectionTable>;
 
+/** What the access token of a connection is made from. */
+export type Grant = Pick<
+  Connection,
+  'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
+>;
+
 interface ConsentTable {
   id: string;
   /** Sealed pair of access and refresh token. */

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Grant } from '../connections/connections.ts';
 import { type Standing, standingOf } from '../connections/readable-companies.ts';
-import type { Database, Sync, SyncMode, SyncPosition, SyncScope } from '../database/schema.ts';
+import type { Database, Grant, Sync, SyncMode, SyncPosition, SyncScope } from '../database/schema.ts';
 import { type EndedSync, endSync, type SyncOutcome } from './end-sync.ts';
 import { holdLease, lockPage } from './lease.ts';
 import { type Counts, type Decide, isRefusal, type ListedAsset, recordListed, recordOneByOne } from './record-page.ts';

@@ -2,12 +2,7 @@ import { imageFacts } from './images.ts';
 import { matroskaFacts } from './matroska.ts';
 import { mp4Facts } from './mp4.ts';
 import { soundFacts } from './sound.ts';
-
-/** What a file says about itself. */
-export type Facts = { width?: number; height?: number; duration?: number };
-
-/** Reads up to so many bytes of a file; fewer at its end. */
-export type Read = (offset: number, length: number) => Promise<Buffer>;
+import type { Facts, Read } from './types.ts';
 
 const READERS: [RegExp, (read: Read, size: number, mimeType: string) => Promise<Facts>][] = [
   [/^image\//, imageFacts],
@@ -25,8 +20,4 @@ export async function factsOf(read: Read, size: number, mimeType: string): Promi
     // A damaged file is still an asset; there is only less to say about it.
     return {};
   }
-}
-
-export function seconds(value: number): { duration?: number } {
-  return Number.isFinite(value) && value > 0 ? { duration: Math.round(value * 1000) / 1000 } : {};
 }

@@ -1,4 +1,4 @@
-import type { Facts, Read } from './facts.ts';
+import type { Facts, Read } from './types.ts';
 
 export async function imageFacts(read: Read, size: number, mimeType: string): Promise<Facts> {
   if (mimeType === 'image/svg+xml') return svgFacts((await read(0, 64 * 1024)).toString());

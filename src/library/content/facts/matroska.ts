@@ -1,4 +1,4 @@
-import { type Facts, type Read, seconds } from './facts.ts';
+import { type Facts, type Read, seconds } from './types.ts';
 
 const SEGMENT = 0x18538067;
 const INFO = 0x1549a966;

@@ -1,4 +1,4 @@
-import { type Facts, type Read, seconds } from './facts.ts';
+import { type Facts, type Read, seconds } from './types.ts';
 
 const LARGEST_MOOV = 64 * 1024 * 1024;
 

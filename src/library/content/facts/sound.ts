@@ -1,4 +1,4 @@
-import { type Facts, type Read, seconds } from './facts.ts';
+import { type Facts, type Read, seconds } from './types.ts';
 
 export async function soundFacts(read: Read, size: number): Promise<Facts> {
   const head = await read(0, 64);
