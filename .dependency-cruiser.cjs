@@ -1,0 +1,71 @@
+// Which module may import which. A module also imports itself and the floor: the files directly below src/.
+const modules = {
+  config: [[], 'turns the environment into a typed configuration, and knows nothing of what uses it'],
+  tracing: [[], 'is optional, and wraps the work of others'],
+  source: [['tracing'], 'is the library as the mirror sees it; knows no database, queue or bucket'],
+  storage: [['tracing'], 'is a bucket or a directory; knows no library, database or queue'],
+  store: [['config'], 'is the only module with SQL; knows no library, bucket or queue'],
+  oauth: [['source', 'store'], 'keeps the tokens of connections'],
+  pacing: [['oauth', 'source', 'storage', 'store'], 'decides how much may be in flight; does no work itself'],
+  filters: [['store'], 'says which assets a connection skips'],
+  queue: [['config', 'filters', 'pacing', 'store', 'tracing'], 'delivers work; does not know what the work is'],
+  metrics: [['queue', 'store'], 'counts; the work does not depend on it'],
+  webhooks: [['metrics', 'oauth', 'store'], 'delivers events'],
+  sync: [['filters', 'pacing', 'source', 'store', 'tracing'], 'turns a listing into records; moves no files'],
+  mirror: [
+    ['filters', 'metrics', 'pacing', 'queue', 'source', 'storage', 'store', 'tracing'],
+    'turns one asset into a verified copy; lists nothing',
+  ],
+  verify: [['mirror', 'queue', 'pacing', 'source', 'storage', 'store', 'sync'], 'compares library, records and bucket'],
+  operations: [
+    ['filters', 'oauth', 'pacing', 'queue', 'source', 'store', 'sync', 'verify'],
+    'holds every operator action once, for API, CLI and dashboard',
+  ],
+  http: [['metrics', 'oauth', 'operations', 'queue', 'store'], 'is a thin shell over operations'],
+  cli: [
+    ['config', 'library', 'operations', 'rebuild.ts'],
+    'is a thin shell over the API; only it starts the bundled library',
+  ],
+  library: [[], 'is the service of the specification, and shares nothing with the mirror but the floor'],
+};
+
+/** Each external library has one home. */
+const homes = {
+  bullmq: ['bullmq', 'queue'],
+  ioredis: ['ioredis', 'queue'],
+  'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3|storage/probe-storage'],
+  sql: ['kysely|pg', 'store|library/database'],
+  fastify: ['fastify|@fastify|fastify-type-provider-zod|@bull-board', 'http|library'],
+  opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],
+};
+
+/** These start and wire everything, so they are not part of the floor. */
+const roots = '^src/(main|command|service|context|workers|doctor|rebuild)\\.ts$';
+
+module.exports = {
+  forbidden: [
+    { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
+    {
+      name: 'floor',
+      comment: 'The floor is imported by all and imports no module.',
+      severity: 'error',
+      from: { path: '^src/[^/]+\\.ts$', pathNot: roots },
+      to: { path: ['^src/[^/]+/', roots] },
+    },
+    ...Object.entries(modules).map(([name, [imports, reason]]) => ({
+      name,
+      comment: `${name} ${reason}.`,
+      severity: 'error',
+      from: { path: `^src/${name}/` },
+      to: { path: ['^src/[^/]+/', roots], pathNot: `^src/(${[name, ...imports].join('|')})(/|$)` },
+    })),
+    ...Object.entries(homes).map(([name, [packages, places]]) => ({
+      name: `home-of-${name}`,
+      comment: `Only src/${places} imports ${packages}.`,
+      severity: 'error',
+      from: { path: '^src/', pathNot: `^src/(${places})` },
+      to: { path: `node_modules/(${packages})(/|$)` },
+    })),
+  ],
+  options: { tsPreCompilationDeps: true, doNotFollow: { path: 'node_modules' } },
+};
