@@ -1,5 +1,5 @@
 // Which module may import which. A module also imports itself and the floor: the files directly below src/.
-const modules = {
+export const modules = {
   config: [[], 'turns the environment into a typed configuration, and knows nothing of what uses it'],
   tracing: [[], 'is optional, and wraps the work of others'],
   source: [['tracing'], 'is the library as the mirror sees it; knows no database, queue or bucket'],
@@ -42,7 +42,7 @@ const homes = {
 /** These start and wire everything, so they are not part of the floor. */
 const roots = '^src/(main|command|service|context|workers|doctor|rebuild)\\.ts$';
 
-module.exports = {
+export default {
   forbidden: [
     { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
     {

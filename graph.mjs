@@ -1,0 +1,47 @@
+// Writes the module graph and the table of import rules into CONTRIBUTING.md. Run it with `npm run graph`.
+import { readFile, writeFile } from 'node:fs/promises';
+import { cruise } from 'dependency-cruiser';
+import { modules } from './.dependency-cruiser.mjs';
+
+const moduleOf = (path) => /^src\/([^/]+)\//.exec(path)?.[1];
+
+/** The imports between modules, as source has them. */
+async function importsOf() {
+  const { output } = await cruise(['src'], { tsPreCompilationDeps: true, doNotFollow: { path: 'node_modules' } });
+  const imports = new Map();
+  for (const { source, dependencies } of output.modules) {
+    const from = moduleOf(source);
+    for (const { resolved } of dependencies) {
+      const to = moduleOf(resolved);
+      if (from && to && from !== to) imports.set(from, (imports.get(from) ?? new Set()).add(to));
+    }
+  }
+  return imports;
+}
+
+/** Whether a module is reached from another one by way of a third. */
+function isIndirect(imports, from, to) {
+  const reaches = (start) => start === to || [...(imports.get(start) ?? [])].some(reaches);
+  return [...imports.get(from)].some((next) => next !== to && reaches(next));
+}
+
+const imports = await importsOf();
+const arrows = [...imports].flatMap(([from, targets]) =>
+  [...targets].filter((to) => !isIndirect(imports, from, to)).map((to) => `  ${from} --> ${to}`),
+);
+const rows = Object.entries(modules).map(
+  ([name, [allowed, reason]]) => `| \`${name}\` | ${allowed.join(', ') || '–'} | ${reason} |`,
+);
+const generated = `\`\`\`mermaid
+flowchart TD
+${arrows.sort().join('\n')}
+\`\`\`
+
+| module | may import | because it |
+| --- | --- | --- |
+${rows.join('\n')}
+`;
+const file = 'CONTRIBUTING.md';
+const text = await readFile(file, 'utf8');
+const [start, end] = ['<!-- modules: written by npm run graph -->\n', '<!-- end of modules -->'];
+await writeFile(file, text.slice(0, text.indexOf(start) + start.length) + generated + text.slice(text.indexOf(end)));
