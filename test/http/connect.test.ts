@@ -279,7 +279,7 @@ describe('coming back', () => {
     await stage.query(`UPDATE consents SET access_expires_at = now(), next_at = now()`);
     await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
-    expect(await stage.run(id)).toBe('1 done');
+    await until('its first sync', async () => (await stage.run(id)) === '1 done');
     expect(await stage.rows('consents')).toBe(0);
   });
 
