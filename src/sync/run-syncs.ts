@@ -421,7 +421,7 @@ async function requestAssets(deps: SyncDeps, run: Run, readable: ReadableCompany
         problems.add(`asset ${assetId}: ${leftOutReason(rule)}`, { fatal: true });
         continue;
       }
-      await store.syncs.recordPage({
+      const { refused } = await store.syncs.recordPage({
         sync,
         owner,
         leaseMs,
@@ -430,6 +430,7 @@ async function requestAssets(deps: SyncDeps, run: Run, readable: ReadableCompany
         decide: (before, listed) => decide(before, listed, { full: true, asked: true }),
         position: sync.position,
       });
+      for (const { problem } of refused) problems.add(`asset ${assetId}: ${problem}`, { fatal: true });
       deps.onWork();
     } catch (error) {
       if (endsRun(error, signal)) throw error;

@@ -45,19 +45,21 @@ describe('two companies that list the same asset id', () => {
     return { first, second, id: id!, before, conflicts };
   }
 
-  test.each([{ size: 6 }, { uploadDate: longAgo + 7 }])(
-    'with another file (%o): the record stays that of the first, and an event says so once',
+  test.each([{ size: 6 }, { uploadDate: longAgo + 7 }, { name: 'another name', projectId: 'another' }, {}])(
+    'with other fields or the same (%o): the record stays that of the first, and an event says so once',
     async (override) => {
       const { first, second, id, before, conflicts } = await twice(override);
       for (const mode of ['incremental', 'full'] as const) {
         const run = await stage.sync(second.connectionId, mode);
         expect(run).toMatchObject({ status: 'done', new: 0, changed: 0 });
-        expect(run.error).toMatch(`asset ${id}: company ${first.companyId} has another file with this id`);
+        expect(run.error).toMatch(`asset ${id}: company ${first.companyId} has an asset with this id`);
         await stage.sync(first.connectionId, mode);
       }
       expect(await stage.store.assets.get(id)).toMatchObject({
         companyId: first.companyId,
         connectionId: first.connectionId,
+        name: before.name,
+        projectId: before.projectId,
         size: 5,
         uploadDate: longAgo,
       });
@@ -81,10 +83,49 @@ describe('two companies that list the same asset id', () => {
     expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6 });
   });
 
-  test('with the same file: nothing is reported', async () => {
-    const { second, conflicts } = await twice({ name: 'another name' });
-    expect(await stage.sync(second.connectionId)).toMatchObject({ status: 'done', error: null });
+  test('which nobody can read in the second: the record stays, and the run says what it cannot read', async () => {
+    const { second, id, before, conflicts } = await twice({ size: 'five' });
+    const run = await stage.sync(second.connectionId);
+    expect(run).toMatchObject({ status: 'done', error: expect.stringMatching(`^asset ${id}: size: [^;]*$`) });
+    expect(await stage.store.assets.get(id)).toMatchObject({
+      connectionId: before.connectionId,
+      revision: before.revision,
+      reason: null,
+    });
     expect(await conflicts()).toEqual([]);
+  });
+
+  test('with the same file, after the first one is gone: it has moved, and no event is added', async () => {
+    const { first, second, id, conflicts } = await twice({});
+    await stage.admin.removeAsset(id);
+    await stage.sync(first.connectionId, 'full');
+    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 1, error: null });
+    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, state: 'pending' });
+    expect(await conflicts()).toEqual([]);
+  });
+
+  test('because it has moved: the second one has it once an operator accepts that the first one lacks it', async () => {
+    const { first, second, id } = await twice({});
+    await stage.admin.addFault({ endpoint: 'assets', companyId: first.companyId, body: { assets: [] } });
+    expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 0 });
+    await stage.sync(first.connectionId, 'full', { companyId: first.companyId, acceptGone: true });
+    expect(await stage.sync(second.connectionId, 'full')).toMatchObject({ changed: 1, error: null });
+    expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId });
+  });
+
+  test('and a run over it alone, by who reads only the second: the run fails and says why', async () => {
+    const { first, second, id, before } = await twice({});
+    await stage.admin.addFault({ endpoint: 'asset', assetId: id, body: { asset: before.listed } });
+    const run = await stage.sync(second.connectionId, 'full', { assetIds: [id] });
+    expect(run).toMatchObject({
+      status: 'failed',
+      error: expect.stringContaining(`company ${first.companyId} has an asset with this id`),
+    });
+    expect(await stage.store.assets.get(id)).toMatchObject({
+      companyId: first.companyId,
+      connectionId: first.connectionId,
+      revision: before.revision,
+    });
   });
 });
 

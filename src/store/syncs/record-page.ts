@@ -108,11 +108,14 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   const refused: Counts['refused'] = [];
   for (const asset of listed) {
     const before = page.known.get(asset.id);
-    if (before && isConflict(before, asset, page.companyId)) {
-      await reportConflict(tx, page, before.companyId, asset.id);
-      if (!before.stranded && before.state !== 'gone') {
-        const problem = `company ${before.companyId} has another file with this id, which is the one that is mirrored`;
-        refused.push({ id: asset.id, problem });
+    if (before && before.companyId !== page.companyId) {
+      const isFree = before.stranded || before.state === 'gone';
+      // A free id with the same file has moved. An unreadable listing says nothing about the file; the run reports it.
+      const isConflict = asset.problem === undefined && (!isFree || isAnotherFile(before, asset));
+      if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
+      if (!isFree) {
+        const problem = `company ${before.companyId} has an asset with this id, and only that one is mirrored`;
+        if (isConflict) refused.push({ id: asset.id, problem });
         continue;
       }
     }
@@ -134,11 +137,8 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
   return { new: inserted, changed: updated - again, again, refused };
 }
 
-/** Whether a listed asset is another file than the recorded one, with the same id in another company. */
-function isConflict(before: LockedAsset, asset: ListedAsset, companyId: string): boolean {
-  if (before.companyId === companyId || asset.problem !== undefined) return false;
-  return before.size !== asset.size || before.uploadDate !== asset.uploadDate;
-}
+const isAnotherFile = (before: LockedAsset, asset: ListedAsset) =>
+  before.size !== asset.size || before.uploadDate !== asset.uploadDate;
 
 /** Adds an event, unless there is one for this asset and company. */
 async function reportConflict(tx: Database, page: ListedPage, recordedFor: string, assetId: string): Promise<void> {
@@ -190,7 +190,7 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 }
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
-  // Another connection may have inserted it first; if its filter skips the asset, this one takes it over.
+  // Another connection of the company may have inserted it first; if its filter skips the asset, this one takes it over.
   const inserted = await sql<{ leftOut: string | null }>`
     WITH r AS (SELECT * FROM ${recordset(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
       left_out, next_at, sync_id)
@@ -199,7 +199,7 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     FROM r ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       left_out = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
-      WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL
+      WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL AND assets.company_id = excluded.company_id
     RETURNING id, left_out) ${addSteps(page)}`.execute(tx);
   return wanted(inserted.rows);
 }
@@ -214,8 +214,8 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const updated = await sql<{ leftOut: string | null }>`
     WITH r AS (SELECT * FROM ${recordset(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
-      -- Its own company no longer lists it, so it has moved to this one.
-      company_id = CASE WHEN a.state = 'gone' OR ${isStranded} THEN ${companyId} ELSE a.company_id END,
+      -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
+      company_id = ${companyId},
       ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')}, ${unlessAnother('record_key', 'NULL')},
       ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
       ${unlessAnother('beside', "'{}'")}, ${unlessAnother('outdated', "'{}'")},
