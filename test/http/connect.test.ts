@@ -404,6 +404,21 @@ describe('a link that was made before an operator disconnected the user', () => 
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
   });
 
+  test('does not work either if the connection had ended already', async () => {
+    const { connectionId, userId } = await stage.company();
+    await stage.admin.endConnections(userId);
+    await stage.sync(connectionId);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    const { browser, back } = await consented(userId, await linkFor(connectionId));
+    const other = await linkFor(connectionId);
+    expect(await disconnect(connectionId)).toMatchObject({ status: 'disconnected', revoked: null });
+    expect((await newBrowser().get(other)).status).toBe(410);
+    expect((await browser.get(back)).status).toBe(410);
+    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+    const events = await stage.events({ kind: 'connection.disconnected', connectionId });
+    expect(events).toHaveLength(1);
+  });
+
   test.each(['that connection', 'any connection'])('for %s cannot be finished either', async (which) => {
     const { connectionId, userId } = await stage.company();
     const { browser, back } = await consented(

@@ -155,10 +155,13 @@ export function connectionRecords(db: Database, quick = db) {
      * The connection has ended. Exactly one caller gets true, and tells people.
      * With `refused`, a pair that the service no longer takes: only if that pair is still the current one, and its refresh is
      * still leased to `owner`. Another process that has taken the lease over may have the next pair in its hands. Without, an
-     * operator ends it, and the connect links that were made before.
+     * operator ends it, and the connect links that were made before, also if it had ended already.
      */
     async end(id: string, reason: string, refused?: { tokenVersion: number; owner: string }): Promise<boolean> {
       return db.transaction().execute(async (tx) => {
+        if (!refused) {
+          await tx.updateTable('connections').set({ linksSince: sql`now()` }).where('id', '=', id).execute();
+        }
         const ended = await tx
           .updateTable('connections')
           .set({
@@ -172,7 +175,6 @@ export function connectionRecords(db: Database, quick = db) {
             disconnectedAt: sql`now()`,
             disconnectReason: reason,
             lastError: reason,
-            ...(!refused && { linksSince: sql`now()` }),
           })
           .where('id', '=', id)
           .where('status', '<>', 'disconnected')
