@@ -7,7 +7,7 @@ import type { Artefacts, Asset } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
-import { besideOf, besideToo, keptOf, recordOf, writeRecord } from './record.ts';
+import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';
@@ -21,7 +21,7 @@ export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDe
     transcriptDeadline: deadline ?? null,
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
     thumbnail: asset.thumbnail,
-    beside: besideToo(asset.beside),
+    beside: { ...asset.beside },
   };
 }
 
@@ -68,7 +68,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       transcriptDeadline: asset.transcriptDeadline,
       thumbnailState: asset.thumbnailState,
       thumbnail: asset.thumbnail,
-      beside: besideToo(asset.beside),
+      beside: { ...asset.beside },
     };
     const reasons: string[] = [];
     if (artefacts.transcriptState === 'pending' && !(deps.transcripts.mirror && mayHaveTranscript(detail))) {

@@ -15,13 +15,9 @@ export interface AssetRecord {
   mirroredAt: string;
 }
 
-/** A copy for more to come. Of an object with a prototype V8 would note the shape, another one for each key that there is. */
-export const besideToo = (beside: Record<string, Kept>): Record<string, Kept> =>
-  Object.assign(Object.create(null), beside);
-
 /** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */
 export function besideOf({ beside, transcriptKeys, thumbnail }: Artefacts, recordKey: string): Record<string, Kept> {
-  const kept = besideToo({});
+  const kept: Record<string, Kept> = {};
   for (const key of [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])]) {
     if (beside[key]) kept[key] = beside[key];
   }
