@@ -267,8 +267,7 @@ async function listCompany(
   let cursor = resumed ? start.cursor! : undefined;
   let newest = resumed ? (start.newest ?? null) : null;
   let began = resumed ? start.began : undefined;
-  // A run that an older version began has no `began` and no sightings.
-  const reconciles = full && unfiltered && (!resumed || began !== undefined);
+  const reconciles = full && unfiltered;
   const broken = new Set(resumed ? start.unreadable : []);
   const what = `list the assets of company ${company.id}`;
   const cursors = followCursors(what, resumed ? start.progress : undefined);
