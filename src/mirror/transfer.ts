@@ -4,7 +4,7 @@ import { mustHold } from '../queue/leases.ts';
 import type { Throttle } from '../source/bandwidth.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
-import type { AssetDetail } from '../source/schemas.ts';
+import { type AssetDetail, textOf } from '../source/schemas.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
@@ -143,7 +143,7 @@ export function placeOf(
   detail: AssetDetail,
   variant: Media['variant'],
 ) {
-  const given = detail.download?.filename ?? detail.name;
+  const given = detail.download?.filename ?? textOf(detail.name);
   const extension = variant === 'mp4' ? 'mp4' : undefined;
   const filename = safeFilename(given, extension);
   const key = mediaKey(template, { companyId, projectId: detail.projectId, assetId: detail.id, filename });

@@ -95,7 +95,7 @@ export function createConsents(deps: ConsentDeps) {
       return { kind: 'link ended' };
     }
     const { id, created, recovered } = await save();
-    await store.connections.setCompanies(id, me.companies, { complete: me.complete });
+    await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0 });
     await store.syncs.request(id, 'incremental');
     log.info(
       { connectionId: id, companies: me.companies.length, created, recovered },

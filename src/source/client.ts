@@ -14,6 +14,7 @@ import {
   project,
   projectsAnswer,
   storable,
+  textOf,
   transcriptAnswer,
 } from './schemas.ts';
 
@@ -33,8 +34,8 @@ export interface AssetPage {
 export interface Me {
   user: { id: string; name: string; email: string };
   companies: { id: string; name: string }[];
-  /** False when an entry could not be read: then a company that is missing is not a company that was lost. */
-  complete: boolean;
+  /** One for each entry that could not be read: then a company that is missing is not a company that was lost. */
+  problems: string[];
 }
 
 export type Transcript =
@@ -73,12 +74,15 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
     /** Who connected, and the companies that can be read now (spec, section 4.4). */
     async me(call: Call): Promise<Me> {
       const { value } = await getJson('/me', 'read /me', call, meAnswer);
-      const companies = value.companies.map((entry) => company.safeParse(entry));
-      return storable({
-        user: { id: value.user.id, name: value.user.name ?? '', email: value.user.email ?? '' },
-        companies: companies.flatMap(({ data }) => (data ? [{ id: data.id, name: data.name || data.id }] : [])),
-        complete: companies.every((entry) => entry.success),
-      });
+      const companies: Me['companies'] = [];
+      const problems: string[] = [];
+      for (const entry of value.companies) {
+        const { data, error } = company.safeParse(entry);
+        if (data) companies.push({ id: data.id, name: data.name || data.id });
+        else problems.push(`${labelOf(entry)} was left out: ${problemOf(error)}`);
+      }
+      const user = { id: value.user.id, name: value.user.name ?? '', email: value.user.email ?? '' };
+      return storable({ user, companies, problems });
     },
 
     /** The projects of a company, as far as they can be read (spec, section 4.5). */
@@ -164,4 +168,10 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
       }
     },
   };
+}
+
+/** A company of `/me` that cannot be read, as people find it: by its id, or else by its name. */
+function labelOf(entry: unknown): string {
+  const { id, name } = (entry ?? {}) as Record<string, unknown>;
+  return `company ${JSON.stringify((textOf(id) ?? textOf(name) ?? '').slice(0, 100))}`;
 }

@@ -21,6 +21,8 @@ export const assetTypes = [
 export const unknownTypes = (types: string[]): string[] => types.filter((type) => !assetTypes.includes(type));
 
 const text = z.string().nullish();
+/** No decision depends on it: what is not text counts as absent. */
+const optional = text.catch(undefined);
 
 /** An index entry of the database holds a company's id and one of these together (2,704 bytes in all). */
 const mostBytes = 1000;
@@ -34,16 +36,16 @@ const id = z
   .refine(isIndexable, `expected an id of at most ${mostBytes} bytes`)
   .refine((value) => value !== '.' && value !== '..', 'no address can name this id');
 
-export const company = z.looseObject({ id, name: text });
+export const company = z.looseObject({ id, name: optional });
 
 export const meAnswer = z.looseObject({
-  user: z.looseObject({ id, name: text, email: text }),
+  user: z.looseObject({ id, name: optional, email: optional }),
   companies: z.array(z.unknown()),
 });
 
+/** `name` is not checked, because it is stored as received: see `textOf`. */
 export const asset = z.looseObject({
   id,
-  name: text,
   mimeType: text,
   assetType: indexed,
   size: z.int().min(0).nullish(),
@@ -52,9 +54,12 @@ export const asset = z.looseObject({
   uploadDate: z.int().nullish(),
   status: text,
   hasTranscript: z.boolean().nullish(),
-  thumbnailUrl: text,
+  thumbnailUrl: optional,
 });
 export type ApiAsset = z.infer<typeof asset>;
+
+/** The text of a field that is not checked; undefined: it holds something else. */
+export const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
 
 export const download = z.looseObject({
   url: text,
@@ -66,7 +71,7 @@ export type Download = z.infer<typeof download>;
 export const assetAnswer = z.looseObject({ asset: asset.extend({ download: download.nullish() }) });
 export type AssetDetail = z.infer<typeof assetAnswer>['asset'];
 
-export const project = z.looseObject({ id, name: text, status: text });
+export const project = z.looseObject({ id, name: optional });
 
 export const projectsAnswer = z.looseObject({ projects: z.array(z.unknown()) });
 

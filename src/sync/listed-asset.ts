@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { AssetPage } from '../source/client.ts';
-import { type ApiAsset, asset, storable, withoutLinks } from '../source/schemas.ts';
+import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/syncs/record-page.ts';
 
 /** The items of a page, those that cannot be read at the end. */
@@ -19,7 +19,7 @@ export function listedOf(item: ApiAsset): ListedAsset {
     id: item.id,
     projectId: storable(item.projectId ?? null),
     assetType: storable(item.assetType ?? null),
-    name: storable(item.name ?? null),
+    name: storable(textOf(item.name) ?? null),
     size: item.size ?? null,
     uploadDate: item.uploadDate ?? null,
     listed,
@@ -43,7 +43,7 @@ function brokenOf(item: unknown, problem: string): ListedAsset {
     id: read('id') ?? `${unreadable}${digest().digest('hex').slice(0, 32)}`,
     projectId: storable(read('projectId') ?? null),
     assetType: storable(read('assetType') ?? null),
-    name: storable(read('name') ?? null),
+    name: storable(textOf(given.name) ?? null),
     size: null,
     uploadDate: read('uploadDate') ?? null,
     listed: {},

@@ -196,13 +196,13 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
     throw new Error('/me: the service answers for another user than the one who connected');
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
-    complete: me.complete,
+    complete: me.problems.length === 0,
     owner,
     before: sync.standing,
   });
   for (const id of lost) deps.log.warn({ connectionId, companyId: id }, 'company can no longer be read');
   for (const id of gained) deps.log.info({ connectionId, companyId: id }, 'company can be read');
-  if (!me.complete) problems.add('/me: a company without a readable id or name was left out', { fatal: false });
+  for (const problem of me.problems) problems.add(`/me: ${problem}`, { fatal: false });
   if (sync.scope.assetIds) return requestAssets(deps, run, readable);
 
   const { companyId } = sync.scope;

@@ -108,6 +108,15 @@ describe('mirroring an asset', () => {
     expect(JSON.stringify(asset)).not.toMatch(/https?:|secret/);
   });
 
+  test('an asset whose name and thumbnail link are not text is mirrored without them, and its record has what came', async () => {
+    const id = await scene.upload({ override: { name: 5, thumbnailUrl: 7 } });
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ name: null, spent: 0 });
+    const record = await scene.record(id);
+    expect(record).toMatchObject({ asset: { name: 5 }, thumbnail: null });
+    expect(record.asset).not.toHaveProperty('thumbnailUrl');
+  });
+
   test('a status that nobody knows is no obstacle when there is a file', async () => {
     const id = await scene.upload({ override: { status: 'archived' } });
     await scene.resync();

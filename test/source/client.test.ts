@@ -65,15 +65,21 @@ describe('/me', () => {
     const me = await client().me({ token, signal });
     expect(me).toMatchObject({
       user: { id: 'usr_ada', name: expect.any(String), email: expect.any(String) },
-      complete: true,
+      problems: [],
     });
     expect(me.companies.map((company) => company.id)).toContain(id);
     await admin.setAccess(id, 'usr_ada', false);
     expect((await client().me({ token, signal })).companies.map((company) => company.id)).not.toContain(id);
   });
 
-  it('with a company that cannot be read says that it is not complete, and has the others', async () => {
-    const companies = [{ id: 'c1', name: 'One' }, { name: 'without id' }, { id: 'c2' }, null];
+  it('with companies that cannot be read names them, and has the others', async () => {
+    const companies = [
+      { id: 'c1', name: 'One' },
+      { name: 'without id' },
+      { id: 'c2', name: 5 },
+      null,
+      { id: 'x'.repeat(1001) },
+    ];
     bare.answer(answer(200, { user: { id: 'u' }, companies }));
     expect(await odd().me({ token, signal })).toEqual({
       user: { id: 'u', name: '', email: '' },
@@ -81,8 +87,17 @@ describe('/me', () => {
         { id: 'c1', name: 'One' },
         { id: 'c2', name: 'c2' },
       ],
-      complete: false,
+      problems: [
+        'company "without id" was left out: id: Invalid input: expected string, received undefined',
+        'company "" was left out: answer: Invalid input: expected object, received null',
+        `company "${'x'.repeat(100)}" was left out: id: expected an id of at most 1000 bytes`,
+      ],
     });
+  });
+
+  it('takes a name or address that is not text for none', async () => {
+    bare.answer(answer(200, { user: { id: 'u', name: 5, email: [] }, companies: [] }));
+    expect(await odd().me({ token, signal })).toMatchObject({ user: { id: 'u', name: '', email: '' } });
   });
 
   it('gives names that a database can hold', async () => {

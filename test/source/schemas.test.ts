@@ -9,6 +9,7 @@ import {
   company,
   meAnswer,
   parseAnswer,
+  project,
   storable,
   transcriptAnswer,
   withoutLinks,
@@ -57,7 +58,6 @@ describe('a field that is wrong by itself is named:', () => {
   const answer = { asset: { ...whole, download } };
   const cases: [string, unknown[]][] = [
     ['asset.id', [undefined, null, 5, '', 'x'.repeat(1001), 'ä'.repeat(501), 'a\0', '\ud800', 'x\udc00', '.', '..']],
-    ['asset.name', [5, {}, []]],
     ['asset.mimeType', [5]],
     ['asset.assetType', [5, ['videos'], 'x'.repeat(1001)]],
     ['asset.size', ['5', -1, 1.5, 2 ** 60, true]],
@@ -65,7 +65,6 @@ describe('a field that is wrong by itself is named:', () => {
     ['asset.uploadDate', ['2024-01-01', 1.5]],
     ['asset.status', [5, true]],
     ['asset.hasTranscript', ['true', 1]],
-    ['asset.thumbnailUrl', [5]],
     ['asset.download', ['https://h', 5]],
     ['asset.download.url', [5, {}]],
     ['asset.download.mp4Url', [5, false]],
@@ -84,7 +83,6 @@ describe('a field that is wrong by itself is named:', () => {
 
   const others: [string, Parameters<typeof parseAnswer>[0], unknown, string][] = [
     ['user.id of /me', meAnswer, { user: { name: 'Ada' }, companies: [] }, 'user.id'],
-    ['user.name of /me', meAnswer, { user: { id: 'u', name: 5 }, companies: [] }, 'user.name'],
     ['companies of /me', meAnswer, { user: { id: 'u' }, companies: {} }, 'companies'],
     ['assets of a page', assetsAnswer, { assets: null }, 'assets'],
     ['nextCursor of a page', assetsAnswer, { assets: [], nextCursor: 5 }, 'nextCursor'],
@@ -115,12 +113,22 @@ describe('an answer', () => {
 
   it('keeps fields as they came that nothing here depends on', () => {
     for (const odd of ['soon', true, [], {}]) {
-      const detail = { asset: { ...whole, width: odd, duration: odd, download: { ...download, expiresAt: odd } } };
+      const fields = { name: odd, width: odd, duration: odd };
+      const detail = { asset: { ...whole, ...fields, download: { ...download, expiresAt: odd } } };
       expect(assetAnswer.parse(detail)).toEqual(detail);
       for (const field of ['language', 'durationSec', 'words']) {
         expect(transcriptAnswer.parse({ ...transcript, [field]: odd })).toEqual({ ...transcript, [field]: odd });
       }
     }
+  });
+
+  it('takes a thumbnail link that is not text for none', () => {
+    const { thumbnailUrl: _, ...others } = whole;
+    expect(asset.parse({ ...whole, thumbnailUrl: 7 })).toEqual(others);
+  });
+
+  it('needs no more of a project than its id', () => {
+    expect(project.parse({ id: 'p1', name: 5, status: 7 })).toMatchObject({ id: 'p1' });
   });
 
   it('needs no more of an asset than its id', () => {

@@ -186,7 +186,7 @@ async function scene(paging: Paging, people: number) {
         if (end.kind === 'fault' && calls === end.at) throw new HttpError('the service', 500);
       };
       const client = {
-        me: async () => ({ user: grant.user, companies: readable ? [company] : [], complete: true }),
+        me: async () => ({ user: grant.user, companies: readable ? [company] : [], problems: [] }),
         listAssets: async (call: { cursor?: string; since?: number }) => {
           meets();
           return model.page(call);
