@@ -36,7 +36,7 @@ const { ok, not } = findingsOn(area);
 
 /**
  * What an S3 store can do and how its bucket is set up. What is written for it is removed again, whatever happens. Where
- * versions are locked one small object is written, and a finding says that it stays.
+ * versions cannot be removed one small object is written, and a finding says that it stays.
  */
 export async function* probeS3(options: S3Options, knownId?: string | null): AsyncGenerator<Finding> {
   const agents = agentsTo(options);
@@ -52,10 +52,8 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
   };
   const versions = new Set<string | undefined>();
   const uploads = new Set<string>();
-  /** Undefined where the bucket does not tell. */
-  let versioned: boolean | undefined;
-  /** Each version that is written would stay. */
-  let locked = false;
+  /** Whether each version that is written stays: it is locked, or may not be removed. Undefined until that is known. */
+  let stays: boolean | undefined;
   /** What a PUT has to carry for the store to take it, and to compare it. */
   let checksum: { ChecksumAlgorithm?: 'CRC32' | 'CRC64NVME' } = {};
   let behindMs: number | undefined;
@@ -94,7 +92,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       return;
     }
     yield* identity();
-    if (!locked) yield* attempt('conditions', conditions);
+    if (!stays) yield* attempt('conditions', conditions);
     yield* attempt('parts', parts, 'allow s3:PutObject and s3:ListMultipartUploadParts');
     yield* attempt('give up', giveUp, 'allow s3:AbortMultipartUpload');
     yield* attempt('open uploads', openUploads, 'allow s3:ListBucketMultipartUploads', 'note');
@@ -142,11 +140,11 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     const left = await removeProbes(client, at, versions);
     versions.clear();
     if (left === 0) return;
-    const remedy = locked ? 'nothing: it is small, and goes with its retention' : 'allow s3:DeleteObjectVersion on it';
-    yield not('note', 'left behind', `${left} ${left === 1 ? 'version' : 'versions'} of ${full(probeKey)}`, remedy);
+    const found = `${left} ${left === 1 ? 'version' : 'versions'} of ${full(probeKey)}`;
+    yield not('note', 'left behind', found, 'allow s3:DeleteObjectVersion on it, unless the bucket locks its versions');
   }
 
-  /** Objects are written in each way that proves what is stored: this finds out which there are, and reads the last back. */
+  /** Objects are written in each way that proves what is stored: this finds out which there are, and reads the first back. */
   async function* objects(): AsyncGenerator<Finding> {
     const content = Buffer.from(`probe ${randomUUID()}`);
     const all: Proof[] = [];
@@ -155,13 +153,16 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       written: versions,
     })) {
       all.push(proof);
-      if (locked) break;
-    }
-    const { Body: back } = await client.send(new GetObjectCommand(at));
-    if (!Buffer.from(await back!.transformToByteArray()).equals(content)) {
-      const remedy = 'what stands between here and the store?';
-      yield not('wrong', 'objects', 'what is read back is not what was written', remedy);
-      return;
+      if (all.length === 1) {
+        const { Body: back } = await client.send(new GetObjectCommand(at));
+        if (!Buffer.from(await back!.transformToByteArray()).equals(content)) {
+          const remedy = 'what stands between here and the store?';
+          yield not('wrong', 'objects', 'what is read back is not what was written', remedy);
+          return;
+        }
+        stays ??= (await removeProbes(client, at, versions)) > 0;
+      }
+      if (stays) break;
     }
     const ChecksumAlgorithm = algorithmOf(all[0]!);
     checksum = ChecksumAlgorithm ? { ChecksumAlgorithm } : {};
@@ -190,8 +191,8 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
       }
       return [ok('checksums', found, all[0])];
     }
-    // Of a bucket with locked versions only the best is known.
-    if (all.includes(options.checksums) || locked) return [ok('checksums', found, options.checksums)];
+    // Where versions stay only the best is known.
+    if (all.includes(options.checksums) || stays) return [ok('checksums', found, options.checksums)];
     const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not know; set it to auto`;
     return [not('wrong', 'checksums', found, remedy)];
   }
@@ -242,7 +243,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
     }
     const page = await client.send(new ListPartsCommand({ ...at, UploadId })).catch(unlessUnsupported);
     const listed = page && lengths.every((length, index) => page.Parts?.[index]?.Size === length);
-    if (locked) return { listed, bytes: undefined };
+    if (stays) return { listed, bytes: undefined };
     const done = await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
     uploads.delete(UploadId);
     versions.add(done.VersionId);
@@ -255,9 +256,9 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
   }
 
   async function parts(): Promise<Finding[]> {
-    if (locked) {
+    if (stays) {
       const { listed } = await upload([1]);
-      return [partsFinding('are taken; no object is made of them here, for it would be locked', listed)];
+      return [partsFinding('are taken; no object is made of them here, for it would stay', listed)];
     }
     const least = 5 * 2 ** 20;
     const equal = [least, least, 1];
@@ -337,25 +338,23 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
 
   async function versioning(): Promise<Finding[]> {
     const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: bucket }));
-    // Until the configuration says otherwise: it may not be readable.
-    versioned = locked = Status === 'Enabled';
-    const found = versioned
-      ? 'on: what is overwritten or removed stays as an older version, and counts'
-      : 'off: what is overwritten or removed is gone';
-    return [ok('versions', found)];
+    if (Status === 'Enabled')
+      return [ok('versions', 'on: what is overwritten or removed stays as an older version, and counts')];
+    stays = false;
+    return [ok('versions', 'off: what is overwritten or removed is gone')];
   }
 
   /** A bucket without versions has no lock. */
   async function objectLock(): Promise<Finding[]> {
-    if (versioned === false) return [];
+    if (stays === false) return [];
     const rule = await client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket })).then(
       ({ ObjectLockConfiguration }) => ObjectLockConfiguration?.Rule?.DefaultRetention,
       (error) => {
         if (statusOf(error) === 403) throw error;
       },
     );
-    locked = rule !== undefined;
-    if (!rule) return [ok('object lock', 'no default retention: versions can be removed')];
+    if (!rule) return [ok('object lock', 'no default retention')];
+    stays = true;
     const time = rule.Years ? `${rule.Years} years` : `${rule.Days} days`;
     const found = `${rule.Mode} for ${time}: what is overwritten or removed stays that long, and counts`;
     return [ok('object lock', found)];

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import {
   CreateMultipartUploadCommand,
   DeleteBucketPolicyCommand,
+  DeleteObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectVersionsCommand,
   PutBucketLifecycleConfigurationCommand,
@@ -170,14 +171,32 @@ describe.runIf(ceph)('as a bucket is set up', () => {
     });
   });
 
-  test('where versions are kept, the probe leaves none', async () => {
-    await ground.raw.send(
+  const keepVersions = () =>
+    ground.raw.send(
       new PutBucketVersioningCommand({ Bucket: ground.bucket, VersioningConfiguration: { Status: 'Enabled' } }),
     );
+
+  test('where versions are kept, the probe leaves none', async () => {
+    await keepVersions();
     const findings = await probe(options({ prefix: 'versions' }));
     expect(of(findings, 'versions')!.found).toMatch(/^on/);
     const left = await ground.raw.send(new ListObjectVersionsCommand({ Bucket: ground.bucket, Prefix: 'versions' }));
     expect([...(left.Versions ?? []), ...(left.DeleteMarkers ?? [])]).toEqual([]);
+  });
+
+  test('where versions are kept and may not be removed, one small version stays', async () => {
+    await keepVersions();
+    await deny('s3:DeleteObjectVersion');
+    const findings = await probe(options({ prefix: 'kept' }));
+    await ground.raw.send(new DeleteBucketPolicyCommand({ Bucket: ground.bucket }));
+    expect(of(findings, 'left behind')!.remedy).toMatch(/allow s3:DeleteObjectVersion/);
+    const { Versions } = await ground.raw.send(
+      new ListObjectVersionsCommand({ Bucket: ground.bucket, Prefix: 'kept' }),
+    );
+    expect(Versions).toMatchObject([{ Key: 'kept/_mirror/probe' }]);
+    expect(Versions![0]!.Size).toBeLessThan(100);
+    const [{ Key, VersionId }] = Versions as [{ Key: string; VersionId: string }];
+    await ground.raw.send(new DeleteObjectCommand({ Bucket: ground.bucket, Key, VersionId }));
   });
 });
 

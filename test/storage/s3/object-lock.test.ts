@@ -87,18 +87,26 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
     }
   });
 
-  test('is known as such where whether it keeps versions may not be asked', async () => {
+  test.each([
+    ['whether it keeps versions', /[?&]versioning/, /^GOVERNANCE for 1 days/],
+    ['whether it keeps or locks versions', /[?&](versioning|object-lock)/, /denies access/],
+  ])('is known as such where %s may not be asked', async (_, asks, lock) => {
     await newBucket();
     const line = await newHttpLine(server.endpoint);
     const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };
-    line.set({ on: ({ url }) => /[?&]versioning/.test(url), times: Number.POSITIVE_INFINITY, answer: denied });
+    line.set({ on: ({ url }) => asks.test(url), times: Number.POSITIVE_INFINITY, answer: denied });
     const options = { bucket, prefix: '', endpoint: line.endpoint, region: server.region, forcePathStyle: true };
     process.env.AWS_ACCESS_KEY_ID = server.accessKey;
     process.env.AWS_SECRET_ACCESS_KEY = server.secretKey;
     try {
       const findings = await Array.fromAsync(probeS3({ ...options, checksums: 'auto', connections: 4 }));
-      expect(findings.find(({ what }) => what === 'object lock')?.found).toMatch(/^GOVERNANCE for 1 days/);
-      expect((await versions()).map(({ key }) => key)).toEqual(['_mirror/probe']);
+      expect(findings.filter(({ level }) => level === 'wrong')).toEqual([]);
+      expect(findings.find(({ what }) => what === 'object lock')?.found).toMatch(lock);
+      expect(findings.find(({ what }) => what === 'left behind')?.found).toMatch(/^1 version of _mirror\/probe$/);
+      const [left, ...more] = await versions();
+      expect(left).toMatchObject({ key: '_mirror/probe' });
+      expect(left!.bytes).toBeLessThan(100);
+      expect(more).toEqual([]);
     } finally {
       await line.close();
     }
