@@ -133,14 +133,15 @@ function parseKey(text: string): Buffer | undefined {
 }
 
 /**
- * `{assetId}` must be a whole segment and `{filename}` the last one: two assets can then never share a key,
- * nor one's key be the folder of another's.
+ * `{companyId}` and `{assetId}` must be whole segments and `{filename}` the last one: two assets can then never share a
+ * key, not even with one id in two companies, nor one's key be the folder of another's.
  */
 function validTemplate(template: string): boolean {
   const segments = template.split('/');
   const known = /^[^{}]*(\{(companyId|projectId|assetId|filename)\}[^{}]*)*$/;
   return (
     segments.every((s) => s !== '' && s !== '.' && s !== '..' && known.test(s)) &&
+    segments.includes('{companyId}') &&
     segments.includes('{assetId}') &&
     segments.at(-1) === '{filename}' &&
     !template.startsWith('_mirror')
@@ -229,7 +230,7 @@ const variables = {
   NO_PROXY: text('host names with commas between them').optional(),
   KEY_TEMPLATE: variable(
     parsed((t) => (validTemplate(t) ? t : undefined)).prefault('{companyId}/{projectId}/{assetId}/{filename}'),
-    'a path of {companyId}, {projectId}, {assetId} and {filename} in which {assetId} is a segment of its own and {filename} the last one',
+    'a path of {companyId}, {projectId}, {assetId} and {filename} in which {companyId} and {assetId} are segments of their own and {filename} is the last one',
   ),
   SYNC_INTERVAL: duration('5m', { ...syncIntervals, least: 100 }),
   RECONCILE_INTERVAL: duration('24h', { least: 100 }),
