@@ -266,7 +266,7 @@ describe('a directory', () => {
   async function underLimit(limit: string, before = ''): Promise<string> {
     const script = `
       import { openSync } from 'node:fs';
-      import { openDirectory } from './src/storage/directory.ts';
+      import { openDirectory } from './src/storage/directory/directory.ts';
       const storage = await openDirectory({ path: ${JSON.stringify(path)} });
       ${before}
       const error = await storage.put('a/b', Buffer.alloc(4 << 20)).catch((reason) => reason);

@@ -138,7 +138,7 @@ test('one that is lost is made anew, and is empty', async () => {
 function newOwner() {
   const code = `
     import { createLog } from './src/log.ts';
-    import { startEmbeddedPostgres } from './src/store/embedded.ts';
+    import { startEmbeddedPostgres } from './src/store/embedded/embedded.ts';
     const log = createLog({ level: 'silent', pretty: false });
     await startEmbeddedPostgres({ directory: ${JSON.stringify(directory)}, log });
     console.log('started');
