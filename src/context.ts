@@ -55,7 +55,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   opening.defer(() => queues.close());
 
   const connections = config.transfer.concurrency * 5 + 8;
-  const objects = await openStorage(config.storage, { connections, memory: store.bucket });
+  const objects = await openStorage(config.storage, { connections, memory: store.bucket, log });
   const storage = identified(objects, store.bucket.id, { onWrong: store.verifications.requestRoutine });
   opening.defer(() => storage.close());
 

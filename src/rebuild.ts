@@ -36,7 +36,7 @@ export async function rebuildFrom(
   open.defer(() => store.close());
   stop.throwIfAborted();
 
-  const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket });
+  const objects = await openStorage(config.storage, { connections: 32, memory: store.bucket, log });
   let id = await store.bucket.known();
   const storage = identified(objects, async (find) => (id ??= await find(randomUUID())), { adopt: true });
   open.defer(() => storage.close());

@@ -1,3 +1,4 @@
+import type { Log } from '../log.ts';
 import { openDirectory } from './directory/directory.ts';
 import type { S3Options } from './s3/client.ts';
 import type { Storage } from './storage.ts';
@@ -8,9 +9,9 @@ type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Opt
 /** Opens the store that the configuration names. What is wrong with it, its first use says. */
 export async function openStorage(
   { target, s3 }: { target: Target; s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory'> },
-  options: Pick<S3Options, 'connections' | 'memory'>,
+  { log, ...options }: Pick<S3Options, 'connections' | 'memory'> & { log: Log },
 ): Promise<Storage> {
-  if (target.kind === 'directory') return openDirectory(target);
+  if (target.kind === 'directory') return openDirectory({ ...target, log });
   const { openS3 } = await import('./s3/s3.ts');
   return openS3({ ...target, ...s3, ...options });
 }

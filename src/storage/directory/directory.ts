@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { addAbortSignal, Readable } from 'node:stream';
 import { Rejected, StorageUnavailable } from '../../errors.ts';
 import { exists } from '../../files.ts';
+import type { Log } from '../../log.ts';
 import { metered } from '../meter.ts';
 import type { OpenUpload, PutOptions, Storage, Stored, StoredObject } from '../storage.ts';
 import { caseCheck, ignoresCase } from './letter-case.ts';
@@ -28,7 +29,7 @@ const spare = 2 ** 20;
  * Objects as files below a directory. A file is written beside, synced to the disk, then renamed into its place, and the
  * rename is synced too. Content types and metadata have no place in a file: the record beside it holds what matters.
  */
-export async function openDirectory(options: { path: string; touchMs?: number }): Promise<Storage> {
+export async function openDirectory(options: { path: string; touchMs?: number; log?: Log }): Promise<Storage> {
   const root = options.path;
   const temporary = join(root, draftFolder);
   const fileOf = (key: string) => {
@@ -127,10 +128,14 @@ export async function openDirectory(options: { path: string; touchMs?: number })
   /** Of the disk `device`. */
   let folds: { device: number | undefined; names: boolean } | undefined;
 
+  async function foldsNames(): Promise<boolean> {
+    if (!folds || folds.device !== device) folds = { device, names: await ignoresCase(temporary) };
+    return folds.names;
+  }
+
   /** What is in the place of a key on a file system that ignores case: the file or directory of another key. */
   async function otherInPlaceOf(key: string): Promise<string | undefined> {
-    if (!folds || folds.device !== device) folds = { device, names: await ignoresCase(temporary) };
-    return folds.names ? letterCase.other(key) : undefined;
+    return (await foldsNames()) ? letterCase.other(key) : undefined;
   }
 
   async function refuseOther(key: string): Promise<void> {
@@ -364,9 +369,16 @@ export async function openDirectory(options: { path: string; touchMs?: number })
     },
   };
   // If this fails, `check` and every `put` report it.
-  await prepare()
-    .then(() => sweep())
-    .catch(() => {});
+  try {
+    await prepare();
+    await sweep();
+    if (await foldsNames()) {
+      options.log?.warn(
+        { directory: root },
+        'the file system ignores case: of two assets whose keys differ only in case, the second one fails',
+      );
+    }
+  } catch {}
   // The first use decides which disk is the right one: it may not be mounted yet.
   device = undefined;
   return storage;

@@ -14,10 +14,11 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Rejected, StorageUnavailable } from '../../../src/errors.ts';
+import { createLog } from '../../../src/log.ts';
 import { openDirectory } from '../../../src/storage/directory/directory.ts';
 import { type Storage, UploadLost } from '../../../src/storage/storage.ts';
 import { until } from '../../support/until.ts';
@@ -335,6 +336,24 @@ describe('a directory', () => {
       expect((await collected((await storage.get(first))!)).toString()).toBe('again');
       await storage.remove(first);
       expect(await storage.head(first)).toBeUndefined();
+    });
+
+    test('it is logged once when it is opened', async () => {
+      await mountExfat();
+      const lines: string[] = [];
+      const destination = new Writable({
+        write(line, _, done) {
+          lines.push(String(line));
+          done();
+        },
+      });
+      const log = createLog({ level: 'info', pretty: false, destination });
+      const storage = await openDirectory({ path, log });
+      expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+        { level: 'warn', directory: path, msg: expect.stringMatching(/file system ignores case/) },
+      ]);
+      await storage.put('c/p/a/file', 'text');
+      expect(lines).toHaveLength(1);
     });
 
     test('of two that are written at the same time one is refused', async () => {
