@@ -54,9 +54,10 @@ async function freePort(wanted: number): Promise<number> {
 /** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
 const startDatabase: StartDatabase = async (directory) => {
   const { makeDataDir } = await import('./config/preflight.ts');
-  await makeDataDir(resolve(directory));
   const { startEmbeddedPostgres } = await import('./store/embedded/embedded.ts');
-  return startEmbeddedPostgres({ directory, log: await terminalLog() });
+  const log = await terminalLog();
+  await makeDataDir(resolve(directory), log);
+  return startEmbeddedPostgres({ directory, log });
 };
 
 async function terminalLog() {

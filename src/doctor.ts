@@ -1,4 +1,5 @@
 import type { Config } from './config/config.ts';
+import { openToOthers } from './config/preflight.ts';
 import { encryptionKeyIn } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import type { Finding } from './finding.ts';
@@ -107,7 +108,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
 }
 
 /** What is allowed, and will not go well. What is not allowed never gets here. */
-function* configuration(config: Config): Generator<Finding> {
+async function* configuration(config: Config): AsyncGenerator<Finding> {
   const area = 'configuration' as const;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
   const plain = (url: string) => url.startsWith('http:') && !local(url);
@@ -116,6 +117,11 @@ function* configuration(config: Config): Generator<Finding> {
     notes++;
     return { area, what, found, remedy, level: 'note' };
   };
+  // With DATABASE_URL no secret is made there.
+  const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
+  if (secrets === 'theirs') {
+    yield note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
+  }
   if (plain(config.publicUrl)) {
     yield note('PUBLIC_URL', config.publicUrl, 'https: the service takes no other redirect URI, but for localhost');
   }

@@ -54,7 +54,7 @@ export async function rebuildFrom(
   async function databaseUrl(): Promise<string> {
     if (config.databaseUrl !== undefined) return config.databaseUrl;
     const directory = config.dataDir;
-    await makeDataDir(directory);
+    await makeDataDir(directory, log);
     const embedded = await joinEmbeddedPostgres({ directory, log });
     open.defer(() => embedded.stop());
     return embedded.url;

@@ -22,7 +22,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const { host, port, metricsPort } = config;
   if (role !== 'worker') await probePort('PORT', host, port);
   if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
-  await makeDataDir(config.dataDir);
+  await makeDataDir(config.dataDir, log);
   const context = await openContext(config, log, signal);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from 'vitest';
@@ -203,6 +203,27 @@ test('before the first start nothing is made, and what is missing is no fault', 
   expect(wrong(all)).toEqual(['library: API']);
   expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'made by the first start' });
   expect(await readdir(directory)).toEqual([]);
+  await rm(directory, { recursive: true });
+});
+
+test.runIf(process.getuid?.() === 0)('a DATA_DIR of another account that others may enter is noted', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
+  await chmod(directory, 0o755);
+  const look = async () =>
+    of(
+      await findings({
+        DATA_DIR: directory,
+        LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
+        LIBRARY_APP_URL: 'http://127.0.0.1:1',
+        LIBRARY_CLIENT_ID: 'id',
+        LIBRARY_CLIENT_SECRET: 'secret',
+      }),
+      'DATA_DIR',
+    );
+  // The next start closes its own.
+  expect(await look()).toBeUndefined();
+  await chown(directory, 12345, 12345);
+  expect(await look()).toMatchObject({ level: 'note', remedy: `chmod 700 ${directory}` });
   await rm(directory, { recursive: true });
 });
 

@@ -1,16 +1,18 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { access, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { access, chmod, chown, mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { createServer as createHttpServer, type Server } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
+import { Writable } from 'node:stream';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { makeDataDir } from '../src/config/preflight.ts';
 import { bytesOf, chunksOf } from '../src/library/index.ts';
+import { createLog } from '../src/log.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
@@ -346,16 +348,55 @@ describe('an .env file in the working directory', () => {
   });
 });
 
-test('a DATA_DIR that is made is for its owner only', async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-data-'));
-  try {
-    await makeDataDir(join(directory, 'parent/data'));
-    const modeOf = async (path: string) => (await stat(join(directory, path))).mode & 0o777;
-    expect(await modeOf('parent/data')).toBe(0o700);
-    expect(await modeOf('parent')).toBe(0o777 & ~process.umask());
-  } finally {
-    await rm(directory, { recursive: true, force: true });
-  }
+describe('DATA_DIR', () => {
+  let directory: string;
+  let path: string;
+  let lines: string[];
+  const log = createLog({
+    level: 'info',
+    pretty: false,
+    destination: new Writable({
+      write(line, _, done) {
+        lines.push(String(line));
+        done();
+      },
+    }),
+  });
+  const modeOf = async (of: string) => (await stat(of)).mode & 0o7777;
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'asset-mirror-data-'));
+    path = join(directory, 'parent/data');
+    lines = [];
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  test('that is made is for its owner only', async () => {
+    await makeDataDir(path, log);
+    expect(await modeOf(path)).toBe(0o700);
+    expect(await modeOf(dirname(path))).toBe(0o777 & ~process.umask());
+    expect(lines).toEqual([]);
+  });
+
+  test('that other accounts may enter is closed to them, which is logged once', async () => {
+    await mkdir(path, { recursive: true });
+    await chmod(path, 0o755);
+    await makeDataDir(path, log);
+    await makeDataDir(path, log);
+    expect(await modeOf(path)).toBe(0o700);
+    expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ level: 'warn', directory: path }]);
+  });
+
+  test.runIf(process.getuid?.() === 0)('of another account, or with a sticky bit, keeps its mode', async () => {
+    await mkdir(path, { recursive: true });
+    await chmod(path, 0o1777);
+    await makeDataDir(path, log);
+    expect(await modeOf(path)).toBe(0o1777);
+    await chmod(path, 0o755);
+    await chown(path, 12345, 12345);
+    await makeDataDir(path, log);
+    expect(await modeOf(path)).toBe(0o755);
+    expect(lines).toEqual([]);
+  });
 });
 
 /** The service with a PostgreSQL of its own. */

@@ -1,12 +1,13 @@
-import { mkdir, stat } from 'node:fs/promises';
+import { chmod, mkdir, stat } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
+import type { Log } from '../log.ts';
 
 /** What a start needs of the machine, looked at before anything is begun. */
 
-/** Makes DATA_DIR, which holds secrets, for its owner only. @throws ConfigurationError */
-export async function makeDataDir(path: string): Promise<void> {
+/** Makes DATA_DIR, which holds secrets, for its owner only; one that is there is closed to others. @throws ConfigurationError */
+export async function makeDataDir(path: string, log: Log): Promise<void> {
   try {
     await make(path, 0o700);
   } catch (error) {
@@ -14,6 +15,22 @@ export async function makeDataDir(path: string): Promise<void> {
       `DATA_DIR is ${path}, which cannot be made (${(error as NodeJS.ErrnoException).code}); expected a directory that this account may write to`,
     ]);
   }
+  if ((await openToOthers(path)) !== 'ours') return;
+  // A read-only disk, or one that keeps no modes, leaves it as it is.
+  await chmod(path, 0o700).catch(() => {});
+  if (await openToOthers(path)) return;
+  log.warn({ directory: path }, 'DATA_DIR was open to other accounts, and has mode 0700 now');
+}
+
+/**
+ * Whether accounts other than its owner may enter a directory, and whether it is ours to change that: we own it, and it
+ * is not shared on purpose (sticky, as /tmp). Windows has no such modes.
+ */
+export async function openToOthers(path: string): Promise<'ours' | 'theirs' | undefined> {
+  const { mode, uid } = await stat(path);
+  const self = process.getuid?.();
+  if (self === undefined || (mode & 0o077) === 0) return undefined;
+  return uid === self && (mode & 0o1000) === 0 ? 'ours' : 'theirs';
 }
 
 /** Not `recursive`: where nothing can be made, such as below /proc, that never returns. */
