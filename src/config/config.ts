@@ -6,6 +6,7 @@ import { ConfigurationError, scrub } from '../errors.ts';
 import { parseDuration, parseRate, syncIntervals } from '../units.ts';
 import { type WebhookKind, webhookKinds } from '../webhook-kinds.ts';
 import { parseRedisUrl } from './redis-address.ts';
+import { leastTokenLength } from './secrets.ts';
 
 /** The only reader of the environment: text in, checked values out. Durations are milliseconds, sizes bytes. */
 
@@ -222,8 +223,8 @@ const variables = {
     '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
   ),
   ADMIN_TOKEN: variable(
-    z.string().min(24).optional(),
-    'a random text of at least 24 characters (openssl rand -base64 32 makes one)',
+    z.string().min(leastTokenLength).optional(),
+    `a random text of at least ${leastTokenLength} characters (openssl rand -base64 32 makes one)`,
   ),
   HTTP_PROXY: proxy(),
   HTTPS_PROXY: proxy(),

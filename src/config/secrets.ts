@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { ConfigurationError } from '../errors.ts';
 
 /** What the embedded mode makes for itself under DATA_DIR: read if it is there, made once if it is not. */
 
@@ -8,8 +9,19 @@ export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made:
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }
 
-export function adminTokenIn(dataDir: string): Promise<{ value: string; made: boolean }> {
-  return readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
+/** The shortest token of operators that is taken, in characters. */
+export const leastTokenLength = 24;
+
+/** @throws ConfigurationError if the token that is there is too short */
+export async function adminTokenIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+  const token = await readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
+  const { length } = token.value;
+  if (length < leastTokenLength) {
+    throw new ConfigurationError([
+      `${join(dataDir, 'admin-token')} has a token of ${length} characters; expected at least ${leastTokenLength}, or no such file (the next start makes one).`,
+    ]);
+  }
+  return token;
 }
 
 /** Of the superuser of the embedded PostgreSQL. */

@@ -1,8 +1,9 @@
-import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { adminTokenIn, encryptionKeyIn, findAdminToken } from '../../src/config/secrets.ts';
+import { ConfigurationError } from '../../src/errors.ts';
 
 let directory: string;
 beforeEach(async () => {
@@ -24,4 +25,17 @@ test('the token of operators is made once, kept for its owner only, and found ag
   expect(await adminTokenIn(directory)).toEqual({ value, made: false });
   expect(await findAdminToken(directory)).toBe(value);
   expect((await stat(join(directory, 'admin-token'))).mode & 0o777).toBe(0o600);
+});
+
+test('a token of operators in its file that is too short to be safe is refused, and kept', async () => {
+  const path = join(directory, 'admin-token');
+  await writeFile(path, 'a-token-of-23-character\n');
+  const error = await adminTokenIn(directory).catch((reason) => reason);
+  expect(error).toBeInstanceOf(ConfigurationError);
+  expect(error.message).toBe(
+    `${path} has a token of 23 characters; expected at least 24, or no such file (the next start makes one).`,
+  );
+  expect(await readFile(path, 'utf8')).toBe('a-token-of-23-character\n');
+  await writeFile(path, 'a-token-of-24-characters\n');
+  expect(await adminTokenIn(directory)).toEqual({ value: 'a-token-of-24-characters', made: false });
 });
