@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
+import ipaddr from 'ipaddr.js';
 import { RateLimiterMemory } from 'rate-limiter-flexible';
 
 /** Wrong tokens from one address that are answered as such, in a window of so many seconds. */
@@ -18,9 +19,18 @@ export function createTokenCheck(adminToken: string) {
   const failures = new RateLimiterMemory({ points: mostFailures, duration: windowSeconds });
   return async (given: string, address: string): Promise<TokenVerdict> => {
     if (isSame(given, adminToken)) return 'right';
-    const { consumedPoints, msBeforeNext } = await failures.penalty(address);
+    const { consumedPoints, msBeforeNext } = await failures.penalty(hostOf(address));
     return consumedPoints > mostFailures ? { wait: Math.ceil(msBeforeNext / 1000) } : 'wrong';
   };
+}
+
+/** What one host has: an IPv4 address, or the whole /64 of an IPv6 address (RFC 4291, section 2.5.1). */
+function hostOf(address: string): string {
+  // A header of a proxy may say anything.
+  if (!ipaddr.isValid(address)) return address;
+  const parsed = ipaddr.process(address);
+  if (parsed.kind() === 'ipv4') return parsed.toString();
+  return ipaddr.IPv6.networkAddressFromCIDR(`${parsed}/64`).toString();
 }
 
 /** In constant time, whatever is given. */

@@ -174,6 +174,18 @@ describe('wrong tokens', () => {
     }
     expect((await enter('guess', '203.0.113.10')).status).toBe(401);
   });
+
+  test('are counted by the /64 of an IPv6 address, for one host has all of it', async () => {
+    const enter = async (from: string) =>
+      (await send('/sign-in', { token: 'guess' }, { 'x-forwarded-for': from })).status;
+    for (let i = 0; i < 10; i++) expect(await enter(`2001:db8:1:2:${i}::1`)).toBe(401);
+    expect(await enter('2001:db8:1:2:ffff::1')).toBe(429);
+    expect(await enter('2001:db8:1:3::1')).toBe(401);
+    // IPv4 written as IPv6 stays one address.
+    for (let i = 0; i < 10; i++) expect(await enter('::ffff:203.0.113.50')).toBe(401);
+    expect(await enter('203.0.113.50')).toBe(429);
+    expect(await enter('::ffff:203.0.113.51')).toBe(401);
+  });
 });
 
 test('on https the cookie is secure and of the path of the service; with another token all sessions end', async () => {
