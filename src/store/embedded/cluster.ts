@@ -1,6 +1,5 @@
 import { execFile } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
-import { chmod, chown, cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, chown, mkdir, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { platform } from 'node:os';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -8,6 +7,7 @@ import { postgresPasswordIn } from '../../config/secrets.ts';
 import { exists } from '../../files.ts';
 import type { Log } from '../../log.ts';
 import { binariesPackage } from './binaries.ts';
+import { copyPrograms } from './copies.ts';
 
 const run = promisify(execFile);
 
@@ -115,21 +115,7 @@ async function makeCluster(
 async function usableBinaries(account: Account): Promise<string> {
   const bin = dirname(await packagedBinaries());
   if (account.uid === undefined || (await runs(bin, account))) return bin;
-  const installation = join(bin, '../..');
-  const { version } = JSON.parse(await readFile(join(installation, 'package.json'), 'utf8'));
-  const home = '/var/lib/asset-mirror';
-  const copy = join(home, `postgresql-${version}`);
-  if (!(await exists(copy))) {
-    await mkdir(home, { recursive: true });
-    await chmod(home, 0o755);
-    const draft = `${copy}.${randomBytes(6).toString('hex')}`;
-    await cp(join(installation, 'native'), draft, { recursive: true, verbatimSymlinks: true });
-    await rename(draft, copy).catch(async (error) => {
-      await rm(draft, { recursive: true });
-      if (!(await exists(copy))) throw error;
-    });
-  }
-  return join(copy, 'bin');
+  return copyPrograms(join(bin, '../..'));
 }
 
 const runs = (bin: string, account: Account) =>
