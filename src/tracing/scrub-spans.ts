@@ -1,12 +1,9 @@
 import type { Attributes } from '@opentelemetry/api';
-import type { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import { scrub } from '../errors.ts';
 
-type Exporter = Pick<OTLPTraceExporter, 'export' | 'shutdown' | 'forceFlush'>;
-type Span = Parameters<Exporter['export']>[0][number];
-
 /** Sends spans on without what must never be written: queries of links, tokens, credentials. */
-export function scrubbed(exporter: Exporter): Exporter {
+export function scrubbed(exporter: SpanExporter): SpanExporter {
   return {
     export: (spans, done) => exporter.export(spans.map(clean), done),
     shutdown: () => exporter.shutdown(),
@@ -14,17 +11,32 @@ export function scrubbed(exporter: Exporter): Exporter {
   };
 }
 
-function clean(span: Span): Span {
-  const { status, events } = span;
-  return Object.create(span, {
-    name: { value: scrub(span.name) },
-    attributes: { value: cleanAttributes(span.attributes) },
-    status: { value: status.message === undefined ? status : { ...status, message: scrub(status.message) } },
-    events: {
-      value: events.map((event) => ({ ...event, attributes: event.attributes && cleanAttributes(event.attributes) })),
-    },
-  });
+/** A copy, field by field: some fields of the SDK's spans are getters of their class, which `...` leaves out. */
+function clean(span: ReadableSpan): ReadableSpan {
+  const { status } = span;
+  return {
+    name: scrub(span.name),
+    kind: span.kind,
+    spanContext: () => span.spanContext(),
+    ...(span.parentSpanContext && { parentSpanContext: span.parentSpanContext }),
+    startTime: span.startTime,
+    endTime: span.endTime,
+    duration: span.duration,
+    ended: span.ended,
+    status: status.message === undefined ? status : { ...status, message: scrub(status.message) },
+    attributes: cleanAttributes(span.attributes),
+    links: span.links.map(withCleanAttributes),
+    events: span.events.map(withCleanAttributes),
+    resource: span.resource,
+    instrumentationScope: span.instrumentationScope,
+    droppedAttributesCount: span.droppedAttributesCount,
+    droppedEventsCount: span.droppedEventsCount,
+    droppedLinksCount: span.droppedLinksCount,
+  };
 }
+
+const withCleanAttributes = <T extends { attributes?: Attributes }>(it: T): T =>
+  it.attributes ? { ...it, attributes: cleanAttributes(it.attributes) } : it;
 
 function cleanAttributes(attributes: Attributes): Attributes {
   const kept: Attributes = {};
