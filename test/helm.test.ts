@@ -88,6 +88,12 @@ test('every variable of the configuration can be set in the chart', async () => 
   for (const name of secretVariables) expect(Object.keys(properties.secrets.properties)).toContain(name);
 });
 
+test('an example of the chart that sets NODE_OPTIONS keeps those of the image', async () => {
+  const [, ofImage] = /^ENV NODE_OPTIONS=(\S+)$/m.exec(await readFile('Dockerfile', 'utf8'))!;
+  const { extraEnv } = parse(await readFile(ci('everything'), 'utf8'));
+  expect(extraEnv.find(({ name }: { name: string }) => name === 'NODE_OPTIONS').value.split(' ')).toContain(ofImage);
+});
+
 describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
   test.each(['minimal', 'everything', 'production'])('renders what Kubernetes takes: %s', async (name) => {
     await helm('lint', '--strict', '--quiet', chart, '--values', ci(name));
