@@ -88,6 +88,16 @@ describe.each([
     for (const secret of [...secrets, 'svca_', 'svcr_', 'signature=', '\u001b']) expect(out).not.toContain(secret);
   });
 
+  test.skipIf(!inject('faketime'))('measures answers by a clock that nobody sets', async () => {
+    // The wall clock runs a hundred thousand times as fast.
+    const clock = { LD_PRELOAD: inject('faketime')!, FAKETIME: '+0 x100000', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
+    const { out } = await run({ ...environment, ...clock }, '--json');
+    for (const what of ['PostgreSQL', 'API']) {
+      const { found } = of(JSON.parse(out).findings, what)!;
+      expect(Number(/answers in (\d+) ms/.exec(found)![1])).toBeLessThan(5000);
+    }
+  });
+
   test('prints JSON for programs', async () => {
     const { code, out } = await run(environment, '--json');
     expect(code).toBe(0);

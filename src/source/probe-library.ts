@@ -23,7 +23,7 @@ export async function* probeService(
   options: Probe & { appAccepted: () => Promise<boolean> },
 ): AsyncGenerator<Finding, boolean> {
   const { apiUrl, dispatcher, signal } = options;
-  const sent = Date.now();
+  const [sent, began] = [Date.now(), performance.now()];
   let answer: Dispatcher.ResponseData;
   try {
     answer = await request(`${apiUrl}/api/v1/me`, { dispatcher, signal, headersTimeout: 10_000 });
@@ -32,7 +32,7 @@ export async function* probeService(
     yield not('wrong', 'API', unreached(error), 'correct LIBRARY_API_URL, or see to the line to it');
     return false;
   }
-  const ms = Date.now() - sent;
+  const ms = Math.round(performance.now() - began);
   if (answer.statusCode !== 401 && answer.statusCode !== 403) {
     const found = `answers ${answer.statusCode} where it should ask for a token`;
     yield not('wrong', 'API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');

@@ -22,11 +22,11 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
   pool.on('error', () => {});
   const db = new Kysely<unknown>({ dialect: new PostgresDialect({ pool }) });
   try {
-    let began = Date.now();
+    let began = performance.now();
     let facts: { version: string; writable: boolean; connections: number; creates: boolean };
     try {
       await pool.query('SELECT 1');
-      began = Date.now();
+      began = performance.now();
       const { rows } = await pool.query(`SELECT current_setting('server_version') AS version,
         NOT pg_is_in_recovery() AS writable, current_setting('max_connections')::int AS connections,
         has_schema_privilege(current_schema(), 'CREATE') AS creates`);
@@ -38,7 +38,7 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield { area, what: 'PostgreSQL', found: reasonOf(error), remedy, level: 'wrong' };
       return false;
     }
-    const ms = Date.now() - began;
+    const ms = Math.round(performance.now() - began);
     const version = facts.version.split(' ')[0]!;
     const found = `${version}, answers in ${Math.max(1, ms)} ms`;
     if (Number.parseInt(version, 10) < oldest) {
