@@ -6,10 +6,10 @@ import { formatDuration } from './units.ts';
  * one of these.
  */
 
-/** Not now, but nothing is wrong: come back at `at`. Spends no attempt. */
+/** Not now, but nothing is wrong: come back after `waitMs`. Spends no attempt. */
 export class RetryLater extends Error {
   override readonly name = 'RetryLater';
-  readonly at: Date;
+  readonly waitMs: number;
   /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
   /** The service itself said so: it is asked for too much. */
@@ -17,11 +17,11 @@ export class RetryLater extends Error {
 
   constructor(
     message: string,
-    at: Date,
+    waitMs: number,
     options: { scope?: 'asset' | 'connection'; asked?: boolean; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause });
-    this.at = at;
+    this.waitMs = waitMs;
     this.scope = options.scope ?? 'asset';
     this.asked = options.asked ?? false;
   }
@@ -37,17 +37,17 @@ export const askedToWait = 'the service asked to wait';
 export const longestWait = 3_600_000;
 
 /**
- * When to come back, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds, or a date by the clock of
- * the answer's `date`. What says something else says nothing. `text` is for people.
+ * How long to wait, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds, or until a date by the clock
+ * of the answer's `date`. What says something else says nothing. `text` is for people.
  */
-export function retryAfter(header: unknown, date?: unknown): { at: Date; text: string } | undefined {
+export function retryAfter(header: unknown, date?: unknown): { waitMs: number; text: string } | undefined {
   const value = String(header ?? '').trim();
   const ms = /^\d+(\.\d+)?$/.test(value) ? Number(value) * 1000 : httpDate(value) - (httpDate(date) || Date.now());
   if (Number.isNaN(ms)) return undefined;
   const said = Math.max(ms, 0);
   const wait = Math.min(said, longestWait);
   return {
-    at: withMargin(wait),
+    waitMs: withMargin(wait),
     text:
       said > wait
         ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than is waited; it is asked again after ${formatDuration(wait)}`
@@ -55,9 +55,9 @@ export function retryAfter(header: unknown, date?: unknown): { at: Date; text: s
   };
 }
 
-/** So long from now, a little more, and not all at the same instant. */
-export function withMargin(wait: number): Date {
-  return new Date(Date.now() + wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000));
+/** So many ms, a little more, and not the same for all. */
+export function withMargin(wait: number): number {
+  return wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000);
 }
 
 /** One of the three formats of RFC 9110, section 5.6.7, as epoch milliseconds; NaN for all else. */

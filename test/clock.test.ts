@@ -1,10 +1,11 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, newRedis, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
+import { newStage, type Stage } from './support/stage.ts';
 import { until } from './support/until.ts';
 
 const faketime = inject('faketime');
@@ -87,5 +88,90 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
       await mirror.assetIn(failing, 'mirrored');
       await mirror.assetIn(await upload('after'), 'mirrored');
     });
+  });
+});
+
+/** Only the worker's clock is wrong: the database, the library and the process that people talk to have the right one. */
+describe.skipIf(!faketime).each([
+  { clock: '3 minutes behind', offset: '-180' },
+  { clock: '10 minutes ahead of', offset: '+600' },
+])("a worker whose clock is $clock the database's", ({ offset }) => {
+  let stage: Stage;
+  let worker: Awaited<ReturnType<typeof spawnMirror>>;
+  let company: Awaited<ReturnType<Stage['company']>>;
+
+  beforeAll(async () => {
+    stage = await newStage();
+    company = await stage.company();
+    const environment = {
+      ...stage.ground.environment,
+      LD_PRELOAD: faketime!,
+      FAKETIME: offset,
+      FAKETIME_DONT_FAKE_MONOTONIC: '1',
+    };
+    worker = await spawnMirror({ ...stage.ground, environment }, stage.library, 'worker');
+  });
+  afterAll(async () => {
+    await worker?.kill('SIGTERM');
+    await stage?.close();
+  });
+  const added = async (asset = {}) => {
+    const [id] = await stage.upload(company.companyId, 1, asset);
+    await stage.sync(company.connectionId);
+    return id!;
+  };
+  /** How many seconds from now this time is, by the database's clock. */
+  const secondsUntil = async (column: string, table: string, id: string) => {
+    const text = `SELECT extract(epoch FROM ${column} - now())::float8 AS seconds FROM ${table} WHERE id = $1`;
+    return (await stage.query<{ seconds: number | null }>(text, [id]))[0]!.seconds;
+  };
+
+  test('tries a failing download again after 1 s, then after 2 s', async () => {
+    await stage.admin.setFaults({ endpoint: 'media', status: 500 });
+    const id = await added();
+    const attempts = async () => (await stage.store.assets.get(id))!.attempts;
+    await until('the first attempt to fail', async () => (await attempts()) === 1);
+    const failed = performance.now();
+    await until('the second attempt to fail', async () => (await attempts()) >= 2, 15_000);
+    expect(performance.now() - failed).toBeGreaterThan(900);
+    expect(await attempts()).toBe(2);
+    const seconds = await secondsUntil('next_at', 'assets', id);
+    expect(seconds).toBeGreaterThan(1);
+    expect(seconds).toBeLessThan(2.6);
+    await stage.admin.clearFaults();
+    await stage.mirror.assetIn(id, 'mirrored', 15_000);
+  });
+
+  test('pauses about 20 s after 429 with Retry-After: 20, and goes on after it', async () => {
+    await stage.admin.setFaults({ endpoint: 'asset', retryAfter: 20 });
+    const id = await added();
+    await until(
+      'the pause',
+      async () => (await secondsUntil('parked_until', 'connections', company.connectionId)) !== null,
+    );
+    await until('the asset to be handed back', async () => (await stage.store.assets.get(id))!.queuedAt === null);
+    for (const [column, table, of] of [
+      ['parked_until', 'connections', company.connectionId],
+      ['next_at', 'assets', id],
+    ] as const) {
+      const seconds = await secondsUntil(column, table, of);
+      expect(seconds).toBeGreaterThan(15);
+      expect(seconds).toBeLessThan(24);
+    }
+    await stage.admin.clearFaults();
+    // As if the 20 s were over.
+    await stage.query(`UPDATE connections SET parked_until = now() WHERE id = $1`, [company.connectionId]);
+    await stage.query(`UPDATE assets SET next_at = now() WHERE id = $1`, [id]);
+    await stage.mirror.assetIn(id, 'mirrored', 15_000);
+  });
+
+  test('mirrors a film that was still transcoding, and its transcript', async () => {
+    const film = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos' };
+    const id = await added({ ...film, status: 'processing' });
+    await stage.mirror.assetIn(id, 'processing', 15_000);
+    const transcript = { language: 'en', durationSec: 3, text: 'Hello', vtt: 'WEBVTT\n\n', words: null };
+    await stage.admin.changeAsset(id, { status: 'ready', hasTranscript: true, transcript });
+    await stage.mirror.assetIn(id, 'mirrored', 15_000);
+    await until('its transcript', async () => (await stage.mirror.asset(id)).transcript === 'mirrored', 15_000);
   });
 });

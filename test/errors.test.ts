@@ -8,7 +8,7 @@ describe('an error of ours', () => {
     const cause = new Error('why');
     expect(new Disconnected('x').name).toBe('Disconnected');
     expect(new Rejected('x', { cause }).cause).toBe(cause);
-    expect(new RetryLater('x', new Date(5), { cause })).toMatchObject({ at: new Date(5), scope: 'asset', cause });
+    expect(new RetryLater('x', 5, { cause })).toMatchObject({ waitMs: 5, scope: 'asset', cause });
     expect(new ConfigurationError(['One.', 'Two.'])).toMatchObject({
       message: 'One.\nTwo.',
       problems: ['One.', 'Two.'],
@@ -90,7 +90,7 @@ describe('scrubbed text', () => {
 describe('Retry-After', () => {
   const seconds = (header: unknown) => {
     const wait = retryAfter(header);
-    return wait && (wait.at.getTime() - Date.now()) / 1000;
+    return wait && wait.waitMs / 1000;
   };
 
   it('may be seconds or a date, and what it says is never undercut', () => {
@@ -116,15 +116,15 @@ describe('Retry-After', () => {
 
   it('as a date is by the clock of who said it', () => {
     const theirs = Date.now() - 3_000_000;
-    const at = retryAfter(new Date(theirs + 60_000).toUTCString(), new Date(theirs).toUTCString())!.at;
-    expect(at.getTime() - Date.now()).toBeGreaterThanOrEqual(59_000);
-    expect(at.getTime() - Date.now()).toBeLessThan(80_000);
+    const { waitMs } = retryAfter(new Date(theirs + 60_000).toUTCString(), new Date(theirs).toUTCString())!;
+    expect(waitMs).toBeGreaterThanOrEqual(60_000);
+    expect(waitMs).toBeLessThan(80_000);
   });
 
   it('that is longer than anybody waits is said, and waited for an hour', () => {
     const wait = retryAfter(3_600_000)!;
     expect(wait.text).toBe('for 41d 16h, longer than is waited; it is asked again after 1h 00m');
-    expect(wait.at.getTime() - Date.now()).toBeLessThan(3_611_000);
+    expect(wait.waitMs).toBeLessThan(3_611_000);
     expect(retryAfter(20)!.text).toBe('for 20.0 s');
   });
 

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../errors.ts';
 import { type HeldAsset, Interrupted } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
-import { note } from '../store/assets/history.ts';
-import type { Artefacts, Asset } from '../store/database/schema.ts';
+import { databaseTime, note } from '../store/assets/history.ts';
+import type { Artefacts } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { keepGoing, type Outcome, settle } from './outcome.ts';
@@ -13,21 +13,27 @@ import { lookForTranscript, transcriptDeadline } from './transcript.ts';
 import { versionOf } from './transfer.ts';
 
 /** Where transcript and thumbnail stand when the media has just been stored. */
-export function artefactsAtFirst(deps: MirrorDeps, asset: Asset, detail: AssetDetail): Artefacts {
-  const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, detail) : undefined;
+export function artefactsAtFirst(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail): Artefacts {
+  const deadline = deps.transcripts.mirror ? transcriptDeadline(deps, held, detail) : undefined;
   return {
     transcriptState: deadline ? 'pending' : 'none',
     transcriptKeys: null,
     transcriptDeadline: deadline ?? null,
     thumbnailState: deps.thumbnails.mirror && detail.thumbnailUrl ? 'pending' : 'none',
-    thumbnail: asset.thumbnail,
-    beside: { ...asset.beside },
+    thumbnail: held.asset.thumbnail,
+    beside: { ...held.asset.beside },
   };
 }
 
-/** When there is something to come back for; null: nothing. `tries`: how often it was not there yet. */
-export function nextLook(deps: MirrorDeps, artefacts: Artefacts, detail: AssetDetail, tries: number): Date | null {
-  const now = Date.now();
+/** In how many ms there is something to come back for; null: nothing. `tries`: how often it was not there yet. */
+export function nextLook(
+  deps: MirrorDeps,
+  { turn }: HeldAsset,
+  artefacts: Artefacts,
+  detail: AssetDetail,
+  tries: number,
+): number | null {
+  const now = databaseTime(turn);
   const looks: number[] = [];
   if (artefacts.transcriptState === 'pending') {
     const { delay } = deps.transcripts;
@@ -38,7 +44,7 @@ export function nextLook(deps: MirrorDeps, artefacts: Artefacts, detail: AssetDe
     looks.push(Math.min(next, artefacts.transcriptDeadline?.getTime() ?? next));
   }
   if (artefacts.thumbnailState === 'pending') looks.push(now + Math.min(2000 * 2 ** tries, 600_000));
-  return looks.length ? new Date(Math.min(...looks)) : null;
+  return looks.length ? Math.max(0, Math.min(...looks) - now) : null;
 }
 
 /** A thumbnail gets this many looks, within about two minutes; and as many again from each full run. */
@@ -75,7 +81,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
     }
     if (artefacts.transcriptState === 'pending') {
-      artefacts.transcriptDeadline ??= transcriptDeadline(deps, detail) ?? new Date();
+      artefacts.transcriptDeadline ??= transcriptDeadline(deps, held, detail) ?? new Date(databaseTime(turn));
       await lookForTranscript(deps, held, detail, artefacts, reasons);
       note(turn, 'transcript', { status: artefacts.transcriptState });
     }
@@ -102,20 +108,20 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       !isDeepStrictEqual(asset.detail, storable(api));
     let { recordKey } = asset;
     if (changed || !recordKey) {
-      const record = recordOf(asset, media, api, artefacts, asset.mirroredAt ?? new Date());
+      const record = recordOf(asset, media, api, artefacts, asset.mirroredAt ?? new Date(databaseTime(turn)));
       const stored = await writeRecord(deps.storage, record, signal);
       artefacts.beside[stored.key] = keptOf(stored);
       recordKey = stored.key;
       note(turn, 'recorded');
     }
-    const nextAt = nextLook(deps, artefacts, detail, asset.attempts + 1);
+    const waitMs = nextLook(deps, held, artefacts, detail, asset.attempts + 1);
     await deps.store.assets.mirrored(turn, {
       detail: storable(api),
       recordKey,
       ...artefacts,
       beside: besideOf(artefacts, recordKey),
-      nextAt,
-      attempts: nextAt ? asset.attempts + 1 : 0,
+      waitMs,
+      attempts: waitMs === null ? 0 : asset.attempts + 1,
       reason: reasons.join('; ') || null,
     });
     deps.log.info(
@@ -127,7 +133,7 @@ export async function completeArtefacts(all: MirrorDeps, held: HeldAsset): Promi
       },
       changed ? 'record completed' : 'nothing new yet',
     );
-    return { outcome: nextAt ? 'later' : 'complete', ...(nextAt && { at: nextAt }) };
+    return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
   } catch (error) {
     return await settle(deps, held, error, async (reason) => {
       // The media is safe in any case: what cannot be completed is given up, and says why.

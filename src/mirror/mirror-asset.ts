@@ -5,7 +5,7 @@ import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { beside } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
-import { note } from '../store/assets/history.ts';
+import { databaseTime, note } from '../store/assets/history.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
@@ -65,7 +65,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     const { bytes, variant, checksums } = media;
     note(turn, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
 
-    const artefacts = artefactsAtFirst(deps, asset, detail);
+    const artefacts = artefactsAtFirst(deps, held, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
     // A small file's media is saved in the statement that ends the turn, unless a thumbnail comes first.
     const cameInParts = asset.upload !== null || media.bytes > inPartsFrom(asset);
@@ -82,7 +82,8 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       note(turn, 'thumbnail', { status: artefacts.thumbnailState });
     }
     const api = withoutLinks(detail);
-    const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, new Date()), signal);
+    const mirroredAt = new Date(databaseTime(turn));
+    const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, mirroredAt), signal);
     artefacts.beside[record.key] = keptOf(record);
     note(turn, 'recorded');
     await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
@@ -93,7 +94,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       beside: besideOf(artefacts, record.key),
       media: unsaved,
       tell: deps.tellMirrored && !stored ? media : undefined,
-      nextAt: nextLook(deps, artefacts, detail, 0),
+      waitMs: nextLook(deps, held, artefacts, detail, 0),
     });
     mustHold(ended);
     const ms = Math.round(performance.now() - started);
@@ -189,18 +190,16 @@ async function removeOutdated(
 /** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
 async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const { poll, giveUp } = deps.processing;
-  const now = Date.now();
-  const since = held.asset.processingSince?.getTime() ?? now;
-  const deadline = since + giveUp;
-  if (now >= deadline) {
-    const reason = `still processing ${Math.round((now - since) / 60_000)} minutes after it was first seen`;
+  const { processingSince } = held.asset;
+  const lasts = processingSince ? databaseTime(held.turn) - processingSince.getTime() : 0;
+  if (lasts >= giveUp) {
+    const reason = `still processing ${Math.round(lasts / 60_000)} minutes after it was first seen`;
     await deps.store.assets.failed(held.turn, reason);
     return { outcome: 'failed', reason };
   }
-  const wait = Math.max(poll, Math.min((now - since) / 2, 10 * 60_000));
-  const at = new Date(Math.min(now + wait, deadline));
-  await deps.store.assets.processing(held.turn, at);
-  return { outcome: 'processing', at };
+  const waitMs = Math.min(Math.max(poll, Math.min(lasts / 2, 10 * 60_000)), giveUp - lasts);
+  await deps.store.assets.processing(held.turn, waitMs);
+  return { outcome: 'processing', retryInMs: Math.round(waitMs) };
 }
 
 /** The media of this version if an earlier turn stored it and the bucket still has exactly these bytes. */

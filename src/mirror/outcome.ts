@@ -13,7 +13,7 @@ import type { Store } from '../store/store.ts';
 export interface Outcome {
   outcome: OutcomeName;
   reason?: string;
-  at?: Date;
+  retryInMs?: number;
 }
 
 /** What is counted of each; undefined: no worker's turn at the media has ended. */
@@ -64,31 +64,31 @@ export async function settle(
   const { store, log } = deps;
   const { asset, turn, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
-  const wait = async (outcome: OutcomeName, at: Date, reason: string | null = null): Promise<Outcome> => {
-    await store.assets.again(turn, at, { reason });
-    return { outcome, at, ...(reason && { reason }) };
+  const wait = async (outcome: OutcomeName, waitMs: number, reason: string | null = null): Promise<Outcome> => {
+    await store.assets.again(turn, waitMs, { reason });
+    return { outcome, retryInMs: Math.round(waitMs), ...(reason && { reason }) };
   };
   /** Longer each time, with its reason, and no attempt spent. */
   const putOff = async (outcome: OutcomeName, reason: string, first: number, last: number): Promise<Outcome> => {
-    const at = new Date(Date.now() + backoff(asset.waits, first, last));
-    await store.assets.again(turn, at, { putOff: true, reason });
-    return { outcome, at, reason };
+    const waitMs = backoff(asset.waits, first, last);
+    await store.assets.again(turn, waitMs, { putOff: true, reason });
+    return { outcome, reason, retryInMs: Math.round(waitMs) };
   };
 
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     log.debug({ ...ids, reason: reasonOf(signal.reason ?? error) }, 'handed back');
-    return wait('handed back', new Date());
+    return wait('handed back', 0);
   }
   const reason = reasonOf(error);
   if (error instanceof RetryLater) {
     await deps.pacer.met(asset.connectionId, error);
-    return wait('later', error.at, reason);
+    return wait('later', error.waitMs, reason);
   }
   if (error instanceof StorageUnavailable) {
     if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, longestWait);
     await deps.gate.look();
     if (deps.gate.closed !== undefined) {
-      return wait('the bucket takes nothing', new Date(Date.now() + 5000 + Math.random() * 10_000), reason);
+      return wait('the bucket takes nothing', 5000 + Math.random() * 10_000, reason);
     }
     if (asset.waits < mostWaits) {
       log.warn({ ...ids, reason }, 'the bucket takes other things, and not this one; it comes back');
@@ -104,10 +104,10 @@ export async function settle(
   }
   // A slow file keeps a slot for a whole window, so it waits longer than that.
   const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [1000, 120_000];
-  const at = new Date(Date.now() + backoff(asset.attempts, first, last));
+  const waitMs = backoff(asset.attempts, first, last);
   log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
-  await store.assets.again(turn, at, { spent: true, reason });
-  return { outcome: 'attempt failed', reason, at };
+  await store.assets.again(turn, waitMs, { spent: true, reason });
+  return { outcome: 'attempt failed', reason, retryInMs: Math.round(waitMs) };
 }
 
 /** Notes what went wrong and goes on; what is not about this one thing is passed on. */

@@ -1,6 +1,7 @@
 import type { HeldAsset } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { beside } from '../storage/keys.ts';
+import { databaseTime } from '../store/assets/history.ts';
 import type { Artefacts } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing } from './outcome.ts';
@@ -10,12 +11,13 @@ import { keptOf } from './record.ts';
  * Until when a transcript may still come; undefined: none will. They exist for video and audio only, some minutes after
  * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
  */
-export function transcriptDeadline(deps: MirrorDeps, detail: AssetDetail): Date | undefined {
+export function transcriptDeadline(deps: MirrorDeps, { turn }: HeldAsset, detail: AssetDetail): Date | undefined {
   if (!mayHaveTranscript(detail)) return undefined;
   const { giveUp } = deps.transcripts;
-  if (detail.hasTranscript) return new Date(Date.now() + giveUp);
-  const uploaded = Math.min(detail.uploadDate ?? 0, Date.now());
-  return uploaded + giveUp > Date.now() ? new Date(uploaded + giveUp) : undefined;
+  const now = databaseTime(turn);
+  if (detail.hasTranscript) return new Date(now + giveUp);
+  const uploaded = Math.min(detail.uploadDate ?? 0, now);
+  return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
 /** One look for the transcript; what it finds goes into the bucket and into `artefacts`. */
@@ -26,8 +28,8 @@ export async function lookForTranscript(
   artefacts: Artefacts,
   reasons: string[],
 ): Promise<void> {
-  const { asset, signal } = held;
-  const late = () => Date.now() >= (artefacts.transcriptDeadline?.getTime() ?? 0);
+  const { asset, turn, signal } = held;
+  const late = () => databaseTime(turn) >= (artefacts.transcriptDeadline?.getTime() ?? 0);
   if (!detail.hasTranscript) {
     if (late()) Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
     return;

@@ -17,14 +17,14 @@ export class OAuthError extends Error {
   override readonly name = 'OAuthError';
   readonly status: number;
   readonly code: string | undefined;
-  /** When the service wants to be asked again. */
-  readonly retryAt: Date | undefined;
+  /** How long the service asked to wait, in ms. */
+  readonly waitMs: number | undefined;
 
-  constructor(what: string, status: number, code: string | undefined, retryAt?: Date) {
+  constructor(what: string, status: number, code: string | undefined, waitMs?: number) {
     super(`${what}: the service answered ${status}${code ? ` ${code}` : ''}`);
     this.status = status;
     this.code = code;
-    this.retryAt = retryAt;
+    this.waitMs = waitMs;
   }
 
   /** The one answer that ends a connection (spec, section 7): 400 with `invalid_grant`. */
@@ -97,7 +97,7 @@ export function createOAuthClient(options: {
     const { statusCode, headers } = response;
     if (statusCode < 200 || statusCode > 299) {
       const code = z.object({ error: z.string().regex(/^[\w-]{1,64}$/) }).safeParse(body).data?.error;
-      throw new OAuthError(what, statusCode, code, retryAfter(headers['retry-after'], headers.date)?.at);
+      throw new OAuthError(what, statusCode, code, retryAfter(headers['retry-after'], headers.date)?.waitMs);
     }
     return body;
   }

@@ -57,10 +57,7 @@ export function createTokens(options: {
       return { connection, accessToken, refreshToken };
     } catch (cause) {
       // The connection waits, and its assets with it, until the key is back; nothing that cannot be read is thrown away.
-      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, new Date(Date.now() + 60_000), {
-        scope: 'connection',
-        cause,
-      });
+      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, 60_000, { scope: 'connection', cause });
     }
   }
 
@@ -72,10 +69,7 @@ export function createTokens(options: {
     for (let grant = known; ; grant = undefined) {
       const { connection, accessToken, refreshToken } = await read(connectionId, grant);
       // What is in hand of a connection that waits, in whichever process, asks for nothing more.
-      if (connection.parkedUntil && connection.parkedUntil.getTime() > Date.now()) {
-        const until = connection.parkedUntil.toISOString();
-        throw new RetryLater(`its connection waits until ${until}`, connection.parkedUntil);
-      }
+      if (connection.parkedMs > 0) throw new RetryLater('its connection waits', connection.parkedMs);
       const version = connection.tokenVersion;
       const fresh = (connection.accessExpiresAt?.getTime() ?? 0) > Date.now();
       if (fresh && version !== stale) return { value: accessToken, version };
@@ -170,8 +164,8 @@ export function createTokens(options: {
     const before = failures.get(connectionId) ?? 0;
     failures.set(connectionId, before + 1);
     const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
-    const at = (cause instanceof OAuthError ? cause.retryAt : undefined) ?? new Date(Date.now() + wait);
-    return new RetryLater('no access token for now', at, { scope: 'connection', cause });
+    const asked = cause instanceof OAuthError ? cause.waitMs : undefined;
+    return new RetryLater('no access token for now', asked ?? wait, { scope: 'connection', cause });
   }
 
   /** What was revoked when the connection was ended is the token before this one. */

@@ -134,18 +134,19 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
   async function asset(id: string) {
     const found = await existing(id);
     const waiting = found.nextAt !== null;
-    const [parts, { rows }, events, connection, trouble] = await Promise.all([
+    const [now, parts, { rows }, events, connection, trouble] = await Promise.all([
+      store.now(),
       found.upload ? store.assets.parts(id) : [],
       store.happenings.ofAsset(id),
       store.events.search({ assetId: id, limit: 100 }),
       found.connectionId === null ? undefined : store.connections.get(found.connectionId),
       waiting ? within(patienceMs, bucketTrouble()) : null,
     ]);
-    const details = detailsOf(found, parts);
+    const details = detailsOf(found, parts, now);
     return {
       ...details,
       explanation: explanationOf(found, {
-        now: new Date(),
+        now: new Date(now),
         connection,
         readable: found.readable,
         bucketTrouble: trouble ?? null,
@@ -233,14 +234,14 @@ function factsOf(asset: Asset & { readable: boolean }) {
   };
 }
 
-function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[]) {
+function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[], now: number) {
   const { mimeType } = asset.detail ?? asset.listed;
   const { upload } = asset;
   return {
     ...factsOf(asset),
     mimeType: typeof mimeType === 'string' ? mimeType : null,
     firstSeenAt: asset.firstSeenAt.toISOString(),
-    working: asset.turnUntil !== null && asset.turnUntil.getTime() > Date.now(),
+    working: asset.turnUntil !== null && asset.turnUntil.getTime() > now,
     verifiedAt: asset.verifiedAt?.toISOString() ?? null,
     etag: asset.media?.etag ?? null,
     recordKey: asset.recordKey,

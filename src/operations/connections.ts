@@ -117,7 +117,11 @@ export function connectionOperations(
 
   async function describe(connections: Connection[]) {
     const ids = connections.map((connection) => connection.id);
-    const [companies, counts] = await Promise.all([store.connections.companies(ids), store.counts.byConnection(ids)]);
+    const [now, companies, counts] = await Promise.all([
+      store.now(),
+      store.connections.companies(ids),
+      store.counts.byConnection(ids),
+    ]);
     const companiesOf = Map.groupBy(companies, (company) => company.connectionId);
     const countsOf = Map.groupBy(counts, (row) => row.connectionId);
     return connections.map((connection) => {
@@ -133,7 +137,7 @@ export function connectionOperations(
           connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
         counts: { byState: byState(own), leftOut: leftOut(own) },
         bytes: own.reduce((sum, row) => sum + row.bytes, 0),
-        pace: paceOf(connection, options.perConnection),
+        pace: paceOf(connection, options.perConnection, now),
         settings: settingsOf(connection, options),
         lastError: connection.lastError,
       };
@@ -207,11 +211,11 @@ export function connectionOperations(
 }
 
 /** How much of a connection is under way at once, and how long nobody asks anything for it; null: nothing keeps it. */
-function paceOf({ pace, settings, parkedUntil }: Connection, perConnection: number) {
+function paceOf({ pace, settings, parkedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {
     limit: limitOf(pace, ceiling),
     ceiling,
-    parkedUntil: parkedUntil && parkedUntil.getTime() > Date.now() ? parkedUntil.toISOString() : null,
+    parkedUntil: parkedUntil && parkedUntil.getTime() > now ? parkedUntil.toISOString() : null,
   };
 }

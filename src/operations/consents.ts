@@ -220,5 +220,4 @@ const isFinal = (error: unknown) =>
   (error instanceof OAuthError && error.invalidGrant);
 
 /** How long the library asked to wait, in ms; undefined if it did not. */
-const waitOf = (error: unknown) =>
-  error instanceof RetryLater ? Math.max(0, error.at.getTime() - Date.now()) : undefined;
+const waitOf = (error: unknown) => (error instanceof RetryLater ? error.waitMs : undefined);

@@ -43,16 +43,17 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
     return changed ? { ...after, ceiling } : undefined;
   }
 
-  /** Nobody asks the service anything for this connection before `at`. */
-  async function park(connectionId: string, at: Date, reason: string): Promise<void> {
-    const later = await connections.park(connectionId, at, reason);
-    if (later) log.warn({ connectionId, until: at, reason }, 'connection parked');
+  /** Nobody asks the service anything for this connection for so long. */
+  async function park(connectionId: string, waitMs: number, reason: string): Promise<void> {
+    const longer = await connections.park(connectionId, waitMs, reason);
+    if (longer) log.warn({ connectionId, retryInMs: Math.round(waitMs), reason }, 'connection parked');
   }
 
   async function slowDown(connectionId: string, error: unknown): Promise<void> {
     answers.delete(connectionId);
     troubled.add(connectionId);
-    const slowed = await change(connectionId, (pace, ceiling) => slower(pace, ceiling, Date.now()));
+    const now = await options.store.now();
+    const slowed = await change(connectionId, (pace, ceiling) => slower(pace, ceiling, now));
     if (!slowed) return;
     const reason = reasonOf(error);
     const limit = limitOf(slowed.pace, slowed.ceiling);
@@ -90,7 +91,7 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
   async function met(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
-      await kept(park(connectionId, error.at, reasonOf(error)), connectionId);
+      await kept(park(connectionId, error.waitMs, reasonOf(error)), connectionId);
       if (error.asked) await kept(slowDown(connectionId, error), connectionId);
     } else if (passing(error)) {
       await kept(slowDown(connectionId, error), connectionId);

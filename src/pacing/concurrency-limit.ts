@@ -7,7 +7,7 @@ export interface Pace {
   limit: number | null;
   /** How often in a row nothing else came than trouble, although only one was under way. */
   strikes: number;
-  /** When it became slower last, epoch milliseconds. */
+  /** When it became slower last, by the database's clock, in epoch milliseconds. */
   slowedAt: number;
 }
 
@@ -26,7 +26,7 @@ const [firstPauseMs, lastPauseMs] = [5000, 300_000];
  */
 export function slower(pace: Pace, ceiling: number, now: number): { pace: Pace; pauseMs: number } | undefined {
   const quiet = now - pace.slowedAt;
-  // A time in the future is that of another machine's clock, and no reason to wait for it.
+  // A time in the future was written before that clock was set back, and is no reason to wait.
   if (quiet >= 0 && quiet < quietMs) return undefined;
   const limit = limitOf(pace, ceiling);
   if (limit > 1) return { pace: { limit: Math.floor(limit / 2), strikes: 0, slowedAt: now }, pauseMs: 0 };

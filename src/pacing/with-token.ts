@@ -42,8 +42,8 @@ export function createAccess(tokens: Tokens, pacer?: Pacer, client?: Pick<Librar
       } catch (again) {
         if (!(again instanceof HttpError && again.status === 401) || (await isTaken(next.value))) throw again;
         // No reason to spend one token after another.
-        const at = new Date(Date.now() + refusedMs * (1 + Math.random() / 4));
-        throw new RetryLater('the service refuses an access token that it gave just now', at, {
+        const waitMs = refusedMs * (1 + Math.random() / 4);
+        throw new RetryLater('the service refuses an access token that it gave just now', waitMs, {
           scope: 'connection',
           cause: again,
         });

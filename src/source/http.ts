@@ -51,8 +51,8 @@ export function createAgent(options: {
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
-    const { at, text } = wait ?? { at: withMargin(30_000), text: 'and did not say how long' };
-    throw new RetryLater(`${what}: ${askedToWait} (${status}) ${text}`, at, {
+    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'and did not say how long' };
+    throw new RetryLater(`${what}: ${askedToWait} (${status}) ${text}`, waitMs, {
       scope: 'connection',
       asked: true,
     });

@@ -102,9 +102,9 @@ export async function plan(
   const done = new Set<string>();
   for (const connection of connections) {
     let companyId: string | null = null;
-    const report = (until?: Date) => {
+    const report = (waitMs?: number) => {
       const { pages, listed } = planned;
-      const waitsUntil = until?.toISOString() ?? null;
+      const waitsUntil = waitMs === undefined ? null : new Date(Date.now() + waitMs).toISOString();
       options.report({ connectionId: connection.id, companyId, pages, listed, waitsUntil });
     };
     /** The service's wish to be left alone for a while is told, and kept. */
@@ -114,8 +114,8 @@ export async function plan(
           return await deps.withToken(connection.id, call);
         } catch (error) {
           if (!(error instanceof RetryLater)) throw error;
-          report(error.at);
-          await sleep(Math.max(0, error.at.getTime() - Date.now()), undefined, { signal });
+          report(error.waitMs);
+          await sleep(error.waitMs, undefined, { signal });
         }
       }
     };

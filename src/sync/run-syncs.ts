@@ -121,8 +121,9 @@ export async function runSyncs(
         if (error instanceof Disconnected) return 'the connection is disconnected';
         if (signal.aborted || error instanceof TurnLost) return 'handed back';
         if (error instanceof RetryLater) {
-          if (error.scope === 'connection') await store.connections.park(connectionId, error.at, reasonOf(error));
-          log.info({ connectionId, syncId: sync.id, until: error.at, reason: reasonOf(error) }, 'sync waits');
+          if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, reasonOf(error));
+          const retryInMs = Math.round(error.waitMs);
+          log.info({ connectionId, syncId: sync.id, retryInMs, reason: reasonOf(error) }, 'sync waits');
           return 'parked';
         }
         if (error instanceof BrokenOff) {

@@ -6,7 +6,7 @@ import type { Storage, StoredObject } from '../storage/storage.ts';
 import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Expected, expectedOf, isMoving, isSettled } from './expected-objects.ts';
+import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
 
 interface InspectDeps {
   store: Store;
@@ -83,7 +83,7 @@ async function judge(
     }
     const row = await store.contents.get(expected.asset.id);
     const again = row && expectedOf(row).find(({ key }) => key === expected.key);
-    if (!row || !again || isMoving(row)) return undefined;
+    if (!row || !again || row.isMoving) return undefined;
     const { turn, revision } = expected.asset;
     if (tries > 0 && row.turn === turn && row.revision === revision) return finding;
     expected = again;
@@ -184,7 +184,7 @@ function idsFrom(segment: string): string[] {
 function mayHave(asset: AssetContents, key: string): boolean | null {
   const { media, outdated } = asset;
   const of = media && (key === media.key || key.startsWith(`${media.key}.`));
-  if (isMoving(asset) || outdated.includes(key)) return true;
+  if (asset.isMoving || outdated.includes(key)) return true;
   if (isSettled(asset)) {
     return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }

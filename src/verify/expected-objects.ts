@@ -24,11 +24,6 @@ export function isSettled(asset: AssetContents): boolean {
   return (asset.state === 'mirrored' || asset.state === 'gone') && asset.media !== null;
 }
 
-/** Whether a worker has it, or is about to. */
-export function isMoving(asset: AssetContents): boolean {
-  return asset.queuedAt !== null || (asset.turnUntil !== null && asset.turnUntil.getTime() > Date.now());
-}
-
 /** The objects of an asset that is settled, in the order of their keys. */
 export function expectedOf(asset: AssetContents): Expected[] {
   const { media, transcriptKeys, thumbnail } = asset;

@@ -58,7 +58,7 @@ export function startWebhooks(deps: WebhookDeps) {
     const body = JSON.stringify(await messageOf(deps, delivery));
     const answer = await deps.sender
       .send({ id, body })
-      .catch((error) => ({ taken: false as const, reason: reasonOf(error), retryAt: undefined, gone: undefined }));
+      .catch((error) => ({ taken: false as const, reason: reasonOf(error), waitMs: undefined, gone: undefined }));
     if (answer.taken) {
       await store.webhooks.taken(id);
       metrics.webhookDeliveries.inc({ result: 'delivered' });
@@ -68,8 +68,7 @@ export function startWebhooks(deps: WebhookDeps) {
       return;
     }
     metrics.webhookDeliveries.inc({ result: 'failed' });
-    const at = Math.max(Date.now() + waitAfter(attempts), answer.retryAt?.getTime() ?? 0);
-    await store.webhooks.again(id, new Date(at), answer.reason);
+    await store.webhooks.again(id, Math.max(waitAfter(attempts), answer.waitMs ?? 0), answer.reason);
     if (answer.gone && !gone) {
       gone = true;
       await store.events.add({ kind: 'webhook.gone', data: { reason: answer.reason } });

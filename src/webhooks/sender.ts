@@ -5,8 +5,8 @@ import { signatureHeaders } from './signature.ts';
 
 export type WebhookSender = ReturnType<typeof createWebhookSender>;
 
-/** What the endpoint said. `retryAt`: when it wants to be asked again; `gone`: it wants no more of it (410). */
-export type Answer = { taken: true } | { taken: false; reason: string; retryAt?: Date | undefined; gone?: true };
+/** What the endpoint said. `waitMs`: how long it asked to wait; `gone`: it wants no more of it (410). */
+export type Answer = { taken: true } | { taken: false; reason: string; waitMs?: number | undefined; gone?: true };
 
 const timeoutMs = 15_000;
 
@@ -44,7 +44,7 @@ export function createWebhookSender(options: { url: string; keys: Buffer[]; allo
       return {
         taken: false,
         reason: `the endpoint answered ${statusCode}`,
-        retryAt: retryAfter(headers['retry-after'], headers.date)?.at,
+        waitMs: retryAfter(headers['retry-after'], headers.date)?.waitMs,
         ...(statusCode === 410 && { gone: true }),
       };
     },

@@ -220,8 +220,7 @@ describe('the verbs of operators', () => {
   });
 
   test('while the connection waits, so does a resync, which says until when and why, once', async () => {
-    const park = (ms: number, reason: string) =>
-      scene.mirror.store.connections.park(id, new Date(Date.now() + ms), reason);
+    const park = (ms: number, reason: string) => scene.mirror.store.connections.park(id, ms, reason);
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [told, said] = ['', ''];

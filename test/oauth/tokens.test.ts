@@ -484,14 +484,13 @@ describe('what says nothing about the user never ends a connection:', () => {
     it(what, async () => {
       const connection = await newConnection();
       relay.instead = instead;
-      const started = Date.now();
       const errors = await Promise.all(
         Array.from({ length: 10 }, () => failureOf(tokensOf(options).getAccessToken(connection.id))),
       );
       for (const error of errors) {
         expect(error).toBeInstanceOf(RetryLater);
         expect(error).toMatchObject({ scope: 'connection', cause: expect.any(Error) });
-        expect(error.at.getTime()).toBeGreaterThan(started + 900);
+        expect(error.waitMs).toBeGreaterThan(900);
       }
       await expectStillConnected(connection.id);
       relay.reset();
@@ -507,7 +506,7 @@ describe('what says nothing about the user never ends a connection:', () => {
     const waits: number[] = [];
     for (let i = 0; i < 10; i++) {
       const error = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
-      waits.push(error.at.getTime() - Date.now());
+      waits.push(error.waitMs);
     }
     expect(waits[0]).toBeLessThan(3000);
     expect(waits[3]).toBeGreaterThan(10_000);
@@ -515,7 +514,7 @@ describe('what says nothing about the user never ends a connection:', () => {
     expect(waits[9]).toBeLessThan(160_000);
     relay.instead = (response) => response.writeHead(429, { 'retry-after': '600' }).end();
     const told = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
-    expect(told.at.getTime() - Date.now()).toBeGreaterThan(599_000);
+    expect(told.waitMs).toBeGreaterThanOrEqual(600_000);
   });
 });
 

@@ -1,6 +1,8 @@
-import { afterEach, describe, expect, inject, test } from 'vitest';
+import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
+import { createPacer } from '../../src/pacing/adaptive-concurrency.ts';
 import { fullSpeed } from '../../src/pacing/concurrency-limit.ts';
+import { HttpError } from '../../src/source/http.ts';
 import { startTestLibrary } from '../support/library.ts';
 import { newGround, startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
@@ -18,6 +20,11 @@ async function open(environment: Record<string, string> = {}): Promise<Stage> {
   stage = await newStage({ environment });
   closing.push(() => stage.close());
   return stage;
+}
+/** Does it as a process whose clock is this far ahead of the database's. */
+async function ahead(ms: number, work: () => Promise<void>): Promise<void> {
+  vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
+  await work().finally(() => vi.useRealTimers());
 }
 async function work(): Promise<void> {
   const worker = await startMirror(stage.ground, stage.library, 'worker');
@@ -67,13 +74,38 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
   test('makes what is in hand ask for nothing more', async () => {
     await open();
     const { connectionId } = await stage.company();
-    await stage.store.connections.park(connectionId, new Date(Date.now() + 60_000), 'asked to wait');
+    await stage.store.connections.park(connectionId, 60_000, 'asked to wait');
     await stage.admin.clearRequests();
     const call = stage.deps.withToken(connectionId, async () => 'asked');
     await expect(call).rejects.toThrow(RetryLater);
     await expect(call).rejects.toMatchObject({ scope: 'asset' });
     expect(await stage.admin.requests()).toEqual([]);
   });
+
+  test.each([-600_000, 600_000])(
+    'lasts as long as the database says, also for a process whose clock is %i ms ahead',
+    async (ms) => {
+      await open();
+      const { companyId, connectionId } = await stage.company();
+      const [id] = await stage.upload(companyId);
+      await stage.sync(connectionId);
+      await stage.store.connections.park(connectionId, 60_000, 'asked to wait');
+      const call = () => stage.deps.withToken(connectionId, async () => 'asked');
+      await ahead(ms, async () => {
+        const { waitMs } = await call().then(expect.fail, (error) => error);
+        expect(waitMs).toBeGreaterThan(50_000);
+        expect(waitMs).toBeLessThanOrEqual(60_000);
+        expect((await shown(connectionId)).pace.parkedUntil).not.toBeNull();
+        const { explanation } = await stage.mirror.api('GET', `/assets/${id}`);
+        expect(explanation.join()).toContain('Its connection waits until');
+      });
+      await stage.query(`UPDATE connections SET parked_until = now() - interval '1 s'`);
+      await ahead(ms, async () => {
+        expect(await call()).toBe('asked');
+        expect((await shown(connectionId)).pace.parkedUntil).toBeNull();
+      });
+    },
+  );
 
   test('from where files are parks the connection, too, and it goes on by itself', async () => {
     await open();
@@ -107,6 +139,16 @@ test('5xx to one connection slow down that one alone, and answers make it as fas
   await stage.admin.clearFaults();
   await until('it to be whole, too', async () => (await mirrored(slow.companyId)) === 60, 2 * patience);
   expect((await shown(slow.connectionId)).pace).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+});
+
+test('trouble that two processes see in the same seconds halves the limit once, although their clocks differ', async () => {
+  await open();
+  const { connectionId } = await stage.company();
+  const pacer = createPacer({ store: stage.store, log: stage.deps.log, perConnection: 8 });
+  const error = new HttpError('the service', 502);
+  await pacer.met(connectionId, error);
+  for (const ms of [-600_000, 600_000]) await ahead(ms, () => pacer.met(connectionId, error));
+  expect((await stage.store.connections.get(connectionId))!.pace).toMatchObject({ limit: 4 });
 });
 
 test('the pace is in the row: who read an older one changes nothing, and no more is put on the queue than it says', async () => {

@@ -345,8 +345,8 @@ describe('a service that asks to wait', () => {
         const error = await read();
         expect(error).toBeInstanceOf(RetryLater);
         expect(error.scope).toBe('connection');
-        expect(error.at.getTime()).toBeGreaterThan(Date.now() + 59_000);
-        expect(error.at.getTime()).toBeLessThan(Date.now() + 75_000);
+        expect(error.waitMs).toBeGreaterThan(59_000);
+        expect(error.waitMs).toBeLessThan(75_000);
         expect(await admin.requests({ endpoint: 'me' })).toHaveLength(1);
       }
     }
@@ -356,7 +356,7 @@ describe('a service that asks to wait', () => {
     await admin.setFaults({ endpoint: 'me', status: 429 });
     const error = await read();
     expect(error).toBeInstanceOf(RetryLater);
-    expect(error.at.getTime()).toBeGreaterThan(Date.now() + 20_000);
+    expect(error.waitMs).toBeGreaterThan(20_000);
   });
 });
 

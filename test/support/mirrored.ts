@@ -10,5 +10,5 @@ export const mirroredAlone: Mirrored = {
   thumbnailState: 'none',
   thumbnail: null,
   beside: {},
-  nextAt: null,
+  waitMs: null,
 };

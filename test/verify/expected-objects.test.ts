@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { Store } from '../../src/store/store.ts';
 import { compareKeys, expectedObjects, expectedOf, sideBySide } from '../../src/verify/expected-objects.ts';
 import { newStore, running } from '../store/records.ts';
@@ -159,6 +159,25 @@ describe('what should be in the bucket', () => {
     }
     expect(Math.max(...asked)).toBe(20);
     expect(asked.length).toBe(Math.floor(keys.length / 20) + 1);
+  });
+
+  test('is on the move while it is leased, by the clock of the database', async () => {
+    const client = new pg.Client({ connectionString: opened.url });
+    await client.connect();
+    const leasedFor = async (seconds: number) => {
+      const until = `now() + ${seconds} * interval '1 s'`;
+      await client.query(`UPDATE assets SET turn_until = ${until} WHERE id = 'asset 0'`);
+      return (await store.contents.get('asset 0'))!.isMoving;
+    };
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 600_000 });
+    try {
+      expect(await leasedFor(60)).toBe(true);
+      expect(await leasedFor(-1)).toBe(false);
+      expect((await store.contents.get('asset 1'))!.isMoving).toBe(false);
+    } finally {
+      vi.useRealTimers();
+      await client.end();
+    }
   });
 
   test('knows of each what was stored', async () => {

@@ -37,7 +37,9 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     const inHand = async (until: string) =>
       database.query(`UPDATE assets SET turn_until = ${until} WHERE id = $1`, [id]);
     await inHand("now() + interval '1 minute'");
-    expect(await store.uploads.intend(turnOf((await store.assets.get(id))!), key)).toBe(true);
+    expect(await store.uploads.intend(turnOf({ ...(await store.assets.get(id))!, leasedAt: new Date() }), key)).toBe(
+      true,
+    );
     await inHand('NULL');
     const upload = await scene.mirror.service.context.storage.uploads.begin(key, { bytes });
     return { id, upload };

@@ -44,7 +44,7 @@ describe('an endpoint', () => {
     expect(await send(`http://127.0.0.1:${port}/elsewhere`, true)).toEqual({
       taken: false,
       reason: 'the endpoint answered 307',
-      retryAt: undefined,
+      waitMs: undefined,
     });
     expect(asked).toBe(1);
   });

@@ -100,13 +100,11 @@ export function classify(error: unknown, name: string): unknown {
     return new Rejected(message, { cause });
   }
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
-    const at = new Date(Date.now() + 2000 + Math.random() * 8000);
-    return new RetryLater(`${name}: the store asked to slow down`, at, { cause });
+    return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause });
   }
   if (status !== undefined && status >= 500) {
     // A store that answers 5xx will recover: the object waits and spends no attempt.
-    const at = new Date(Date.now() + 5000 + Math.random() * 10_000);
-    return new RetryLater(`${name}: the store answered ${status}`, at, { cause });
+    return new RetryLater(`${name}: the store answered ${status}`, 5000 + Math.random() * 10_000, { cause });
   }
   return error;
 }

@@ -11,6 +11,8 @@ const afresh = sql`
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
 
+const inMs = (ms: number) => sql`now() + ${ms} * interval '1 ms'`;
+
 const mediaValues = (media: Media) => ({
   media: JSON.stringify(media) as never,
   bytes: media.bytes,
@@ -228,18 +230,18 @@ export function assetRecords(db: Database, quick = db) {
       });
     },
 
-    /** Still transcoding: looked at again at `nextAt`. Spends no attempt. */
-    async processing(turn: Turn, nextAt: Date): Promise<boolean> {
+    /** Still transcoding: looked at again after `waitMs`. Spends no attempt. */
+    async processing(turn: Turn, waitMs: number): Promise<boolean> {
       return give(
         turn,
         {
           state: 'processing',
           reason: null,
-          nextAt,
+          nextAt: inMs(waitMs),
           waits: 0,
           processingSince: sql`coalesce(processing_since, now())`,
         },
-        { outcome: 'processing', nextAt },
+        { outcome: 'processing', waitMs },
       );
     },
 
@@ -248,22 +250,22 @@ export function assetRecords(db: Database, quick = db) {
       return conclude(turn, 'unavailable', reason);
     },
 
-    /** Comes back at `nextAt`. `spent`: it was an attempt; `putOff`: it was none, and is counted by itself. */
+    /** Comes back after `waitMs`. `spent`: it was an attempt; `putOff`: it was none, and is counted by itself. */
     async again(
       turn: Turn,
-      nextAt: Date,
+      waitMs: number,
       options: { spent?: boolean; putOff?: boolean; reason: string | null },
     ): Promise<boolean> {
       return give(
         turn,
         {
           state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
-          nextAt,
+          nextAt: inMs(waitMs),
           reason: options.reason,
           ...(options.spent && { attempts: sql`attempts + 1` }),
           ...(options.putOff && { waits: sql`waits + 1` }),
         },
-        { outcome: 'again', reason: options.reason, nextAt },
+        { outcome: 'again', reason: options.reason, waitMs },
       );
     },
 

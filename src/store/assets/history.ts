@@ -8,6 +8,7 @@ const mostTold = 200;
 
 /** What a worker has done with an asset since its turn began; written together with what came of it. */
 export interface Story {
+  /** By the database's clock. */
   began: Date;
   /** The same by the monotonic clock. */
   startedAt: number;
@@ -15,8 +16,13 @@ export interface Story {
   more: number;
 }
 
-export function newStory(): Story {
-  return { began: new Date(), startedAt: performance.now(), steps: [], more: 0 };
+export function newStory(began: Date): Story {
+  return { began, startedAt: performance.now(), steps: [], more: 0 };
+}
+
+/** The time by the database's clock, in epoch ms, as far as a worker knows without asking: compare stored times with this. */
+export function databaseTime({ story }: { story: Story }): number {
+  return story.began.getTime() + performance.now() - story.startedAt;
 }
 
 /** Adds a step: what was done, or met. No links and no tokens. */
@@ -30,16 +36,18 @@ export function note({ story }: { story: Story }, did: Step['did'], facts: Omit<
 export interface TurnEnd {
   outcome: Outcome;
   reason?: string | null;
-  nextAt?: Date | null;
+  /** Comes back after so long. */
+  waitMs?: number | null;
 }
 
 /** What is told of a turn that ends now. */
 export function told(turn: { story: Story }, outcome: TurnEnd) {
   const { startedAt, steps, more } = turn.story;
+  const { waitMs } = outcome;
   return {
     outcome: outcome.outcome,
     ...(outcome.reason && { reason: outcome.reason }),
-    ...(outcome.nextAt && { nextAt: outcome.nextAt }),
+    ...(typeof waitMs === 'number' && { nextAt: new Date(databaseTime(turn) + waitMs) }),
     ms: Math.round(performance.now() - startedAt),
     ...(steps.length > 0 && { steps }),
     ...(more > 0 && { more }),

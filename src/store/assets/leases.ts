@@ -17,8 +17,9 @@ export interface Turn {
   story: Story;
 }
 
-export function turnOf({ id, turn, revision, size, uploadDate }: Asset): Turn {
-  return { assetId: id, turn, revision, size, uploadDate, story: newStory() };
+export function turnOf(asset: Asset & Pick<OwnedAsset, 'leasedAt'>): Turn {
+  const { id, turn, revision, size, uploadDate, leasedAt } = asset;
+  return { assetId: id, turn, revision, size, uploadDate, story: newStory(leasedAt) };
 }
 
 /** The lease is still its worker's: neither taken over nor given back. */
@@ -35,11 +36,11 @@ export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
 const begins = sql`turn = turn + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
 const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`;
 
-/** What the bucket has of an asset, and when its next follow-up check is due. */
+/** What the bucket has of an asset, and in how many ms its next follow-up check is due; null: none is. */
 export interface Mirrored extends Artefacts {
   detail: Record<string, unknown>;
   recordKey: string;
-  nextAt: Date | null;
+  waitMs: number | null;
   attempts?: number;
   reason?: string | null;
   /** The media in the bucket, if `saveMedia` was not called. */
@@ -64,7 +65,7 @@ export function turnRecords(quick: Database) {
       UPDATE assets SET ${begins}, turn_until = now() + interval '1 ms' * (
         SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id)
       FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
-      RETURNING assets.*, ${ofItsConnection}`.execute(quick);
+      RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(quick);
     const taken = new Map(rows.map((row) => [row.id, row]));
     const left = ids.filter((id) => !taken.has(id));
     if (left.length > 0) {
@@ -94,7 +95,7 @@ export function turnRecords(quick: Database) {
       revision: turn.revision,
       size: turn.size,
       upload_date: turn.uploadDate,
-      next_at: done.nextAt,
+      wait_ms: done.waitMs,
       attempts: done.attempts ?? 0,
       reason: done.reason ?? null,
       record_key: done.recordKey,
@@ -107,12 +108,12 @@ export function turnRecords(quick: Database) {
       beside: done.beside,
       media: done.media ?? null,
       began: turn.story.began,
-      told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, nextAt: done.nextAt }),
+      told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
     }));
     const { rows } = await sql<{ id: string; turn: number }>`
       WITH found AS MATERIALIZED (
         SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
-          id text, turn int, revision int, size bigint, upload_date bigint, next_at timestamptz, attempts int, reason text,
+          id text, turn int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason text,
           record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
           thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
       ), held AS MATERIALIZED (
@@ -122,7 +123,7 @@ export function turnRecords(quick: Database) {
         UPDATE assets SET queued_at = NULL, turn_until = NULL,
           state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
             AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
-          next_at = CASE WHEN assets.revision = found.revision THEN found.next_at ELSE now() END,
+          next_at = CASE WHEN assets.revision = found.revision THEN now() + found.wait_ms * interval '1 ms' ELSE now() END,
           attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
           record_key = found.record_key, outdated = '{}', detail = found.detail,
           mirrored_at = coalesce(mirrored_at, now()),

@@ -16,7 +16,8 @@ export function connectionRecords(db: Database, quick = db) {
     /** Of a connection what its access token is made of. It is asked for with every call of the API. */
     async grant(id: string): Promise<Grant | undefined> {
       const { rows } = await sql<Grant>`
-        SELECT user_id, status, tokens, token_version, access_expires_at, parked_until
+        SELECT user_id, status, tokens, token_version, access_expires_at,
+          coalesce(extract(epoch FROM parked_until - now()) * 1000, 0)::float8 AS parked_ms
         FROM connections WHERE id = ${id}`.execute(db);
       return rows[0];
     },
@@ -239,16 +240,13 @@ export function connectionRecords(db: Database, quick = db) {
       });
     },
 
-    /** Nobody asks the service anything for this connection before `until`. False: it waits as long already. */
-    async park(id: string, until: Date, reason: string): Promise<boolean> {
-      const { numUpdatedRows } = await db
-        .updateTable('connections')
-        .set({ parkedUntil: until, lastError: reason })
-        .where('id', '=', id)
-        .where('status', '<>', 'disconnected')
-        .where((e) => e.or([e('parkedUntil', 'is', null), e('parkedUntil', '<', until)]))
-        .executeTakeFirst();
-      return numUpdatedRows > 0n;
+    /** Nobody asks the service anything for this connection for `waitMs`. False: it waits as long already. */
+    async park(id: string, waitMs: number, reason: string): Promise<boolean> {
+      const { numAffectedRows } = await sql`
+        UPDATE connections SET parked_until = now() + ${waitMs} * interval '1 ms', last_error = ${reason}
+        WHERE id = ${id} AND status <> 'disconnected'
+          AND (parked_until IS NULL OR parked_until < now() + ${waitMs} * interval '1 ms')`.execute(db);
+      return (numAffectedRows ?? 0n) > 0n;
     },
 
     /** Takes the place of the pace that was read before; false when another did first. */

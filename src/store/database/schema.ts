@@ -66,10 +66,10 @@ interface ConnectionTable {
 export type Connection = Selectable<ConnectionTable>;
 
 /** What the access token of a connection is made from. */
-export type Grant = Pick<
-  Connection,
-  'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt' | 'parkedUntil'
->;
+export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt'> & {
+  /** How long nobody may ask anything for it, by the database's clock; 0 or less: it is not parked. */
+  parkedMs: number;
+};
 
 interface ConsentTable {
   id: string;
@@ -200,6 +200,8 @@ export type Asset = Selectable<AssetTable>;
 /** One that a connection is in charge of, as those that workers get. */
 export type OwnedAsset = Asset & {
   connectionId: string;
+  /** When its lease began. */
+  leasedAt: Date;
   /** Those of its connection. */
   settings: Record<string, unknown>;
 };

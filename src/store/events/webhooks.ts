@@ -68,8 +68,10 @@ export function webhookRecords(db: Database) {
       await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
     },
 
-    async again(id: string, nextAt: Date, reason: string): Promise<void> {
-      await sql`UPDATE webhook_deliveries SET next_at = ${nextAt}, error = ${reason} WHERE id = ${id}`.execute(db);
+    async again(id: string, waitMs: number, reason: string): Promise<void> {
+      await sql`
+        UPDATE webhook_deliveries SET next_at = now() + ${waitMs} * interval '1 ms', error = ${reason}
+        WHERE id = ${id}`.execute(db);
     },
 
     /** Gives up what happened longer ago than this, which people are told of. Returns how many. */

@@ -13,9 +13,7 @@ const columns = [
   'leftOut',
   'revision',
   'nextAt',
-  'queuedAt',
   'turn',
-  'turnUntil',
   'media',
   'recordKey',
   'mirroredAt',
@@ -30,7 +28,10 @@ const columns = [
 ] as const satisfies (keyof Asset)[];
 
 /** What the records say about an asset and its objects, without what the API said of it. */
-export type AssetContents = Pick<Asset, (typeof columns)[number]>;
+export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
+  /** Whether a worker has it, or is about to. */
+  isMoving: boolean;
+};
 
 /** States of what is, or was, to be mirrored; what is gone is not. */
 const notMirrored = ['pending', 'processing', 'transferring', 'unavailable', 'failed'] satisfies AssetState[];
@@ -40,7 +41,8 @@ const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
 
 /** What should be in the bucket, as the records have it: in pages, so that a million assets need no memory. */
 export function contentsRecords(db: Database) {
-  const assets = () => db.selectFrom('assets').select(columns);
+  const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(turn_until > now(), false))`;
+  const assets = () => db.selectFrom('assets').select(columns).select(isMoving.as('isMoving'));
   return {
     async get(id: string): Promise<AssetContents | undefined> {
       return assets().where('id', '=', id).executeTakeFirst();

@@ -32,7 +32,7 @@ describe('a grant', () => {
   test('after the end makes it active again, and clears what was said of the end', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
-    await store.connections.park(id, new Date(Date.now() + 60_000), 'asked to wait');
+    await store.connections.park(id, 60_000, 'asked to wait');
     await store.connections.end(id, 'why');
     expect(await store.connections.get(id)).toMatchObject({
       status: 'disconnected',

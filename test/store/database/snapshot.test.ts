@@ -21,9 +21,7 @@ test('what passes from one figure to another between two reads is still seen whe
   const turn = turnOf((await store.assets.take('film', 60_000))!);
   const figures = await store.snapshot(async (at) => {
     const { artefacts } = await at.counts.outstanding();
-    expect(
-      await store.assets.mirrored(turn, { ...mirroredAlone, transcriptState: 'pending', nextAt: new Date() }),
-    ).toBe(true);
+    expect(await store.assets.mirrored(turn, { ...mirroredAlone, transcriptState: 'pending', waitMs: 0 })).toBe(true);
     return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
   });
   expect(figures).toEqual({ artefacts: 0, states: ['transferring'] });

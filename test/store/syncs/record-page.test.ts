@@ -256,7 +256,7 @@ test('two that list the same page, one that comes and goes, workers and the disp
         const held = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
         const turns = held.flatMap((asset) => (asset ? [turnOf(asset)] : []));
         await store.assets.renew(turns.reverse(), 60_000);
-        await Promise.all(turns.map((turn) => store.assets.again(turn, new Date(), { spent: false, reason: null })));
+        await Promise.all(turns.map((turn) => store.assets.again(turn, 0, { spent: false, reason: null })));
       }),
       store.assets.overdue(0),
     ];
@@ -316,7 +316,7 @@ test('what was given back is in nobody’s hands: a late heartbeat or a second w
   const run = await running(store, 'late');
   const turn = await inHand(run, 'late', 'late');
   expect(await store.assets.renew([turn], 60_000)).toEqual(new Set(['late']));
-  expect(await store.assets.again(turn, new Date(), { spent: false, reason: null })).toBe(true);
+  expect(await store.assets.again(turn, 0, { spent: false, reason: null })).toBe(true);
   expect(await store.assets.renew([turn], 60_000)).toEqual(new Set());
   expect(await store.assets.failed(turn, 'why')).toBe(false);
   expect(await store.assets.startTransfer(turn)).toBe(false);
