@@ -56,6 +56,7 @@ function horizonOf(
     lease: 60_000,
     pause: retry,
     asset: Math.max(retry, processing.poll, transcripts.delay),
+    transcript: transcripts.giveUp,
     delivery: longestWebhookWait * 1.25,
     chore: Math.max(24 * 3_600_000, reconcileInterval),
   };

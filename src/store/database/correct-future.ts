@@ -10,6 +10,8 @@ export interface Horizon {
   pause: number;
   /** Until the next attempt at an asset, or its next follow-up check. */
   asset: number;
+  /** Until a transcript is given up. */
+  transcript: number;
   /** Until the next attempt at a webhook delivery. */
   delivery: number;
   /** Until the next run of a chore. */
@@ -22,21 +24,23 @@ export interface Horizon {
  * the next call. Returns how many rows were corrected, by table; those of which there is none are left out.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
-  const { lease, pause, asset, delivery, chore } = horizon;
+  const { lease, pause, asset, transcript, delivery, chore } = horizon;
   const ahead = (ms: number) => sql`now() + ${ms} * interval '1 ms'`;
   const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
   /** Not `least`, which would replace NULL. */
   const corrected = (column: string, ms: number, value = ahead(0)) =>
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
-  const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('turn_until', lease)} OR ${isBeyond('queued_at', 0)})`;
+  const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('turn_until', lease)} OR ${isBeyond('queued_at', 0)}
+    OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
   const statements = {
     connections: sql`
       UPDATE connections SET ${corrected('parked_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
+        ${corrected('disconnected_at', 0)}, ${corrected('last_sync_at', 0)},
         ${corrected('refresh_until', lease, ahead(lease))}, ${corrected('sync_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM connections
         WHERE ${isBeyond('parked_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
-          OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
+          OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     // Per connection, as the index of ended runs is: there may be many.
     syncs: sql`
@@ -49,8 +53,8 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
           SELECT id FROM syncs WHERE connection_id = c.id AND ${isBeyond('finished_at', 0)}) AS run)`,
     // Same words as the conditions of the partial indexes; otherwise all assets would be read.
     assets: sql`
-      UPDATE assets SET ${corrected('next_at', asset)}, ${corrected('queued_at', 0)},
-        ${corrected('turn_until', lease, ahead(lease))}
+      UPDATE assets SET ${corrected('next_at', asset)}, ${corrected('queued_at', 0)}, ${corrected('processing_since', 0)},
+        ${corrected('transcript_deadline', transcript, ahead(transcript))}, ${corrected('turn_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM assets WHERE id IN (
           SELECT id FROM assets WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}
@@ -65,6 +69,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
       UPDATE webhook_deliveries SET next_at = now()
       WHERE id IN (SELECT id FROM webhook_deliveries WHERE ${isBeyond('next_at', delivery)} FOR UPDATE SKIP LOCKED)`,
     consents: sql`UPDATE consents SET next_at = now() WHERE ${isBeyond('next_at', pause)}`,
+    storeProofs: sql`UPDATE store_proofs SET found_at = now() WHERE ${isBeyond('found_at', 0)}`,
     chores: sql`UPDATE chores SET due_at = ${ahead(chore)} WHERE ${isBeyond('due_at', chore)}`,
   };
   const rows: Record<string, number> = {};

@@ -12,7 +12,14 @@ afterAll(async () => {
   await opened.close();
 });
 const minute = 60_000;
-const horizon = { lease: minute, pause: 60 * minute, asset: 90 * minute, delivery: 480 * minute, chore: 1440 * minute };
+const horizon = {
+  lease: minute,
+  pause: 60 * minute,
+  asset: 90 * minute,
+  transcript: 120 * minute,
+  delivery: 480 * minute,
+  chore: 1440 * minute,
+};
 
 /** How far each of these columns of a row lies ahead, in minutes; null where it is empty. */
 async function ahead(table: string, id: string, ...columns: string[]): Promise<(number | null)[]> {
@@ -44,7 +51,8 @@ test('times that are further ahead than anything is planned are brought back; ot
   const { connectionId, sync } = await running(store, 'company');
   await client.query(
     `UPDATE connections SET sync_until = now() + interval '2 h', connected_at = now() + interval '2 h',
-       parked_until = now() + interval '2 days' WHERE id = $1`,
+       parked_until = now() + interval '2 days', disconnected_at = now() + interval '2 h',
+       last_sync_at = now() + interval '2 h' WHERE id = $1`,
     [connectionId],
   );
   await client.query(`UPDATE syncs SET requested_at = now() + interval '2 h' WHERE id = $1`, [sync.id]);
@@ -52,16 +60,28 @@ test('times that are further ahead than anything is planned are brought back; ot
   const due = await newAsset(`state = 'mirrored', next_at = now() + interval '2 days'`);
   const queued = await newAsset(`queued_at = now() + interval '2 h', turn_until = now() + interval '2 h'`);
   const legitimate = await newAsset(`next_at = now() + interval '75 minutes', reason = 'put off'`);
+  const film = await newAsset(
+    `state = 'mirrored', next_at = now(), processing_since = now() + interval '1 h', transcript_deadline = now() + interval '3 h'`,
+  );
+  await client.query(`INSERT INTO store_proofs VALUES ('s3://bucket', 'etag', now() + interval '2 h')`);
   await client.query(`INSERT INTO chores VALUES ('uploads', now() + interval '3 days')`);
 
-  expect(await store.correctFuture(horizon)).toEqual({ connections: 1, syncs: 1, assets: 3, chores: 1 });
+  expect(await store.correctFuture(horizon)).toEqual({
+    connections: 1,
+    syncs: 1,
+    assets: 4,
+    storeProofs: 1,
+    chores: 1,
+  });
 
   expect(await ahead('connections', connectionId, 'sync_until', 'connected_at', 'parked_until')).toEqual([1, 0, 0]);
+  expect(await ahead('connections', connectionId, 'disconnected_at', 'last_sync_at')).toEqual([0, 0]);
   expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
   expect(await ahead('syncs', sync.id, 'requested_at', 'started_at', 'finished_at')).toEqual([0, 0, null]);
   expect(await ahead('assets', waiting, 'next_at', 'queued_at', 'turn_until')).toEqual([0, null, null]);
   expect(await ahead('assets', due, 'next_at')).toEqual([0]);
   expect(await ahead('assets', queued, 'queued_at', 'turn_until')).toEqual([0, 1]);
+  expect(await ahead('assets', film, 'processing_since', 'transcript_deadline')).toEqual([0, 120]);
   expect(await ahead('assets', legitimate, 'next_at')).toEqual([75]);
   expect(await store.correctFuture(horizon)).toEqual({});
 });
