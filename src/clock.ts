@@ -1,17 +1,20 @@
+import type { Log } from './log.ts';
+
 /** The clocks of hosts differ by less than this; a smaller step of a clock is harmless. */
 export const clockToleranceMs = 60_000;
 
-/**
- * Compares the wall clock with the monotonic one. The function that it returns tells by how many milliseconds the wall
- * clock was set since the last step that it told: negative when it was set back, 0 for less than the tolerance.
- */
-export function watchClock(wall = () => Date.now(), monotonic = () => performance.now()): () => number {
-  let offset = wall() - monotonic();
-  return () => {
-    const now = wall() - monotonic();
-    const step = now - offset;
-    if (Math.abs(step) < clockToleranceMs) return 0;
-    offset = now;
-    return step;
-  };
+const tickMs = 1000;
+
+/** Compares the wall clock with the monotonic one; logs a step of the wall clock, and calls `onStep`. Returns how to stop. */
+export function watchClock(log: Log, onStep: () => void): () => void {
+  const offsetNow = () => Date.now() - performance.now();
+  let offset = offsetNow();
+  const timer = setInterval(() => {
+    const ms = Math.round(offsetNow() - offset);
+    if (Math.abs(ms) < clockToleranceMs) return;
+    offset += ms;
+    log.warn({ ms }, ms < 0 ? 'the clock was set back' : 'the clock was set forward, or the machine slept');
+    onStep();
+  }, tickMs).unref();
+  return () => clearInterval(timer);
 }

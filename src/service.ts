@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { watchClock } from './clock.ts';
 import type { Config } from './config/config.ts';
 import { makeDataDir, probePort } from './config/preflight.ts';
 import { openContext } from './context.ts';
@@ -57,10 +58,9 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     starting.defer(() => server.close());
     signal?.throwIfAborted();
   }
-  if (role !== 'web') {
-    const workers = await context.startWorkers();
-    starting.defer(() => workers.stop(Math.max(0, stopBy - performance.now())));
-  }
+  const workers = role === 'web' ? undefined : await context.startWorkers();
+  starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
+  starting.defer(watchClock(log, () => workers?.clockSet()));
   signal?.throwIfAborted();
   log.info({ role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
 

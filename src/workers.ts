@@ -171,6 +171,7 @@ export async function startWorkers(options: {
 
   return {
     gate,
+    clockSet: dispatcher.clockSet,
     /**
      * Takes nothing new, lets work in hand end for as long as the grace allows, and hands the rest back: no attempt is
      * spent, and any other process can go on with it at once.

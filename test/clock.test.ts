@@ -175,3 +175,29 @@ describe.skipIf(!faketime).each([
     await until('its transcript', async () => (await stage.mirror.asset(id)).transcript === 'mirrored', 15_000);
   });
 });
+
+describe.skipIf(!faketime)('a process without a worker', () => {
+  test('logs that its clock was set', async () => {
+    const clockFile = join(tmpdir(), `asset-mirror-clock-${process.pid}-${Math.random()}`);
+    await writeFile(clockFile, '+0\n');
+    const stage = await newStage();
+    const port = await freePort();
+    const environment = {
+      ...stage.ground.environment,
+      PORT: String(port),
+      LD_PRELOAD: faketime!,
+      FAKETIME_TIMESTAMP_FILE: clockFile,
+      FAKETIME_NO_CACHE: '1',
+      FAKETIME_DONT_FAKE_MONOTONIC: '1',
+    };
+    const web = await spawnMirror({ ...stage.ground, port, environment }, stage.library, 'web');
+    try {
+      await writeFile(clockFile, '+2h\n');
+      await until('the step to be logged', () => web.output().includes('the clock was set forward'), 15_000);
+    } finally {
+      await web.kill('SIGTERM');
+      await stage.close();
+      await rm(clockFile, { force: true });
+    }
+  });
+});

@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { watchClock } from '../clock.ts';
 import { reselect, type SelectionDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
 import type { Gate } from '../pacing/circuit-breaker.ts';
@@ -56,7 +55,6 @@ export function startDispatcher(options: {
   /** Connections of which somebody has told that something changed. */
   const changed = new Set<string>();
   let failing = false;
-  const clockStep = watchClock();
 
   async function sweep(): Promise<void> {
     await store.counts.fold();
@@ -97,11 +95,6 @@ export function startDispatcher(options: {
   }
 
   async function round(): Promise<void> {
-    const step = clockStep();
-    if (step !== 0) {
-      log.warn({ ms: step }, step < 0 ? 'the clock was set back' : 'the clock was set forward, or the machine slept');
-      nextAligned = Number.NEGATIVE_INFINITY;
-    }
     if (options.gate.closed === undefined) await dispatch();
     if (performance.now() - lastSweep > sweepMs) {
       lastSweep = performance.now();
@@ -156,6 +149,11 @@ export function startDispatcher(options: {
   return {
     /** Something fell due. */
     wake: wakeUp,
+    /** The clock of this host was set: times and schedules are looked through now. */
+    clockSet(): void {
+      nextAligned = Number.NEGATIVE_INFINITY;
+      wakeUp();
+    },
     /** A place of a connection on the queue became free. Half of what it may have there is worth a round at once. */
     freed(connectionId: string): void {
       const places = (freed.get(connectionId) ?? 0) + 1;
