@@ -8,8 +8,8 @@ export type OAuthClient = ReturnType<typeof createOAuthClient>;
 export interface Grant {
   accessToken: string;
   refreshToken: string | undefined;
-  /** By our clock, and with a margin (a minute, or a fifth of a short life): what is begun before it does not expire in the middle. */
-  accessExpiresAt: Date;
+  /** How long the access token is used, in ms: its life less a minute (or a fifth of a short life), so that no call meets its end. */
+  accessMs: number;
 }
 
 /** The service refused: HTTP status and the error code of its answer (RFC 6749, section 5.2). */
@@ -112,7 +112,7 @@ export function createOAuthClient(options: {
     return {
       accessToken: answer.data.access_token,
       refreshToken: answer.data.refresh_token,
-      accessExpiresAt: new Date(Date.now() + life - Math.min(60_000, life / 5)),
+      accessMs: life - Math.min(60_000, life / 5),
     };
   }
 

@@ -71,8 +71,7 @@ export function createTokens(options: {
       // What is in hand of a connection that waits, in whichever process, asks for nothing more.
       if (connection.parkedMs > 0) throw new RetryLater('its connection waits', connection.parkedMs);
       const version = connection.tokenVersion;
-      const fresh = (connection.accessExpiresAt?.getTime() ?? 0) > Date.now();
-      if (fresh && version !== stale) return { value: accessToken, version };
+      if (connection.isFresh && version !== stale) return { value: accessToken, version };
 
       const owner = `${options.instance} ${randomUUID()}`;
       const lease = await connections.leaseRefresh(connectionId, version, owner, leaseMs);
@@ -147,8 +146,9 @@ export function createTokens(options: {
       accessToken: grant.accessToken,
       refreshToken: grant.refreshToken ?? at.refreshToken,
     });
+    const expiresAt = performance.now() + grant.accessMs;
     const saved = await untilSaved(
-      () => connections.saveRefreshed(connectionId, version, tokens, grant.accessExpiresAt),
+      () => connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
       connectionId,
     );
     if (!saved) {

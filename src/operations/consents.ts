@@ -136,17 +136,16 @@ export function createConsents(deps: ConsentDeps) {
     await store.consents.again(consent.id, refreshHoldMs);
     const grant = await oauth.refresh(refreshToken);
     const pair = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? refreshToken };
-    const renewed = { ...consent, tokens: seal(consent.id, pair), accessExpiresAt: grant.accessExpiresAt };
-    await store.consents.renew(renewed);
-    return renewed;
+    return store.consents.renew(consent.id, seal(consent.id, pair), grant.accessMs);
   }
 
   /** Finishes one that is due. False: there is none. */
   async function finishDue(): Promise<boolean> {
-    let consent = await store.consents.take(holdMs);
-    if (!consent) return false;
+    const taken = await store.consents.take(holdMs);
+    if (!taken) return false;
+    let consent: Consent = taken;
     try {
-      if (consent.accessExpiresAt.getTime() <= Date.now()) consent = await refreshed(consent);
+      if (!taken.isFresh) consent = await refreshed(taken);
       await finish(consent, AbortSignal.any([stopping.signal, AbortSignal.timeout(holdMs / 2)]));
     } catch (error) {
       if (isFinal(error)) await giveUp(consent, reasonOf(error));
@@ -167,13 +166,13 @@ export function createConsents(deps: ConsentDeps) {
       connectionId: string | undefined;
       linkMadeAt: Date;
     }): Promise<Finished | { kind: 'later' }> {
-      const { refreshToken, accessToken, accessExpiresAt } = await oauth.exchangeCode(consented);
+      const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
       if (refreshToken === undefined) throw new Error('the service gave no refresh token');
       const id = randomUUID();
       const tokens = seal(id, { accessToken, refreshToken });
       const { linkMadeAt, connectionId = null } = consented;
       const consent = await store.consents
-        .save({ id, tokens, connectionId, linkMadeAt, accessExpiresAt }, holdMs)
+        .save({ id, tokens, connectionId, linkMadeAt }, { accessMs, holdMs })
         .catch(async (error) => {
           await oauth
             .revoke(refreshToken)

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { randomBytes, randomUUID } from 'node:crypto';
 import { Writable } from 'node:stream';
 import pg from 'pg';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import { Disconnected, RetryLater, reasonOf } from '../../src/errors.ts';
 import { createLog } from '../../src/log.ts';
 import { createOAuthClient, Unanswered } from '../../src/oauth/client.ts';
@@ -245,6 +245,22 @@ describe('an access token', () => {
     expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_1');
     await until('its end', async () => (await saved(connection.id)).accessExpiresAt!.getTime() < Date.now());
     expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_2');
+  });
+
+  it('is refreshed when the database says that its life is over, whatever the clocks of processes say', async () => {
+    const connection = await newConnection();
+    relay.instead = (response) =>
+      response.end(JSON.stringify({ access_token: 'svca_1', expires_in: 300, refresh_token: 'svcr_1' }));
+    const asProcess = async (ms: number) => {
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
+      return tokensOf()
+        .getAccessToken(connection.id)
+        .finally(() => vi.useRealTimers());
+    };
+    expect(await asProcess(-600_000)).toMatchObject({ version: 2 });
+    expect(await asProcess(600_000)).toMatchObject({ version: 2 });
+    await sql.query('UPDATE connections SET access_expires_at = now() WHERE id = $1', [connection.id]);
+    expect(await asProcess(-600_000)).toMatchObject({ version: 3 });
   });
 
   it('comes without a new refresh token: the one there is stays', async () => {
@@ -544,8 +560,7 @@ describe('invalid_grant', () => {
       refresh_token: connection.grant.refresh_token,
     });
     const pair = (await answer.json()) as typeof connection.grant;
-    const expiry = new Date(Date.now() + 60_000);
-    expect(await store.connections.saveRefreshed(connection.id, 1, seal(connection.user.id, pair), expiry)).toBe(true);
+    expect(await store.connections.saveRefreshed(connection.id, 1, seal(connection.user.id, pair), 60_000)).toBe(true);
     held.open();
     expect(await call).toEqual({ value: pair.access_token, version: 2 });
     expect(refreshes()).toBe(1);

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Asset, AssetState, Database, Media, OwnedAsset, UploadPart, UploadUnderWay } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/events.ts';
 import { dispatch, type QueuedAsset, type Slots, traceparent } from './due.ts';
 import { type TurnEnd, turnRow } from './history.ts';
@@ -10,8 +11,6 @@ const afresh = sql`
   state = CASE WHEN state IN ('failed', 'unavailable') THEN 'pending' ELSE state END,
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
-
-const inMs = (ms: number) => sql`now() + ${ms} * interval '1 ms'`;
 
 const mediaValues = (media: Media) => ({
   media: JSON.stringify(media) as never,

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Connection, ConnectionStatus, Database, Grant } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/events.ts';
 import { TurnLost } from '../syncs/lease.ts';
 import { syncRecords } from '../syncs/syncs.ts';
@@ -16,7 +17,7 @@ export function connectionRecords(db: Database, quick = db) {
     /** Of a connection what its access token is made of. It is asked for with every call of the API. */
     async grant(id: string): Promise<Grant | undefined> {
       const { rows } = await sql<Grant>`
-        SELECT user_id, status, tokens, token_version, access_expires_at,
+        SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
           coalesce(extract(epoch FROM parked_until - now()) * 1000, 0)::float8 AS parked_ms
         FROM connections WHERE id = ${id}`.execute(db);
       return rows[0];
@@ -243,9 +244,9 @@ export function connectionRecords(db: Database, quick = db) {
     /** Nobody asks the service anything for this connection for `waitMs`. False: it waits as long already. */
     async park(id: string, waitMs: number, reason: string): Promise<boolean> {
       const { numAffectedRows } = await sql`
-        UPDATE connections SET parked_until = now() + ${waitMs} * interval '1 ms', last_error = ${reason}
+        UPDATE connections SET parked_until = ${inMs(waitMs)}, last_error = ${reason}
         WHERE id = ${id} AND status <> 'disconnected'
-          AND (parked_until IS NULL OR parked_until < now() + ${waitMs} * interval '1 ms')`.execute(db);
+          AND (parked_until IS NULL OR parked_until < ${inMs(waitMs)})`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
     },
 
@@ -277,13 +278,16 @@ export function connectionRecords(db: Database, quick = db) {
         WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
     },
 
-    /** Saves the pair that replaces `tokenVersion`. False when another pair has replaced it meanwhile. */
-    async saveRefreshed(id: string, tokenVersion: number, tokens: string, accessExpiresAt: Date): Promise<boolean> {
+    /**
+     * Saves the pair that replaces `tokenVersion`; its access token is used for `accessMs`. False when another pair has
+     * replaced it meanwhile.
+     */
+    async saveRefreshed(id: string, tokenVersion: number, tokens: string, accessMs: number): Promise<boolean> {
       const { numUpdatedRows } = await db
         .updateTable('connections')
         .set({
           tokens,
-          accessExpiresAt,
+          accessExpiresAt: inMs(accessMs),
           tokenVersion: tokenVersion + 1,
           refreshOwner: null,
           refreshUntil: null,

@@ -1,36 +1,43 @@
 import { sql } from 'kysely';
 import type { Consent, Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 
 /** Grants of users who have consented, and of whom it is not known yet who they are. */
 export function consentRecords(db: Database) {
   return {
-    /** For `holdMs` it is the caller's to finish. */
+    /** For `holdMs` it is the caller's to finish. Its access token is used for `accessMs`. */
     async save(
-      consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt' | 'accessExpiresAt'>,
-      holdMs: number,
+      consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
+      { accessMs, holdMs }: { accessMs: number; holdMs: number },
     ): Promise<Consent> {
       return db
         .insertInto('consents')
-        .values({ ...consent, nextAt: sql`now() + ${holdMs} * interval '1 ms'` })
+        .values({ ...consent, accessExpiresAt: inMs(accessMs), nextAt: inMs(holdMs) })
         .returningAll()
         .executeTakeFirstOrThrow();
     },
 
-    /** One that is due, for `holdMs` the caller's to finish. */
-    async take(holdMs: number): Promise<Consent | undefined> {
-      const { rows } = await sql<Consent>`
-        UPDATE consents SET next_at = now() + ${holdMs} * interval '1 ms'
+    /** One that is due, for `holdMs` the caller's to finish. `isFresh`: its access token still works. */
+    async take(holdMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
+      const { rows } = await sql<Consent & { isFresh: boolean }>`
+        UPDATE consents SET next_at = ${inMs(holdMs)}
         WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-        RETURNING *`.execute(db);
+        RETURNING *, access_expires_at > now() AS is_fresh`.execute(db);
       return rows[0];
     },
 
     async again(id: string, waitMs: number): Promise<void> {
-      await sql`UPDATE consents SET next_at = now() + ${waitMs} * interval '1 ms' WHERE id = ${id}`.execute(db);
+      await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
     },
 
-    async renew({ id, tokens, accessExpiresAt }: Consent): Promise<void> {
-      await db.updateTable('consents').set({ tokens, accessExpiresAt }).where('id', '=', id).execute();
+    /** It has other tokens. */
+    async renew(id: string, tokens: string, accessMs: number): Promise<Consent> {
+      return db
+        .updateTable('consents')
+        .set({ tokens, accessExpiresAt: inMs(accessMs) })
+        .where('id', '=', id)
+        .returningAll()
+        .executeTakeFirstOrThrow();
     },
 
     async remove(id: string): Promise<void> {

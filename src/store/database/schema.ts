@@ -66,7 +66,9 @@ interface ConnectionTable {
 export type Connection = Selectable<ConnectionTable>;
 
 /** What the access token of a connection is made from. */
-export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion' | 'accessExpiresAt'> & {
+export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion'> & {
+  /** Whether its access token still works, by the database's clock. */
+  isFresh: boolean;
   /** How long nobody may ask anything for it, by the database's clock; 0 or less: it is not parked. */
   parkedMs: number;
 };

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { WebhookKind } from '../../webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { addEvent, type EventPlace, eventRecords } from './events.ts';
 
 /** An event that an endpoint is to be told of. */
@@ -70,8 +71,7 @@ export function webhookRecords(db: Database) {
 
     async again(id: string, waitMs: number, reason: string): Promise<void> {
       await sql`
-        UPDATE webhook_deliveries SET next_at = now() + ${waitMs} * interval '1 ms', error = ${reason}
-        WHERE id = ${id}`.execute(db);
+        UPDATE webhook_deliveries SET next_at = ${inMs(waitMs)}, error = ${reason} WHERE id = ${id}`.execute(db);
     },
 
     /** Gives up what happened longer ago than this, which people are told of. Returns how many. */

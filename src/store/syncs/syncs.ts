@@ -46,29 +46,29 @@ export function syncRecords(db: Database, quick = db) {
      * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
      */
     async begin(connectionId: string, mode: SyncMode, owner: string, leaseMs: number): Promise<TakenSync | undefined> {
-      const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'accessExpiresAt'>>`
+      const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
         WITH taken AS (
           UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
           WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
             AND (sync_until IS NULL OR sync_until <= now())
             AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
-          RETURNING id, user_id, settings, tokens, token_version, access_expires_at,
-            ${standingOf(connectionId)}
+          RETURNING id, user_id, settings, tokens, token_version,
+            coalesce(access_expires_at > now(), false) AS is_fresh, ${standingOf(connectionId)}
         ), begun AS (
           INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
           SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
         )
-        SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, access_expires_at,
+        SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
           jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
         FROM begun, taken`.execute(quick);
       if (!rows[0]) return undefined;
-      const { tokens, tokenVersion, accessExpiresAt, ...sync } = rows[0];
+      const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
       const grant: Grant = {
         userId: sync.userId,
         status: 'active',
         tokens,
         tokenVersion,
-        accessExpiresAt,
+        isFresh,
         parkedMs: 0,
       };
       return { ...sync, grant };

@@ -126,8 +126,8 @@ describe('the lease for refreshing', () => {
     await store.connections.releaseRefresh(id, holder, { unanswered: true });
     expect(await lease('next')).toEqual({ tokens: 'sealed', takenOver: false, unanswered: true });
 
-    expect(await store.connections.saveRefreshed(id, 1, 'newer', new Date())).toBe(true);
-    expect(await store.connections.saveRefreshed(id, 1, 'older', new Date())).toBe(false);
+    expect(await store.connections.saveRefreshed(id, 1, 'newer', 60_000)).toBe(true);
+    expect(await store.connections.saveRefreshed(id, 1, 'older', 60_000)).toBe(false);
     expect(await lease('of the pair before', 1)).toBeUndefined();
     expect(await lease('third', 2)).toEqual({ tokens: 'newer', takenOver: false, unanswered: false });
   });
@@ -143,7 +143,7 @@ describe('the lease for refreshing', () => {
     const { id } = await store.connections.saveGrant(grantOf());
     await store.connections.end(id, 'why');
     expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();
-    expect(await store.connections.saveRefreshed(id, 1, 'late', new Date())).toBe(false);
+    expect(await store.connections.saveRefreshed(id, 1, 'late', 60_000)).toBe(false);
   });
 });
 
