@@ -148,7 +148,7 @@ export async function* probeS3(options: S3Options, knownId?: string | null): Asy
   async function* objects(): AsyncGenerator<Finding> {
     const content = Buffer.from(`probe ${randomUUID()}`);
     const all: Proof[] = [];
-    for await (const proof of findProofs(client, createSender(client, agents), target, {
+    for await (const proof of findProofs(client, createSender(client, agents, options), target, {
       content,
       written: versions,
     })) {

@@ -1,6 +1,6 @@
 import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
-import { S3Client } from '@aws-sdk/client-s3';
+import { HeadObjectCommand, S3Client } from '@aws-sdk/client-s3';
 
 /** Remembers how a store checks what it is sent, so that not every process has to find out. */
 export interface Memory {
@@ -69,28 +69,57 @@ export function agentsTo({ connections, proxies }: Pick<S3Options, 'connections'
   };
 }
 
-/** The SDK's client. The bodies of objects and parts are sent by `s3-send.ts` instead. */
-export function connect(options: Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle'>, agents: Agents): S3Client {
+type Server = Pick<S3Options, 'endpoint' | 'region' | 'forcePathStyle'>;
+
+const settingsFor = ({ endpoint, region, forcePathStyle }: Server) => ({
+  // A store with its own endpoint rarely has regions. Without an endpoint the SDK finds the region in its usual places.
+  ...((region || endpoint) && { region: region ?? 'us-east-1' }),
+  ...(endpoint && { endpoint }),
+  forcePathStyle,
+  // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
+  requestChecksumCalculation: 'WHEN_REQUIRED' as const,
+  responseChecksumValidation: 'WHEN_REQUIRED' as const,
+  // Whatever matters is thrown as an error.
+  logger: { debug() {}, info() {}, warn() {}, error() {} },
+  // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
+  expectContinueHeader: false,
+});
+
+/** The SDK's client. The bodies of objects and parts are sent by `send.ts` instead. */
+export function connect(server: Server, agents: Agents): S3Client {
   return new S3Client({
-    // A store with its own endpoint rarely has regions. Without an endpoint the SDK finds the region in its usual places.
-    ...((options.region || options.endpoint) && { region: options.region ?? 'us-east-1' }),
-    ...(options.endpoint && { endpoint: options.endpoint }),
-    forcePathStyle: options.forcePathStyle,
-    // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
-    requestChecksumCalculation: 'WHEN_REQUIRED',
-    responseChecksumValidation: 'WHEN_REQUIRED',
-    // Whatever matters is thrown as an error.
-    logger: { debug() {}, info() {}, warn() {}, error() {} },
+    ...settingsFor(server),
     requestHandler: {
       connectionTimeout: agents.connectMs,
       socketTimeout: silenceMs,
       httpAgent: agents.http,
       httpsAgent: agents.https,
     },
-    // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
-    expectContinueHeader: false,
   });
 }
+
+/**
+ * Where the SDK sends requests for objects of a bucket (the path ends with a slash), and the region that it signs them for:
+ * read from a signed request for a sample key, which is not sent.
+ */
+export async function locate(server: Server, bucket: string, credentials: S3Client['config']['credentials']) {
+  const sample = 'key';
+  let location: { url: URL; region: string } | undefined;
+  const requestHandler = {
+    async handle({ method, protocol, path, headers }: SignedRequest) {
+      // For a directory bucket of Amazon's, the SDK first asks for a session.
+      if (method !== 'HEAD') throw new Error(`the bucket ${bucket} needs sessions, which are not supported`);
+      const url = new URL(`${protocol}//${headers.host}${path.slice(0, -sample.length)}`);
+      const region = /\/([^/]+)\/s3\/aws4_request/.exec(headers.authorization!)![1]!;
+      location = { url, region };
+      return { response: { statusCode: 200, headers: {} } };
+    },
+  };
+  const client = new S3Client({ ...settingsFor(server), credentials, requestHandler });
+  await client.send(new HeadObjectCommand({ Bucket: bucket, Key: sample }));
+  return location!;
+}
+type SignedRequest = { method: string; protocol: string; path: string; headers: Record<string, string> };
 
 /** The SDK's option that aborts a call. */
 export const stoppedBy = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});

@@ -29,7 +29,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
   const { bucket } = options;
   const agents = agentsTo(options);
   const client = connect(options, agents);
-  const send = createSender(client, agents);
+  const send = createSender(client, agents, options);
   const full = (key: string) => (options.prefix ? `${options.prefix}/${key}` : key);
   const at = (key: string) => ({ Bucket: bucket, Key: full(key) });
   const own = (key: string) => (options.prefix ? key.slice(options.prefix.length + 1) : key);

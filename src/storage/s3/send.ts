@@ -1,16 +1,15 @@
-import { hash } from 'node:crypto';
+import { type BinaryLike, createHash, createHmac, hash } from 'node:crypto';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { PutObjectCommand, type PutObjectCommandInput, type S3Client } from '@aws-sdk/client-s3';
-import { getEndpointFromInstructions } from '@smithy/core/endpoints';
+import type { PutObjectCommandInput, S3Client } from '@aws-sdk/client-s3';
 import { SignatureV4 } from '@smithy/signature-v4';
 import { span } from '../../tracing/tracing.ts';
 import { version } from '../../version.ts';
 import type { Meter } from '../meter.ts';
-import { type Agents, silenceMs } from './client.ts';
+import { type Agents, locate, type S3Options, silenceMs } from './client.ts';
 import { statusOf } from './errors.ts';
 
 /** What the store says of an object or a part that it has taken. */
@@ -55,33 +54,44 @@ const askMs = 1000;
 const answerBytes = 64 * 1024;
 /** Bytes at hand are sent up to three times. A stream is sent once: its source decides what to do. */
 const tries = 3;
-/** A clock that differs by more is corrected, as by the SDK; S3 refuses a difference of 15 minutes. */
-const skewMs = 5 * 60_000;
 
 /**
  * Sends the bodies of objects and parts. The SDK costs several times as much for these, and needs a retry-safe body; it
  * says where the bucket is and has the credentials. An error has the form of the SDK's: `name` is the store's code.
  */
-export function createSender(client: S3Client, agents: Agents): Send {
+export function createSender(
+  client: S3Client,
+  agents: Agents,
+  options: Pick<S3Options, 'bucket' | 'endpoint' | 'region' | 'forcePathStyle'>,
+): Send {
+  const { credentials } = client.config;
   const signer = new SignatureV4({
-    credentials: client.config.credentials,
+    credentials,
     region: client.config.region,
     service: 's3',
-    sha256: client.config.sha256,
+    sha256: Sha256,
     uriEscapePath: false,
     applyChecksum: false,
   });
 
+  let location: ReturnType<typeof locate> | undefined;
+  function where() {
+    location ??= locate(options, options.bucket, credentials).catch((error) => {
+      location = undefined;
+      throw error;
+    });
+    return location;
+  }
+
   async function attempt(put: PutRequest): Promise<PutAnswer> {
     const { body, part } = put;
-    const { url, region } = await locate(client, put.target.Bucket);
-    const path = `${url.pathname.replace(/\/$/, '')}/${put.target.Key.split('/').map(uriEncode).join('/')}`;
+    const { url, region } = await where();
+    const path = `${url.pathname}${put.target.Key.split('/').map(uriEncode).join('/')}`;
     const query = part ? { partNumber: String(part.number), uploadId: part.uploadId } : {};
     const headers = { host: url.host, ...headersOf(put.target), ...(await bodyHeaders(put)) };
-    const signingDate = new Date(Date.now() + client.config.systemClockOffset);
     const signed = await signer.sign(
       { method: 'PUT', protocol: url.protocol, hostname: url.hostname, path, query, headers },
-      { signingDate, signingRegion: region },
+      { signingRegion: region },
     );
     const secure = url.protocol === 'https:';
     const request = (secure ? requestHttps : requestHttp)({
@@ -101,8 +111,6 @@ export function createSender(client: S3Client, agents: Agents): Send {
     if (!request.writableFinished) request.destroy();
     const { statusCode = 0, headers: said } = answer;
     if (statusCode < 200 || statusCode > 299) {
-      const theirs = Date.parse(said.date ?? '');
-      if (Math.abs(theirs - signingDate.getTime()) > skewMs) client.config.systemClockOffset = theirs - Date.now();
       throw refusal(statusCode, text, !Buffer.isBuffer(body) && put.checksum !== undefined);
     }
     return {
@@ -121,8 +129,7 @@ export function createSender(client: S3Client, agents: Agents): Send {
           return await attempt(put);
         } catch (error) {
           put.signal?.throwIfAborted();
-          const skewed = (error as Error).name === 'RequestTimeTooSkewed';
-          if (!Buffer.isBuffer(put.body) || tried === tries || ((statusOf(error) ?? 500) < 500 && !skewed)) throw error;
+          if (!Buffer.isBuffer(put.body) || tried === tries || (statusOf(error) ?? 500) < 500) throw error;
           await sleep(100 * 2 ** tried * Math.random(), undefined, { signal: put.signal });
         }
       }
@@ -130,14 +137,18 @@ export function createSender(client: S3Client, agents: Agents): Send {
   };
 }
 
-/** Where the SDK would send a PUT to a bucket, and the region it would sign for. */
-async function locate(client: S3Client, bucket: string): Promise<{ url: URL; region: string }> {
-  const endpoint = await getEndpointFromInstructions({ Bucket: bucket, Key: 'key' }, PutObjectCommand, client.config);
-  const [scheme] = (endpoint.properties?.authSchemes ?? []) as { name: string; signingRegion?: string }[];
-  if (scheme && scheme.name !== 'sigv4') {
-    throw new Error(`the bucket ${bucket} needs signatures of the kind ${scheme.name}, which are not supported`);
+/** SHA-256 in the form that the signer wants: of what it is given, or with a secret an HMAC. */
+class Sha256 {
+  readonly #hash;
+  constructor(secret?: string | ArrayBuffer | ArrayBufferView) {
+    this.#hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret as BinaryLike);
   }
-  return { url: endpoint.url, region: scheme?.signingRegion ?? (await client.config.region()) };
+  update(bytes: BinaryLike): void {
+    this.#hash.update(bytes);
+  }
+  async digest(): Promise<Uint8Array> {
+    return this.#hash.digest();
+  }
 }
 
 function headersOf(target: PutRequest['target']): Record<string, string> {
