@@ -14,7 +14,7 @@ import { type Outcome, settle } from './outcome.ts';
 import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
-import { forget, inPartsFrom } from './transfer-in-parts.ts';
+import { forget } from './transfer-in-parts.ts';
 
 /** Turns one asset into a verified copy with a record: ask the library, transfer, verify, write the record, finish. */
 export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
@@ -22,7 +22,6 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
   const { store } = deps;
   const { asset, turn, signal } = held;
   const assetId = asset.id;
-  let unsaved: Media | undefined;
   try {
     if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
     const leftOut = await leftOutNow(deps, asset);
@@ -67,10 +66,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
 
     const artefacts = artefactsAtFirst(deps, held, detail);
     if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
-    // A small file's media is saved in the statement that ends the turn, unless a thumbnail comes first.
-    const cameInParts = asset.upload !== null || media.bytes > inPartsFrom(asset);
-    if (cameInParts || artefacts.thumbnailState === 'pending') mustHold(await store.assets.saveMedia(turn, media));
-    else unsaved = media;
+    mustHold(await store.assets.saveMedia(turn, media));
     if (artefacts.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, {
         detail,
@@ -92,7 +88,6 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
       recordKey: record.key,
       ...artefacts,
       beside: besideOf(artefacts, record.key),
-      media: unsaved,
       tell: deps.tellMirrored && !stored ? media : undefined,
       waitMs: nextLook(deps, held, artefacts, detail, 0),
     });
@@ -115,7 +110,6 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     );
     return { outcome: 'mirrored' };
   } catch (error) {
-    if (unsaved) await store.assets.saveMedia(turn, unsaved).catch(() => {});
     return await settle(deps, held, error, async (reason) => {
       // Settings that changed meanwhile may skip it now: then it has not failed.
       const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;

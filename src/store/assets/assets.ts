@@ -12,12 +12,6 @@ const afresh = sql`
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
 
-const mediaValues = (media: Media) => ({
-  media: JSON.stringify(media) as never,
-  bytes: media.bytes,
-  verifiedAt: sql<Date>`now()`,
-});
-
 export function assetRecords(db: Database, quick = db) {
   const turns = turnRecords(quick);
 
@@ -169,7 +163,7 @@ export function assetRecords(db: Database, quick = db) {
 
     /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
     async saveMedia(turn: Turn, media: Media): Promise<boolean> {
-      const values = mediaValues(media);
+      const values = { media: JSON.stringify(media) as never, bytes: media.bytes, verifiedAt: sql<Date>`now()` };
       // Most came in one stream: there are no parts to forget, and none can be added.
       const { numUpdatedRows } = await db
         .updateTable('assets')

@@ -43,8 +43,6 @@ export interface Mirrored extends Artefacts {
   waitMs: number | null;
   attempts?: number;
   reason?: string | null;
-  /** The media in the bucket, if `saveMedia` was not called. */
-  media?: Media | undefined;
   /** The media, if an `asset.mirrored` event is to be sent for it. */
   tell?: Media | undefined;
 }
@@ -106,7 +104,6 @@ export function turnRecords(quick: Database) {
       thumbnail_state: done.thumbnailState,
       thumbnail: done.thumbnail,
       beside: done.beside,
-      media: done.media ?? null,
       began: turn.story.began,
       told: told(turn, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
     }));
@@ -115,7 +112,7 @@ export function turnRecords(quick: Database) {
         SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
           id text, turn int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason text,
           record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
-          thumbnail_state text, thumbnail jsonb, beside jsonb, media jsonb, began timestamptz, told jsonb)
+          thumbnail_state text, thumbnail jsonb, beside jsonb, began timestamptz, told jsonb)
       ), held AS MATERIALIZED (
         SELECT a.id FROM assets a JOIN found USING (id, turn)
         WHERE a.turn_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
@@ -129,10 +126,7 @@ export function turnRecords(quick: Database) {
           mirrored_at = coalesce(mirrored_at, now()),
           transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
           transcript_deadline = found.transcript_deadline,
-          thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside,
-          media = coalesce(found.media, assets.media),
-          bytes = coalesce((found.media->>'bytes')::bigint, assets.bytes),
-          verified_at = CASE WHEN found.media IS NULL THEN assets.verified_at ELSE now() END
+          thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, beside = found.beside
         FROM held JOIN found USING (id) WHERE assets.id = held.id
         RETURNING assets.id, assets.turn, assets.sync_id, found.began, found.told
       ), story AS (
