@@ -11,7 +11,7 @@ import { uploadRecords } from './assets/uploads.ts';
 import { connectionRecords } from './connections/connections.ts';
 import { consentRecords } from './connections/consents.ts';
 import { correctFuture, type Horizon } from './database/correct-future.ts';
-import { listen, type Notice, openDatabase, openQuick } from './database/database.ts';
+import { listen, type Notice, openDatabase } from './database/database.ts';
 import { prune } from './database/prune.ts';
 import type { Database } from './database/schema.ts';
 import { eventRecords } from './events/events.ts';
@@ -32,7 +32,6 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for what other processes tell. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  const quick = openQuick(options);
   const events = eventRecords(db);
   await events.settle();
   const listeners = new Set<(notice: Notice) => void>();
@@ -47,7 +46,7 @@ export async function openStore(options: { url: string; log: Log }) {
     },
   });
   return {
-    ...readable(db, quick),
+    ...readable(db),
     missing: missingRecords(db),
     /** Forgets what is older than people look back. Undefined: another process is at it. */
     prune: () => prune(db),
@@ -100,15 +99,15 @@ export async function openStore(options: { url: string; log: Log }) {
 
     async close(): Promise<void> {
       await listener.close();
-      await Promise.all([db.destroy(), quick.destroy()]);
+      await db.destroy();
     },
   };
 }
 
-const readable = (db: Database, quick = db) => ({
-  connections: connectionRecords(db, quick),
-  assets: assetRecords(db, quick),
+const readable = (db: Database) => ({
+  connections: connectionRecords(db),
+  assets: assetRecords(db),
   counts: countRecords(db),
-  syncs: syncRecords(db, quick),
+  syncs: syncRecords(db),
   verifications: verificationRecords(db),
 });

@@ -12,8 +12,8 @@ const afresh = sql`
   processing_since = CASE WHEN state IN ('failed', 'unavailable') THEN NULL ELSE processing_since END,
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
 
-export function assetRecords(db: Database, quick = db) {
-  const turns = turnRecords(quick);
+export function assetRecords(db: Database) {
+  const turns = turnRecords(db);
 
   /**
    * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
@@ -86,7 +86,7 @@ export function assetRecords(db: Database, quick = db) {
       return ids.length === 0 ? [] : db.selectFrom('assets').selectAll().where('id', 'in', ids).execute();
     },
 
-    dispatch: (slots: Slots) => dispatch(quick, slots),
+    dispatch: (slots: Slots) => dispatch(db, slots),
 
     /**
      * Assets whose worker let its turn run out, and those whose job is said to be on the queue for `staleMs` although no

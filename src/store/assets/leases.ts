@@ -47,8 +47,8 @@ export interface Mirrored extends Artefacts {
   tell?: Media | undefined;
 }
 
-/** How leases begin and end; calls at the same moment share a statement. `quick`: see openQuick. */
-export function turnRecords(quick: Database) {
+/** How leases begin and end; calls at the same moment share a statement. */
+export function turnRecords(db: Database) {
   const take = batched(async (asked: { id: string; leaseMs: number }[]) => {
     const ids = asked.map(({ id }) => id);
     const leases = asked.map(({ leaseMs }) => leaseMs);
@@ -63,7 +63,7 @@ export function turnRecords(quick: Database) {
       UPDATE assets SET ${begins}, turn_until = now() + interval '1 ms' * (
         SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id)
       FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
-      RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(quick);
+      RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(db);
     const taken = new Map(rows.map((row) => [row.id, row]));
     const left = ids.filter((id) => !taken.has(id));
     if (left.length > 0) {
@@ -74,7 +74,7 @@ export function turnRecords(quick: Database) {
           ORDER BY id FOR UPDATE
         )
         UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`
-        .execute(quick)
+        .execute(db)
         .catch(() => {});
     }
     // Each row is returned to one caller only; duplicates get undefined.
@@ -86,7 +86,7 @@ export function turnRecords(quick: Database) {
   });
 
   /** Ends leases whose asset is mirrored. Returns for each whether it was still its worker's. */
-  async function endMirrored(ends: { turn: Turn; done: Mirrored }[], on: Database = quick): Promise<boolean[]> {
+  async function endMirrored(ends: { turn: Turn; done: Mirrored }[], on: Database = db): Promise<boolean[]> {
     const found = ends.map(({ turn, done }) => ({
       id: turn.assetId,
       turn: turn.turn,

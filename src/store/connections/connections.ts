@@ -8,7 +8,7 @@ import { syncRecords } from '../syncs/syncs.ts';
 import { adoptable, adoptableBy, type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
 /** Connections, the companies each can read with their marks, and the leases for refreshing and syncing. */
-export function connectionRecords(db: Database, quick = db) {
+export function connectionRecords(db: Database) {
   return {
     async get(id: string): Promise<Connection | undefined> {
       return db.selectFrom('connections').selectAll().where('id', '=', id).executeTakeFirst();
@@ -344,7 +344,7 @@ export function connectionRecords(db: Database, quick = db) {
           throw new TurnLost(`another process has taken over the sync of connection ${id}`);
         }
       };
-      const read = options.before ? undefined : await standing(quick, id);
+      const read = options.before ? undefined : await standing(db, id);
       if (!options.before) ours(read?.syncOwner);
       const before = options.before ?? read;
       if (!before || before.status === 'disconnected') return { gained: [], lost: [], readable: [] };

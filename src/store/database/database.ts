@@ -14,17 +14,8 @@ const types = {
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log }): Promise<Database> {
   await bringUpToDate(options);
-  return open(options, 16);
-}
-
-/** A few connections more, for what leases and syncs ask all the time: what people ask for does not keep them waiting. */
-export function openQuick(options: { url: string; log: Log }): Database {
-  return open(options, 8);
-}
-
-function open(options: { url: string; log: Log }, max: number): Database {
   const pool = openPool(options, {
-    max,
+    max: 24,
     // A connection that went dead without a word must not hold a lease, or the saving of a token, for minutes.
     query_timeout: 60_000,
     types: types as never,

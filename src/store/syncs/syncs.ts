@@ -16,7 +16,7 @@ export type TakenSync = Sync & {
 };
 
 /** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
-export function syncRecords(db: Database, quick = db) {
+export function syncRecords(db: Database) {
   return {
     /**
      * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
@@ -60,7 +60,7 @@ export function syncRecords(db: Database, quick = db) {
         )
         SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
           jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
-        FROM begun, taken`.execute(quick);
+        FROM begun, taken`.execute(db);
       if (!rows[0]) return undefined;
       const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
       const grant: Grant = {
