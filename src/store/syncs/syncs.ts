@@ -44,6 +44,8 @@ export function syncRecords(db: Database) {
     /**
      * Asks for a run over everything and takes it, in one statement. Undefined, and nothing is done, where one waits or was
      * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
+     * A shortcut for scheduled runs: with what it reads along, a sync without news takes 8 statements and 4.4 CPU ms in place
+     * of 17 and 6.5 (`bench/nothing-new.ts`).
      */
     async begin(connectionId: string, mode: SyncMode, owner: string, leaseMs: number): Promise<TakenSync | undefined> {
       const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
