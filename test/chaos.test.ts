@@ -81,8 +81,8 @@ describe('a mark', () => {
   });
 });
 
-test('docs/faults.md has every fault of the suite, and names tests that exist', () => {
-  const table = readFileSync(join(import.meta.dirname, '../docs/faults.md'), 'utf8')
+test('docs/reference/faults.md has every fault of the suite, and names tests that exist', () => {
+  const table = readFileSync(join(import.meta.dirname, '../docs/reference/faults.md'), 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('| `'));
   const names = table.flatMap((line) => [...line.split('|')[1]!.matchAll(/`([\w-]+)`/g)].map((match) => match[1]));

@@ -14,7 +14,7 @@ export const problem = z
     type: z.literal('about:blank'),
     title: z.string(),
     status: z.int(),
-    code: z.string().describe('Stable: what programs go by. docs/api.md lists them.'),
+    code: z.string().describe('Stable: what programs go by. docs/reference/api.md lists them.'),
     detail: z.string().describe('What happened, to what, and what to do next.'),
     requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
   })

@@ -49,7 +49,7 @@ const s3 =
     return async () => end();
   };
 
-/** Every fault that a run may draw. docs/faults.md has what becomes of each. */
+/** Every fault that a run may draw. docs/reference/faults.md has what becomes of each. */
 export const faultKinds: FaultKind[] = [
   {
     name: 'worker-killed',

@@ -23,9 +23,9 @@ test('the document is OpenAPI 3.1, needs no token, and names every schema it ref
   for (const [, name] of text.matchAll(/"#\/components\/schemas\/([^"]+)"/g)) expect(schemas).toHaveProperty(name!);
 });
 
-test('each route is there with its name, its words and what it answers, and in docs/api.md', async () => {
+test('each route is there with its name, its words and what it answers, and in docs/reference/api.md', async () => {
   const { document } = await contract(stage.ground.publicUrl);
-  const docs = await readFile('docs/api.md', 'utf8');
+  const docs = await readFile('docs/reference/api.md', 'utf8');
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ path, method, ...(operation as object) })),
   ) as { path: string; method: string; operationId: string; summary: string; responses: object }[];
@@ -55,8 +55,8 @@ test('a body is required where a request without one is refused, and nowhere els
   }
 });
 
-test('every code of a problem is in docs/api.md', async () => {
-  const docs = await readFile('docs/api.md', 'utf8');
+test('every code of a problem is in docs/reference/api.md', async () => {
+  const docs = await readFile('docs/reference/api.md', 'utf8');
   const { glob } = await import('node:fs/promises');
   const codes = new Set<string>();
   for await (const file of glob('src/{http,operations}/*.ts')) {
