@@ -451,3 +451,24 @@ describe('.env.example', () => {
     expect(shown.sort()).toEqual(variableNames.filter((name) => !unset.includes(name)).sort());
   });
 });
+
+describe('docs/reference/configuration.md', () => {
+  const text = readFileSync(new URL('../../docs/reference/configuration.md', import.meta.url), 'utf8');
+  const rows = [...text.matchAll(/^\| `([A-Z][A-Z0-9_]+)` +\| (.*?) +\|/gm)].map(([, name, value]) => ({
+    name: name!,
+    value: value!,
+  }));
+
+  it('describes exactly the variables that are read, each once', () => {
+    expect(rows.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
+  });
+
+  it('shows the defaults of .env.example', () => {
+    const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
+    // WEBHOOK_EVENTS is a long list, which the page describes in words.
+    const defaults = [...example.matchAll(/^#([A-Z][A-Z0-9_]+)=(.+)$/gm)]
+      .map(([, name, value]) => ({ name: name!, value: `\`${value}\`` }))
+      .filter(({ name }) => name !== 'WEBHOOK_EVENTS');
+    expect(rows).toEqual(expect.arrayContaining(defaults));
+  });
+});
