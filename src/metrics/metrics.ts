@@ -1,6 +1,6 @@
 import { Counter, Histogram, Registry } from 'prom-client';
 
-/** What one process has done since it started, for Prometheus. docs/monitoring.md has the meaning of each. */
+/** What one process has done since it started, for Prometheus. docs/reference/metrics.md has the meaning of each. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
