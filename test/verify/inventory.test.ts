@@ -139,37 +139,34 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test.runIf(!kind.s3)(
-    'the commands of docs/concepts/what-complete-means.md check it without this service',
-    async () => {
-      const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-      const document = await readFile('docs/concepts/what-complete-means.md', 'utf8');
-      const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
-        ([, where, command]) => ({ where, command: command! }),
-      );
-      expect(commands.length).toBeGreaterThanOrEqual(3);
-      const outputs = async () => {
-        const texts: string[] = [];
-        for (const { where, command } of commands) {
-          const cwd = where === 'inventory' ? join(root, '_mirror/inventory/2031-03-01') : root;
-          const script = command.replaceAll('2026-01-31', '2031-03-01');
-          texts.push(
-            await run('bash', ['-c', script], { cwd }).then(
-              ({ stdout }) => stdout,
-              (error) => error.stdout,
-            ),
-          );
-        }
-        return texts.join('\n');
-      };
-      expect((await outputs()).replaceAll(/^.*: OK$/gm, '').trim()).toBe('');
-      const { key } = await scene.mirror.asset(ids[0]!);
-      const content = (await contentOf(scene.storage, key))!;
-      await scene.storage.put(key, Buffer.concat([content, content]));
-      await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
-      const told = await outputs();
-      expect(told).toContain('manifest.json: FAILED');
-      expect(told.split(key).length - 1).toBe(commands.length - 1);
-    },
-  );
+  test.runIf(!kind.s3)('the commands of docs/reference/bucket-layout.md check it without this service', async () => {
+    const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+    const document = await readFile('docs/reference/bucket-layout.md', 'utf8');
+    const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
+      ([, where, command]) => ({ where, command: command! }),
+    );
+    expect(commands.length).toBeGreaterThanOrEqual(3);
+    const outputs = async () => {
+      const texts: string[] = [];
+      for (const { where, command } of commands) {
+        const cwd = where === 'inventory' ? join(root, '_mirror/inventory/2031-03-01') : root;
+        const script = command.replaceAll('2026-01-31', '2031-03-01');
+        texts.push(
+          await run('bash', ['-c', script], { cwd }).then(
+            ({ stdout }) => stdout,
+            (error) => error.stdout,
+          ),
+        );
+      }
+      return texts.join('\n');
+    };
+    expect((await outputs()).replaceAll(/^.*: OK$/gm, '').trim()).toBe('');
+    const { key } = await scene.mirror.asset(ids[0]!);
+    const content = (await contentOf(scene.storage, key))!;
+    await scene.storage.put(key, Buffer.concat([content, content]));
+    await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
+    const told = await outputs();
+    expect(told).toContain('manifest.json: FAILED');
+    expect(told.split(key).length - 1).toBe(commands.length - 1);
+  });
 });
