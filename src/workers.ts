@@ -19,6 +19,7 @@ import type { Schedule } from './queue/scheduler.ts';
 import type { Horizon } from './store/database/correct-future.ts';
 import { runSyncs, type SyncDeps } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
+import { formatDuration } from './units.ts';
 import { startAudits } from './verify/scheduled.ts';
 import { startJanitor } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, startWebhooks, type WebhookDeps } from './webhooks/deliver.ts';
@@ -44,6 +45,14 @@ async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcom
   } finally {
     held.end();
   }
+}
+
+/** What the queue dashboard shows of a job. @throws the reason of a failed attempt: then the job is shown as failed */
+function resultOfJob(attempt: number, { outcome, reason, retryInMs }: Outcome) {
+  if (outcome === 'attempt failed')
+    throw new Error(`attempt ${attempt}: ${reason}; next try in ${formatDuration(retryInMs ?? 0)}`);
+  if (outcome === 'failed') throw new Error(`attempt ${attempt}: ${reason}`);
+  return { outcome, attempt, reason, retryInMs };
 }
 
 /** How far ahead the jobs plan anything: `longestWait`, with up to a quarter of jitter, is the longest wait of each kind. */
@@ -128,9 +137,7 @@ export async function startWorkers(options: {
         );
         const counted = isMedia && resultOf(outcome);
         if (counted) metrics.assets.inc({ result: counted });
-        // For the queue dashboard; the records have it already.
-        if (outcome.outcome === 'failed') throw new Error(outcome.reason);
-        return outcome;
+        return resultOfJob(held.asset.attempts + 1, outcome);
       } finally {
         dispatcher.freed(held.asset.connectionId);
       }

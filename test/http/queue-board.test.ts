@@ -1,17 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { grounds } from '../support/mirror.ts';
+import { grounds, startMirror } from '../support/mirror.ts';
 import { newStage, type Stage } from '../support/stage.ts';
+import { until } from '../support/until.ts';
 
 describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
   let stage: Stage;
   let connectionId: string;
+  let companyId: string;
   let cookie: string;
   const get = (path: string, headers: Record<string, string> = {}) =>
     fetch(stage.ground.publicUrl + path, { redirect: 'manual', headers: { cookie, ...headers } });
 
   beforeAll(async () => {
     stage = await newStage({ redis });
-    ({ connectionId } = await stage.company());
+    ({ connectionId, companyId } = await stage.company());
     const origin = stage.ground.publicUrl;
     const answer = await fetch(`${origin}/sign-in`, {
       method: 'POST',
@@ -75,6 +77,33 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     const body = (await answer.json()) as { code: string; requestId: string };
     expect([answer.status, body.code]).toEqual([404, 'not_found']);
     expect(body.requestId).toBe(answer.headers.get('x-request-id'));
+  });
+
+  test('shows each attempt at an asset as a job of its own, failed with the reason or completed', async () => {
+    const [good, bad] = await stage.upload(companyId, 2);
+    await stage.admin.addFault({ endpoint: 'media', assetId: good!, times: 1, status: 500 });
+    await stage.admin.addFault({ endpoint: 'asset', assetId: bad!, body: { asset: 'nonsense' } });
+    const worker = await startMirror(stage.ground, stage.library, 'worker');
+    try {
+      const jobs = await until('three attempts to be over', async () => {
+        const answer = await get('/queues/api/queues?activeQueue=assets&page=1&jobsPerPage=50');
+        const { queues } = (await answer.json()) as { queues: { name: string; jobs: Record<string, unknown>[] }[] };
+        const found = queues
+          .find(({ name }) => name === 'assets')!
+          .jobs.filter(({ name, finishedOn }) => finishedOn && !`${name}`.endsWith(' asset-1'));
+        return found.length === 3 ? found : undefined;
+      });
+      const isAbout = (assetId: string) => (job: Record<string, unknown>) => job.name === `mirror-asset ${assetId}`;
+      expect(jobs.filter(isAbout(good!))).toMatchObject([
+        { isFailed: false, returnValue: { outcome: 'mirrored', attempt: 2 } },
+        { isFailed: true, failedReason: expect.stringMatching(/^attempt 1: .* answered 500; next try in \S.*$/) },
+      ]);
+      expect(jobs.filter(isAbout(bad!))).toMatchObject([
+        { isFailed: true, failedReason: expect.stringMatching(/^attempt 1: .* breaks its schema(?!.*next try)/) },
+      ]);
+    } finally {
+      await worker.stop();
+    }
   });
 
   test('who is not signed in sees none of it', async () => {
