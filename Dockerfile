@@ -1,4 +1,4 @@
-# One image for every role: `start`, `start --role web`, `start --role worker`, and all other verbs. docs/containers.md
+# One image for every role: `start`, `start --role web`, `start --role worker`, and all other verbs. docs/operate/deployment.md
 
 FROM node:24-bookworm-slim AS build
 RUN apt-get update && apt-get install -y --no-install-recommends tini

@@ -1,7 +1,7 @@
 # asset-mirror on Kubernetes
 
 Web processes, and workers that mirror. PostgreSQL, Redis and the bucket are yours:
-[docs/infrastructure.md](../../docs/infrastructure.md) says what they may be, and how the mirror is told of them.
+[Deployment](../../docs/operate/deployment.md) says what they may be and how to configure them.
 
 ```sh
 kubectl create secret generic mirror \
@@ -36,7 +36,7 @@ Keep a copy of `ENCRYPTION_KEYS` apart from the database: without it, every user
 
 - **Migrations** run at the start of each process, under a lock in the database: the first one brings the schema up to date, the
   others wait. There is no hook, for a hook runs before the new settings and secrets are there, and nobody sees it fail. Old
-  processes go on beside the new schema ([upgrades](../../docs/upgrades.md)).
+  processes go on beside the new schema ([upgrades](../../docs/operate/upgrades.md)).
 - **Stopping:** the pods have `SHUTDOWN_GRACE`, the sleep before it, and 65 seconds more, which a token that is just being renewed may take. What a worker has not ended by then is
   handed back, spends no attempt, and goes on in another from the parts that are stored.
 - **Probes** ask the metrics port, which every process has: `/healthz` whether it lives, `/readyz` whether database, queue and bucket
