@@ -28,3 +28,22 @@ test('each alert has a case in which it fires, and one in which all is well', as
   expect([...named(true)].sort()).toEqual([...alerts].sort());
   for (const alert of alerts) expect(named(false), alert).toContain(alert);
 });
+
+test('each alert leads to a section of the runbook that exists, and docs/operate/alerts.md lists it with that section', async () => {
+  const runbook = await readFile('docs/operate/runbook.md', 'utf8');
+  const anchors = [...runbook.matchAll(/^## (.+)$/gm)].map(([, title]) =>
+    title!
+      .toLowerCase()
+      .replace(/[^\w -]/g, '')
+      .replaceAll(' ', '-'),
+  );
+  const table = await readFile('docs/operate/alerts.md', 'utf8');
+  const { rules: alerts } = parse(await readFile(rules, 'utf8')).groups[0];
+  expect(table.match(/^\| `AssetMirror/gm)).toHaveLength(alerts.length);
+  for (const { alert, annotations } of alerts) {
+    const [page, anchor] = annotations.runbook_url.split('#');
+    expect(page, alert).toBe('docs/operate/runbook.md');
+    expect(anchors, alert).toContain(anchor);
+    expect(table).toMatch(new RegExp(`^\\| \`${alert}\` .*\\(runbook\\.md#${anchor}\\)`, 'm'));
+  }
+});
