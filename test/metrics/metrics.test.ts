@@ -166,7 +166,7 @@ test('a database that is away takes its own figures out of a scrape, and no othe
 });
 
 test('the documentation has each metric, and no other', async () => {
-  const docs = await readFile(new URL('../../docs/monitoring.md', import.meta.url), 'utf8');
+  const docs = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
   const told = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
   const registry = createMetrics().registry;
   recordGauges(registry, {} as never);
