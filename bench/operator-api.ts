@@ -186,12 +186,12 @@ async function fill(): Promise<void> {
       'assets',
       `
       INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
-        reason, next_at, left_out, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, beside)
+        reason, next_at, skipped, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, sidecar_files)
       SELECT id, 'connection ' || c, 'company ' || c, 'project ' || (i % 5000), type, name, size, uploaded, listed, listed, state,
-        CASE WHEN state IN ('failed', 'unavailable') OR left_out IS NOT NULL THEN 'the reason of it, in a sentence' END,
-        CASE WHEN state IN ('pending', 'processing', 'transferring') AND left_out IS NULL OR state = 'mirrored' AND i % 400 = 0
+        CASE WHEN state IN ('failed', 'unavailable') OR skipped IS NOT NULL THEN 'the reason of it, in a sentence' END,
+        CASE WHEN state IN ('pending', 'processing', 'transferring') AND skipped IS NULL OR state = 'mirrored' AND i % 400 = 0
           THEN now() + (i % 3600) * interval '1 second' END,
-        left_out,
+        skipped,
         CASE WHEN state IN ('mirrored', 'gone') THEN jsonb_build_object('key', 'company ' || c || '/p/' || id || '/' || name, 'bytes',
           size, 'variant', 'original', 'checksums', jsonb_build_object('crc32', 'AAAAAA=='), 'etag', '"x"', 'version', 'v') END,
         CASE WHEN state IN ('mirrored', 'gone') THEN size END, 'key', CASE WHEN state = 'mirrored' THEN now() - i * interval '10 seconds' END,
@@ -207,7 +207,7 @@ async function fill(): Promise<void> {
             'A project', 'status', 'ready', 'more', repeat('x', 300)) AS listed,
           CASE WHEN i % 997 = 0 THEN 'failed' WHEN i % 991 = 0 THEN 'unavailable' WHEN i % 50021 = 0 THEN 'transferring'
             WHEN i % 211 = 0 THEN 'pending' WHEN i % 10007 = 0 THEN 'processing' WHEN i % 1511 = 0 THEN 'gone' ELSE 'mirrored' END AS state,
-          CASE WHEN i % 211 = 0 AND i % 5 = 0 THEN 'type videos' END AS left_out
+          CASE WHEN i % 211 = 0 AND i % 5 = 0 THEN 'type videos' END AS skipped
         FROM generate_series(1, ${ASSETS}) AS i) AS made`,
     ],
     [

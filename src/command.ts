@@ -95,7 +95,7 @@ const app = program(
       }
       const { createLog, startService } = await loaded();
       const log = createLog(json ? { ...config.log, pretty: false } : config.log);
-      // Said in the log, where secrets are left out, and not by the runtime, which prints everything.
+      // Said in the log, where secrets are skipped, and not by the runtime, which prints everything.
       for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
         process.on(event, (err) => {
           log.fatal({ err }, 'this should not happen; ending');

@@ -9,7 +9,7 @@ import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
 import { watchBucket } from './operations/watch-bucket.ts';
-import { createPacer } from './pacing/adaptive-concurrency.ts';
+import { createLimiter } from './pacing/adaptive-concurrency.ts';
 import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { openQueues } from './queue/queues.ts';
@@ -109,7 +109,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   for (const type of unknownTypes([...includeTypes, ...excludeTypes])) {
     log.warn({ type, known: assetTypes.join(', ') }, 'a type to include or exclude that the service does not name');
   }
-  if (await store.selection.changeDefaults(config.sync)) {
+  if (await store.filters.changeDefaults(config.sync)) {
     log.info(
       { includeTypes, excludeTypes },
       'what the environment selects has changed; all assets are held against it',
@@ -134,10 +134,10 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     publicUrl: config.publicUrl,
     perConnection: config.transfer.perConnection,
     syncInterval: config.sync.interval,
-    selection: config.sync,
+    filters: config.sync,
     log,
     client,
-    access: createAccess(tokens, createPacer({ store, log, perConnection: config.transfer.perConnection }), client),
+    access: createAccess(tokens, createLimiter({ store, log, perConnection: config.transfer.perConnection }), client),
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,
   });
@@ -179,7 +179,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
           metrics,
           keyTemplate: config.storage.keyTemplate,
           tellMirrored: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
-          selection: config.sync,
+          filters: config.sync,
           lines,
           processing: config.processing,
           transcripts: config.transcripts,

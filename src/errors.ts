@@ -102,7 +102,7 @@ export class ConfigurationError extends Error {
 
 /**
  * The message of an error and of its causes, in one line, without secrets:
- * tokens of the service (spec, section 2.2) and everything behind the `?` of a link are left out.
+ * tokens of the service (spec, section 2.2) and everything behind the `?` of a link are skipped.
  */
 export function reasonOf(error: unknown): string {
   const parts: string[] = [];

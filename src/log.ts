@@ -12,7 +12,7 @@ export type Log = Logger;
 /** What every line says that is written in the course of some work: which run, asset or request it belongs to. */
 const correlated = new AsyncLocalStorage<Record<string, unknown>>();
 
-/** Does the work with these fields on each of its lines, beside those of the work around it. */
+/** Does the work with these fields on each of its lines, in addition to those of the work around it. */
 export function withFields<T>(fields: Record<string, unknown>, work: () => T): T {
   return correlated.run({ ...correlated.getStore(), ...fields }, work);
 }
@@ -24,7 +24,7 @@ export const fieldsHere = (): Record<string, unknown> => ({ ...correlated.getSto
 const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
 
 /**
- * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are left out of messages,
+ * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are skipped of messages,
  * fields, errors and their causes.
  */
 export function createLog(options: { level: string; pretty: boolean; destination?: NodeJS.WritableStream }): Log {

@@ -2,17 +2,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { longestWait } from './errors.ts';
 import { type Log, withFields } from './log.ts';
 import type { MirrorDeps } from './mirror/deps.ts';
-import { completeArtefacts } from './mirror/follow-up.ts';
+import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/outcome.ts';
 import type { Tokens } from './oauth/tokens.ts';
-import { createPacer } from './pacing/adaptive-concurrency.ts';
+import { createLimiter } from './pacing/adaptive-concurrency.ts';
 import { createBudget } from './pacing/byte-budget.ts';
-import { createGate } from './pacing/circuit-breaker.ts';
-import { createReach } from './pacing/outage.ts';
+import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
+import { createOutageDetector } from './pacing/outage.ts';
 import { type Access, createAccess } from './pacing/with-token.ts';
 import { startDispatcher } from './queue/dispatcher.ts';
-import { createTurns, type HeldAsset } from './queue/leases.ts';
+import { createLeases, type HeldAsset } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
 import type { AssetJob, Queues, SyncJob } from './queue/queues.ts';
 import type { Schedule } from './queue/scheduler.ts';
@@ -20,8 +20,8 @@ import type { Horizon } from './store/database/correct-future.ts';
 import { runSyncs, type SyncDeps } from './sync/run-syncs.ts';
 import { span } from './tracing/tracing.ts';
 import { formatDuration } from './units.ts';
-import { startAudits } from './verify/scheduled.ts';
-import { startJanitor } from './verify/sweep-uploads.ts';
+import { startScheduledVerification } from './verify/scheduled.ts';
+import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, startWebhooks, type WebhookDeps } from './webhooks/deliver.ts';
 
 export type Workers = Awaited<ReturnType<typeof startWorkers>>;
@@ -36,7 +36,7 @@ const bytesInFlight = 128 * 2 ** 20;
 const handBackMs = 2000;
 
 /** Works on an asset while it is ours; each line of that says which it is, and which run has brought it. */
-async function inTurn(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
+async function whileLeased(held: HeldAsset, work: (held: HeldAsset) => Promise<Outcome>): Promise<Outcome> {
   const { id: assetId, connectionId, syncId } = held.asset;
   try {
     return await withFields({ connectionId, syncId, assetId }, () =>
@@ -73,7 +73,7 @@ function horizonOf(
 
 /** Starts taking jobs off the queues, and putting on them what is due. */
 export async function startWorkers(options: {
-  mirror: Omit<MirrorDeps, 'turns' | 'gate' | 'reach' | 'pacer' | 'budget' | 'withToken'>;
+  mirror: Omit<MirrorDeps, 'leases' | 'breaker' | 'outages' | 'limiter' | 'budget' | 'withToken'>;
   sync: Omit<SyncDeps, 'onWork' | 'withToken'>;
   queues: Queues;
   schedule: Schedule;
@@ -88,36 +88,36 @@ export async function startWorkers(options: {
   const { queues, log } = options;
   const { store, storage, metrics } = options.mirror;
   const stopping = new AbortController();
-  const turns = createTurns({ store, log });
-  const gate = createGate({ storage, log, onOpen: () => dispatcher.wake() });
+  const leases = createLeases({ store, log });
+  const breaker = createCircuitBreaker({ storage, log, onClose: () => dispatcher.wake() });
   const dispatcher = startDispatcher({
     store,
     queues,
     schedule: options.schedule,
-    gate,
+    breaker,
     log,
     perConnection: options.perConnection,
-    selection: options.mirror.selection,
+    filters: options.mirror.filters,
     horizon: horizonOf(options.mirror, options.reconcileInterval),
   });
-  const reach = createReach();
-  const pacer = createPacer({ store, log, perConnection: options.perConnection });
-  const withTokenPaced = createAccess(options.tokens, pacer, options.mirror.client);
+  const outages = createOutageDetector();
+  const limiter = createLimiter({ store, log, perConnection: options.perConnection });
+  const withTokenPaced = createAccess(options.tokens, limiter, options.mirror.client);
   const withToken: Access = (connectionId, call, grant) =>
-    reach.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);
+    outages.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);
   const { downloader } = options.mirror;
   const mirror: MirrorDeps = {
     ...options.mirror,
-    turns,
-    gate,
-    reach,
+    leases,
+    breaker,
+    outages,
     budget: createBudget(bytesInFlight),
     withToken,
-    pacer,
+    limiter,
     downloader: {
       ...downloader,
-      open: (link, signal) => reach.watch('links', () => downloader.open(link, signal)),
-      pin: (link, signal) => reach.watch('links', () => downloader.pin(link, signal)),
+      open: (link, signal) => outages.watch('links', () => downloader.open(link, signal)),
+      pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
   };
   const sync: SyncDeps = { ...options.sync, withToken, onWork: dispatcher.wake };
@@ -125,15 +125,15 @@ export async function startWorkers(options: {
   const assets = queues.worker<AssetJob>(
     'assets',
     async (job) => {
-      const held = await turns.take(job.data.assetId);
+      const held = await leases.take(job.data.assetId);
       if (!held) {
         dispatcher.wake();
         return { outcome: 'nothing to do' };
       }
-      const isMedia = job.name !== 'artefacts';
+      const isMedia = job.name !== 'follow-up';
       try {
-        const outcome = await inTurn(held, (held) =>
-          isMedia ? mirrorAsset(mirror, held) : completeArtefacts(mirror, held),
+        const outcome = await whileLeased(held, (held) =>
+          isMedia ? mirrorAsset(mirror, held) : followUp(mirror, held),
         );
         const counted = isMedia && resultOf(outcome);
         if (counted) metrics.assets.inc({ result: counted });
@@ -158,7 +158,7 @@ export async function startWorkers(options: {
     },
     { concurrency: syncConcurrency },
   );
-  const audits = startAudits({
+  const scheduled = startScheduledVerification({
     store,
     storage,
     queues,
@@ -168,8 +168,8 @@ export async function startWorkers(options: {
   });
   const pruning = startPruning({ store, log });
   const webhooks = options.webhooks && startWebhooks(options.webhooks);
-  await gate.look();
-  const janitor = startJanitor({ store, storage, gate, log });
+  await breaker.check();
+  const janitor = startSweeping({ store, storage, breaker, log });
   for (const worker of [assets, syncs]) {
     void worker.run().catch((err) => {
       if (!stopping.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
@@ -177,7 +177,7 @@ export async function startWorkers(options: {
   }
 
   return {
-    gate,
+    breaker,
     clockSet: dispatcher.clockSet,
     /**
      * Takes nothing new, lets work in hand end for as long as the grace allows, and hands the rest back: no attempt is
@@ -186,24 +186,24 @@ export async function startWorkers(options: {
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
-      const audited = audits.stop();
+      const audited = scheduled.stop();
       await Promise.all([dispatcher.stop(), janitor.stop()]);
       let closed = false;
       const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
         closed = true;
       });
       // A queue that is away never says that a worker is done: then what is in hand tells.
-      const idle = () => closed || (!queues.answers && turns.size + syncing === 0);
+      const idle = () => closed || (!queues.answers && leases.size + syncing === 0);
       const until = started + Math.max(0, graceMs - handBackMs);
       while (!idle() && performance.now() < until)
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
-      if (turns.size > 0) log.info({ assets: turns.size }, 'handing work back');
-      turns.interrupt('shutting down');
+      if (leases.size > 0) log.info({ assets: leases.size }, 'handing work back');
+      leases.interrupt('shutting down');
       while (!idle()) await Promise.race([done, sleep(50)]);
       await options.tokens.settled();
       await Promise.all([pruning.stop(), webhooks?.stop()]);
-      await gate.stop();
-      await turns.close();
+      await breaker.stop();
+      await leases.close();
       await audited;
       log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
     },

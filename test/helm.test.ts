@@ -17,7 +17,7 @@ const chart = 'helm/asset-mirror';
 const kubernetes = '1.34.0';
 
 const isThere = await installed('helm');
-const leftOut = isThere ? '' : ' (left out: helm is not installed)';
+const skipped = isThere ? '' : ' (skipped: helm is not installed)';
 
 async function helm(...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)('helm', args, { maxBuffer: 32 * 2 ** 20 });
@@ -94,7 +94,7 @@ test('an example of the chart that sets NODE_OPTIONS keeps those of the image', 
   expect(extraEnv.find(({ name }: { name: string }) => name === 'NODE_OPTIONS').value.split(' ')).toContain(ofImage);
 });
 
-describe.skipIf(!isThere)(`the chart${leftOut}`, () => {
+describe.skipIf(!isThere)(`the chart${skipped}`, () => {
   test.each(['minimal', 'everything', 'production'])('renders what Kubernetes takes: %s', async (name) => {
     await helm('lint', '--strict', '--quiet', chart, '--values', ci(name));
     const manifests = await render(ci(name));

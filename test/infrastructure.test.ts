@@ -81,7 +81,7 @@ async function examined(redisUrl: string): Promise<string[]> {
 }
 
 const redis = await installed('redis-server');
-if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sentinel and Cluster are left out\n');
+if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sentinel and Cluster are skipped\n');
 
 test.runIf(redis)(
   'Redis behind sentinels, with TLS and passwords: a primary that dies costs nothing but time',
@@ -124,7 +124,7 @@ test.runIf(redis)(
 );
 
 const pgbouncer = await installed('pgbouncer');
-if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a database behind a pooler is left out\n');
+if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a database behind a pooler is skipped\n');
 
 test.runIf(pgbouncer)(
   'PostgreSQL with TLS, behind a pooler that gives out connections for a transaction',
@@ -133,7 +133,7 @@ test.runIf(pgbouncer)(
   },
   async () => {
     const pooled = await newPooledPostgres(certificates);
-    // Many that start at once, on an empty database and on one that is up to date: each waits its turn, and none for ever.
+    // Many that start at once, on an empty database and on one that is up to date: each waits its lease, and none for ever.
     for (let round = 0; round < 2; round++) {
       const stores = await Promise.all(Array.from({ length: 5 }, () => openStore({ url: pooled.url, log: silent })));
       for (const store of stores) await store.close();

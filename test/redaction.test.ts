@@ -122,7 +122,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       'everything to come to rest',
       async () => {
         const { assets, outstanding, syncs } = await web.api('GET', '/status');
-        return assets.total >= 11 && outstanding.assets + outstanding.artefacts + syncs.waiting + syncs.running === 0;
+        return assets.total >= 11 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
       },
       120_000,
     );

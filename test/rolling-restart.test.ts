@@ -224,10 +224,10 @@ function askAllTheTime() {
 /** What a Service of Kubernetes does: connections go to the processes in turn, and none to one that is about to end. */
 async function newBalancer() {
   const behind = new Map<Mirror, number>();
-  let turn = 0;
+  let lease = 0;
   const server = createServer((client) => {
     const ports = [...behind.values()];
-    const upstream = connect(ports[turn++ % ports.length]!, '127.0.0.1');
+    const upstream = connect(ports[lease++ % ports.length]!, '127.0.0.1');
     client.pipe(upstream).pipe(client);
     client.on('error', () => upstream.destroy());
     upstream.on('error', () => client.destroy());

@@ -99,18 +99,18 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
         trace.flatMap((span) => (within(span, of) && span.attributes['url.full'] ? [span.attributes['url.full']] : []));
       expect(addresses(run)).toContainEqual(expect.stringMatching(/\/api\/v1\/companies\/acme\/assets\?…$/));
       const name = (span: Span) => span.name;
-      // A statement may be of several turns at once, and is told in one of them.
+      // A statement may be of several leases at once, and is told in one of them.
       expect(trace.map(name)).toContainEqual(expect.stringMatching(/^pg\.query/));
       for (const id of ids) {
-        const turns = trace.filter(({ name, attributes }) => name === 'asset' && attributes.assetId === id);
-        expect(turns.length).toBe(id === ids[0] ? 2 : 1);
-        for (const turn of turns) {
-          expect(turn.attributes.syncId).toBe(run.attributes.syncId);
-          expect(within(turn, run)).toBe(true);
-          expect(addresses(turn)).toContainEqual(expect.stringMatching(new RegExp(`/api/v1/assets/${id}$`)));
-          expect(addresses(turn)).toContainEqual(expect.stringMatching(new RegExp(`/media/${id}/original\\?…$`)));
+        const leases = trace.filter(({ name, attributes }) => name === 'asset' && attributes.assetId === id);
+        expect(leases.length).toBe(id === ids[0] ? 2 : 1);
+        for (const lease of leases) {
+          expect(lease.attributes.syncId).toBe(run.attributes.syncId);
+          expect(within(lease, run)).toBe(true);
+          expect(addresses(lease)).toContainEqual(expect.stringMatching(new RegExp(`/api/v1/assets/${id}$`)));
+          expect(addresses(lease)).toContainEqual(expect.stringMatching(new RegExp(`/media/${id}/original\\?…$`)));
         }
-        const done = trace.filter((span) => within(span, turns.at(-1)!));
+        const done = trace.filter((span) => within(span, leases.at(-1)!));
         expect(done.map(({ attributes }) => attributes.key)).toContain(`acme/_/${id}/file.bin`);
         if (kind.s3) expect(done.map(name)).toContain('S3.PutObject');
       }

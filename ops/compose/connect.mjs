@@ -24,7 +24,7 @@ for (;;) {
   const line = `${mirrored} of ${assets.total} assets mirrored`;
   if (line !== said) console.log(line);
   said = line;
-  const moving = pending + transferring + processing + syncs.waiting + syncs.running + outstanding.artefacts;
+  const moving = pending + transferring + processing + syncs.waiting + syncs.running + outstanding.sidecars;
   if (assets.total > 0 && moving === 0) {
     console.log(`${unavailable} without a file at the library, ${failed} failed. The dashboard: ${PUBLIC_URL}`);
     process.exit(failed > 0 ? 1 : 0);

@@ -41,7 +41,7 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
     .option('--project <id>', 'of this project')
     .addOption(new Option('--state <state>', 'in this state').choices(states))
     .option('--type <type>', 'of this type, such as videos or "brand assets"')
-    .option('--left-out', 'those that the settings leave out')
+    .option('--skipped', 'those that the settings skip')
     .option('--search <text>', 'part of the name, in any case; or an id')
     .option('--limit <n>', 'so many', wholeNumber(1, mostRows), 50)
     .option('--all', 'to the end; with --json one a line')
@@ -122,7 +122,7 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
     .option('--yes', 'do not ask whether that is meant')
     .action(async (id: string, options) => disconnect(await connect(), id, options));
 
-  verb('explain', "one asset's whole story: seen, decided, tried, stored, verified, or why not")
+  verb('explain', "one asset's whole stepLog: seen, decided, tried, stored, verified, or why not")
     .argument('<asset>', 'its id, as `asset-mirror assets` lists it')
     .action(async (asset: string, options) => explain(await connect(), asset, options));
 
@@ -151,7 +151,7 @@ export function operatorVerbs(verb: NewVerb, connect: () => Promise<ApiClient>):
       `
 Each option may be "default": as in the environment. --include and --exclude replace what was set of the same kind, and
 "none" alone takes all of them away. Of several of a kind any counts, of several kinds each must: --include type=videos
---include type=audio --include company=acme is the videos and sounds of acme. What becomes left out stays in the bucket,
+--include type=audio --include company=acme is the videos and sounds of acme. What becomes skipped stays in the bucket,
 what is let in is mirrored at once. Without any option it says how things are.`,
     )
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));

@@ -92,13 +92,13 @@ export interface Column {
   right?: boolean;
   /** How narrow it may become where there is little room; without it, it is never cut. */
   least?: number;
-  /** Left out where there is no room even so; the highest first. */
+  /** Skipped where there is no room even so; the highest first. */
   spare?: number;
 }
 
 /**
  * Columns as wide as their widest cell. Where the terminal is narrower, those that may be cut are, the widest first; where
- * that is not enough, columns are left out. What is no terminal gets everything.
+ * that is not enough, columns are skipped. What is no terminal gets everything.
  */
 export function table(
   all: Column[],

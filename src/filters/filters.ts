@@ -6,12 +6,12 @@ export interface Choice {
   projectIds: string[];
   assetTypes: string[];
 }
-export interface Selection {
+export interface Filters {
   include: Choice;
   exclude: Choice;
 }
 
-/** What of an asset a selection goes by; undefined: it could not be read, and so nothing is said of it. */
+/** What of an asset a filters goes by; undefined: it could not be read, and so nothing is said of it. */
 export interface Selectable {
   companyId: string;
   projectId: string | null | undefined;
@@ -27,10 +27,10 @@ const dimensions = [
 ] as const;
 
 /** A connection's own choices before those of the environment, list by list. */
-export function selectionOf(
+export function filtersOf(
   settings: Record<string, unknown>,
   defaults: { includeTypes: string[]; excludeTypes: string[] },
-): Selection {
+): Filters {
   const own = (of: unknown): Partial<Choice> => (of !== null && typeof of === 'object' ? of : {});
   return {
     include: { ...nothing, assetTypes: defaults.includeTypes, ...own(settings.include) },
@@ -39,10 +39,10 @@ export function selectionOf(
 }
 
 /**
- * Why an asset is left out, such as `type videos`; null: it is wanted. One that any list of `exclude` names is left out,
+ * Why an asset is skipped, such as `type videos`; null: it is wanted. One that any list of `exclude` names is skipped,
  * whatever `include` says; of `include` each list that is not empty must name it.
  */
-export function leftOutBy({ include, exclude }: Selection, asset: Selectable): string | null {
+export function skippingRule({ include, exclude }: Filters, asset: Selectable): string | null {
   for (const { list, field, word } of dimensions) {
     const value = asset[field];
     if (value != null && exclude[list].includes(value)) return `${word} ${value}`;
@@ -57,15 +57,15 @@ export function leftOutBy({ include, exclude }: Selection, asset: Selectable): s
 }
 
 /** Whether nothing of a company is wanted, so that it need not be listed. */
-export function leavesOutCompany(selection: Selection, companyId: string): boolean {
-  const { include, exclude } = selection;
+export function skipsCompany(filters: Filters, companyId: string): boolean {
+  const { include, exclude } = filters;
   const only = (choice: Choice): Choice => ({ ...nothing, companyIds: choice.companyIds });
   const companies = { include: only(include), exclude: only(exclude) };
-  return leftOutBy(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
+  return skippingRule(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
 }
 
-/** Whether `after` may want what `before` left out. */
-export function isWider(before: Selection, after: Selection): boolean {
+/** Whether `after` may want what `before` skipped. */
+export function isWider(before: Filters, after: Filters): boolean {
   const within = (some: string[], all: string[]) => some.every((value) => all.includes(value));
   return dimensions.some(({ list }) => {
     const [included, includes] = [before.include[list], after.include[list]];
@@ -74,5 +74,5 @@ export function isWider(before: Selection, after: Selection): boolean {
   });
 }
 
-/** The reason of an asset that is left out, for people. */
-export const leftOutReason = (rule: string): string => `left out by the settings: ${rule}`;
+/** The reason of an asset that is skipped, for people. */
+export const skipReason = (rule: string): string => `skipped by a filter: ${rule}`;

@@ -23,7 +23,7 @@ export interface EventFilter {
 /**
  * Server-Sent Events (HTML standard, section 9.2): each event with an id from which a later stream goes on
  * (`Last-Event-ID`), and, as `progress` and without an id, the status whenever it has changed. Each stream reads the records
- * at its own pace, so nothing piles up for one that is slow.
+ * at its own adaptiveLimit, so nothing piles up for one that is slow.
  */
 export function createEventStreams(deps: { operations: Operations; log: Log }) {
   const { operations, log } = deps;

@@ -35,7 +35,7 @@ export function createHealth(readiness: Readiness, exposition: Exposition) {
   };
 }
 
-/** Listens where METRICS_PORT says, for machines only: in every role, and apart from what people reach. */
+/** Listens where METRICS_PORT says, for machines only: in every role, and apart from what people outages. */
 export async function startHealthServer(health: Health, listen: { host: string; port: number }) {
   const app = fastify({ forceCloseConnections: 'idle', trustProxy: false, genReqId: requestIdOf });
   app.setNotFoundHandler(notFound);

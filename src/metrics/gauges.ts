@@ -12,7 +12,7 @@ const statuses = ['active', 'paused', 'disconnected'] as const;
 
 /**
  * Gauges of what is in the records and on the queues: the same in every process, so those that serve people show them.
- * What does not answer is left out rather than shown as it was.
+ * What does not answer is skipped rather than shown as it was.
  */
 export function recordGauges(registry: Registry, { store, queues }: { store: Store; queues: Queues }) {
   const registers = [registry];

@@ -4,7 +4,7 @@ import { Counter, Histogram, Registry } from 'prom-client';
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
- * How a worker's turn at an asset ended. `waiting`: it comes back without an attempt spent (processing, told to wait,
+ * How a worker's lease of an asset ended. `waiting`: it comes back without an attempt spent (processing, told to wait,
  * bucket or service away); `retried`: with one spent.
  */
 export const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
@@ -22,7 +22,7 @@ export function createMetrics() {
     registry,
     assets: new Counter({
       name: 'asset_mirror_assets_total',
-      help: 'Turns of workers at assets, by how they ended.',
+      help: 'Leases of workers at assets, by how they ended.',
       labelNames: ['result'],
       registers,
     }),

@@ -1,12 +1,12 @@
-import type { SelectionDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import type { Pacer } from '../pacing/adaptive-concurrency.ts';
+import type { Limiter } from '../pacing/adaptive-concurrency.ts';
 import type { Budget } from '../pacing/byte-budget.ts';
-import type { Gate } from '../pacing/circuit-breaker.ts';
-import type { Reach } from '../pacing/outage.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import type { OutageDetector } from '../pacing/outage.ts';
 import type { Access } from '../pacing/with-token.ts';
-import type { Turns } from '../queue/leases.ts';
+import type { Leases } from '../queue/leases.ts';
 import type { Lines } from '../source/bandwidth.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
@@ -20,17 +20,17 @@ export interface MirrorDeps {
   client: LibraryClient;
   downloader: Downloader;
   withToken: Access;
-  turns: Turns;
-  gate: Gate;
-  reach: Reach;
-  pacer: Pacer;
+  leases: Leases;
+  breaker: CircuitBreaker;
+  outages: OutageDetector;
+  limiter: Limiter;
   budget: Budget;
   log: Log;
   metrics: Metrics;
   keyTemplate: string;
   /** Whether there is an event of each asset that is mirrored. */
   tellMirrored: boolean;
-  selection: SelectionDefaults;
+  filters: FilterDefaults;
   /** The bandwidth of each connection. */
   lines: Lines;
   processing: { poll: number; giveUp: number };

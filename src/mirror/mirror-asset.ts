@@ -1,17 +1,17 @@
 import { Rejected, RetryLater } from '../errors.ts';
-import { leftOutNow } from '../filters/apply-filters.ts';
-import { leftOutReason } from '../filters/filters.ts';
+import { skippedNow } from '../filters/apply-filters.ts';
+import { skipReason } from '../filters/filters.ts';
 import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
-import { artefactsAtFirst, nextLook } from './follow-up.ts';
+import { initialSidecars, nextFollowUp } from './follow-up.ts';
 import { type Outcome, settle } from './outcome.ts';
-import { besideOf, keptOf, recordOf, writeRecord } from './record.ts';
+import { keptOf, recordOf, sidecarsOf, writeRecord } from './record.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
 import { placeOf, transferMedia, versionOf } from './transfer.ts';
 import { forget } from './transfer-in-parts.ts';
@@ -20,20 +20,20 @@ import { forget } from './transfer-in-parts.ts';
 export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, held) };
   const { store } = deps;
-  const { asset, turn, signal } = held;
+  const { asset, lease, signal } = held;
   const assetId = asset.id;
   try {
-    if (deps.gate.closed !== undefined) throw new Interrupted(deps.gate.closed);
-    const leftOut = await leftOutNow(deps, asset);
-    if (leftOut) return await leaveOut(deps, held, leftOut);
+    if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
+    const skipped = await skippedNow(deps, asset);
+    if (skipped) return await skip(deps, held, skipped);
     const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
     const detail = await read();
-    note(turn, 'asked', { status: detail.status ?? null });
+    note(lease, 'asked', { status: detail.status ?? null });
 
     if (detail.status === 'processing') return await waitForProcessing(deps, held);
     if (detail.status === 'unavailable') {
       await dropUpload(deps, held);
-      await store.assets.unavailable(turn, 'the service says that no file is attached');
+      await store.assets.unavailable(lease, 'the service says that no file is attached');
       deps.log.info({ assetId }, 'asset unavailable');
       return { outcome: 'unavailable' };
     }
@@ -42,54 +42,54 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     }
 
     const started = performance.now();
-    // A pending asset became `transferring` when its turn began.
-    if (asset.state !== 'transferring') mustHold(await store.assets.startTransfer(turn));
-    const outdated = new Set(asset.outdated);
+    // A pending asset became `transferring` when its lease began.
+    if (asset.state !== 'transferring') mustHold(await store.assets.startTransfer(lease));
+    const superseded = new Set(asset.superseded);
     const stored = await alreadyStored(deps, asset, detail, signal);
     // The upload is of a version that was replaced by the one that is stored already.
-    if (stored && asset.upload) await forget(deps, turn, asset.upload);
+    if (stored && asset.upload) await forget(deps, lease, asset.upload);
     const media =
       stored ??
       (await transferMedia(deps, {
         asset,
-        turn,
+        lease,
         detail,
         renew: read,
         throttle: deps.lines.of(asset.connectionId),
         async onStart(key) {
-          for (const old of await supersede(deps, held, key, versionOf(detail))) outdated.add(old);
+          for (const old of await supersede(deps, held, key, versionOf(detail))) superseded.add(old);
         },
         signal,
       }));
     const { bytes, variant, checksums } = media;
-    note(turn, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
+    note(lease, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
 
-    const artefacts = artefactsAtFirst(deps, held, detail);
-    if (asset.media?.version !== media.version || asset.media.key !== media.key) artefacts.thumbnail = null;
-    mustHold(await store.assets.saveMedia(turn, media));
-    if (artefacts.thumbnailState === 'pending') {
+    const sidecars = initialSidecars(deps, held, detail);
+    if (asset.media?.version !== media.version || asset.media.key !== media.key) sidecars.thumbnail = null;
+    mustHold(await store.assets.saveMedia(lease, media));
+    if (sidecars.thumbnailState === 'pending') {
       const thumbnail = await mirrorThumbnail(deps, {
         detail,
         connectionId: asset.connectionId,
         key: media.key,
         signal,
       }).catch(passOn(deps, held));
-      if (thumbnail) keepThumbnail(artefacts, thumbnail);
-      note(turn, 'thumbnail', { status: artefacts.thumbnailState });
+      if (thumbnail) keepThumbnail(sidecars, thumbnail);
+      note(lease, 'thumbnail', { status: sidecars.thumbnailState });
     }
     const api = withoutLinks(detail);
-    const mirroredAt = new Date(databaseTime(turn));
-    const record = await writeRecord(deps.storage, recordOf(asset, media, api, artefacts, mirroredAt), signal);
-    artefacts.beside[record.key] = keptOf(record);
-    note(turn, 'recorded');
-    await removeOutdated(deps, outdated, [media.key, record.key, artefacts.thumbnail?.key], signal);
-    const ended = await store.assets.mirrored(turn, {
+    const mirroredAt = new Date(databaseTime(lease));
+    const record = await writeRecord(deps.storage, recordOf(asset, media, api, sidecars, mirroredAt), signal);
+    sidecars.sidecarFiles[record.key] = keptOf(record);
+    note(lease, 'recorded');
+    await removeSuperseded(deps, superseded, [media.key, record.key, sidecars.thumbnail?.key], signal);
+    const ended = await store.assets.mirrored(lease, {
       detail: storable(api),
       recordKey: record.key,
-      ...artefacts,
-      beside: besideOf(artefacts, record.key),
+      ...sidecars,
+      sidecarFiles: sidecarsOf(sidecars, record.key),
       tell: deps.tellMirrored && !stored ? media : undefined,
-      waitMs: nextLook(deps, held, artefacts, detail, 0),
+      waitMs: nextFollowUp(deps, held, sidecars, detail, 0),
     });
     mustHold(ended);
     const ms = Math.round(performance.now() - started);
@@ -113,36 +113,36 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     return await settle(deps, held, error, async (reason) => {
       // Settings that changed meanwhile may skip it now: then it has not failed.
       const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;
-      const leftOut = await leftOutNow(deps, { ...asset, settings });
-      if (leftOut) return leaveOut(deps, held, leftOut);
+      const skipped = await skippedNow(deps, { ...asset, settings });
+      if (skipped) return skip(deps, held, skipped);
       await dropUpload(deps, held);
-      await store.assets.failed(turn, reason);
+      await store.assets.failed(lease, reason);
       return { outcome: 'failed', reason };
     });
   }
 }
 
 /** Skipped by the connection's filter: goes to another connection that wants it, if there is one. */
-async function leaveOut(
+async function skip(
   deps: MirrorDeps,
   held: HeldAsset,
-  { rule, heir }: { rule: string; heir: string | undefined },
+  { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
 ): Promise<Outcome> {
   const { store } = deps;
-  if (heir !== undefined) {
-    await store.assets.handOver(held.turn, heir);
-    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${leftOutReason(rule)}` };
+  if (otherConnectionId !== undefined) {
+    await store.assets.handOver(held.lease, otherConnectionId);
+    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${skipReason(rule)}` };
   }
   await dropUpload(deps, held);
-  const reason = leftOutReason(rule);
-  await store.assets.leaveOut(held.turn, rule, reason);
-  return { outcome: 'left out', reason };
+  const reason = skipReason(rule);
+  await store.assets.skip(held.lease, rule, reason);
+  return { outcome: 'skipped', reason };
 }
 
-/** Ends an upload that an earlier turn began, so that nothing of it stays in the store. */
-async function dropUpload(deps: MirrorDeps, { turn }: HeldAsset): Promise<void> {
-  const upload = (await deps.store.assets.get(turn.assetId))?.upload;
-  if (upload) await forget(deps, turn, upload);
+/** Ends an upload that an earlier lease began, so that nothing of it stays in the store. */
+async function dropUpload(deps: MirrorDeps, { lease }: HeldAsset): Promise<void> {
+  const upload = (await deps.store.assets.get(lease.assetId))?.upload;
+  if (upload) await forget(deps, lease, upload);
 }
 
 /**
@@ -152,30 +152,30 @@ async function dropUpload(deps: MirrorDeps, { turn }: HeldAsset): Promise<void> 
  */
 async function supersede(
   deps: MirrorDeps,
-  { asset, turn }: HeldAsset,
+  { asset, lease }: HeldAsset,
   key: string,
   version: string,
 ): Promise<string[]> {
   const { media } = asset;
   if (!media) return [];
-  const record = beside.record(media.key);
+  const record = sidecarKeys.record(media.key);
   // The same file at the same key is a repair: its sidecars stay valid.
   const repaired = media.version === version && media.key === key;
   const others = [...(asset.transcriptKeys ?? []), ...(asset.thumbnail ? [asset.thumbnail.key] : [])];
-  const outdated = repaired ? [] : [key, media.key, record, ...others];
-  mustHold(await deps.store.assets.replace(turn, outdated));
+  const superseded = repaired ? [] : [key, media.key, record, ...others];
+  mustHold(await deps.store.assets.replace(lease, superseded));
   await deps.storage.remove(record);
-  return outdated;
+  return superseded;
 }
 
 /** Removes the objects of superseded versions. Only once the new record is written. */
-async function removeOutdated(
+async function removeSuperseded(
   deps: MirrorDeps,
-  outdated: Iterable<string>,
+  superseded: Iterable<string>,
   inUse: (string | undefined)[],
   signal: AbortSignal,
 ): Promise<void> {
-  for (const key of outdated) {
+  for (const key of superseded) {
     signal.throwIfAborted();
     if (!inUse.includes(key)) await deps.storage.remove(key);
   }
@@ -185,18 +185,18 @@ async function removeOutdated(
 async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const { poll, giveUp } = deps.processing;
   const { processingSince } = held.asset;
-  const lasts = processingSince ? databaseTime(held.turn) - processingSince.getTime() : 0;
+  const lasts = processingSince ? databaseTime(held.lease) - processingSince.getTime() : 0;
   if (lasts >= giveUp) {
     const reason = `still processing ${Math.round(lasts / 60_000)} minutes after it was first seen`;
-    await deps.store.assets.failed(held.turn, reason);
+    await deps.store.assets.failed(held.lease, reason);
     return { outcome: 'failed', reason };
   }
   const waitMs = Math.min(Math.max(poll, Math.min(lasts / 2, 10 * 60_000)), giveUp - lasts);
-  await deps.store.assets.processing(held.turn, waitMs);
+  await deps.store.assets.processing(held.lease, waitMs);
   return { outcome: 'processing', retryInMs: Math.round(waitMs) };
 }
 
-/** The media of this version if an earlier turn stored it and the bucket still has exactly these bytes. */
+/** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */
 async function alreadyStored(
   deps: MirrorDeps,
   asset: Asset,
@@ -219,6 +219,6 @@ const passOn =
   (deps: MirrorDeps, { asset, signal }: HeldAsset) =>
   async (error: unknown): Promise<undefined> => {
     if (signal.aborted) throw error;
-    if (error instanceof RetryLater) await deps.pacer.met(asset.connectionId, error);
+    if (error instanceof RetryLater) await deps.limiter.met(asset.connectionId, error);
     return undefined;
   };

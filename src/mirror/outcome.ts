@@ -1,9 +1,9 @@
 import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
-import type { Pacer } from '../pacing/adaptive-concurrency.ts';
-import type { Gate } from '../pacing/circuit-breaker.ts';
-import type { Reach } from '../pacing/outage.ts';
+import type { Limiter } from '../pacing/adaptive-concurrency.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
+import type { OutageDetector } from '../pacing/outage.ts';
 import { type HeldAsset, Interrupted } from '../queue/leases.ts';
 import { passing } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
@@ -16,7 +16,7 @@ export interface Outcome {
   retryInMs?: number;
 }
 
-/** What is counted of each; undefined: no worker's turn at the media has ended. */
+/** What is counted of each; undefined: no worker's lease of the media has ended. */
 const results = {
   mirrored: 'mirrored',
   unavailable: 'unavailable',
@@ -30,7 +30,7 @@ const results = {
   'the service does not answer': 'waiting',
   'handed back': 'handed_back',
   'handed over': 'handed_back',
-  'left out': undefined,
+  skipped: undefined,
   'nothing to do': undefined,
   complete: undefined,
   'gave up': undefined,
@@ -56,22 +56,22 @@ const mostWaits = 20;
  * becomes of an asset that has used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: { store: Store; gate: Gate; reach: Reach; pacer: Pacer; log: Log },
+  deps: { store: Store; breaker: CircuitBreaker; outages: OutageDetector; limiter: Limiter; log: Log },
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: string) => Promise<Outcome>,
 ): Promise<Outcome> {
   const { store, log } = deps;
-  const { asset, turn, signal } = held;
+  const { asset, lease, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
   const wait = async (outcome: OutcomeName, waitMs: number, reason: string | null = null): Promise<Outcome> => {
-    await store.assets.again(turn, waitMs, { reason });
+    await store.assets.again(lease, waitMs, { reason });
     return { outcome, retryInMs: Math.round(waitMs), ...(reason && { reason }) };
   };
   /** Longer each time, with its reason, and no attempt spent. */
   const putOff = async (outcome: OutcomeName, reason: string, first: number, last: number): Promise<Outcome> => {
     const waitMs = backoff(asset.waits, first, last);
-    await store.assets.again(turn, waitMs, { putOff: true, reason });
+    await store.assets.again(lease, waitMs, { putOff: true, reason });
     return { outcome, reason, retryInMs: Math.round(waitMs) };
   };
 
@@ -81,13 +81,13 @@ export async function settle(
   }
   const reason = reasonOf(error);
   if (error instanceof RetryLater) {
-    await deps.pacer.met(asset.connectionId, error);
+    await deps.limiter.met(asset.connectionId, error);
     return wait('later', error.waitMs, reason);
   }
   if (error instanceof StorageUnavailable) {
     if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, longestWait);
-    await deps.gate.look();
-    if (deps.gate.closed !== undefined) {
+    await deps.breaker.check();
+    if (deps.breaker.open !== undefined) {
       return wait('the bucket takes nothing', 5000 + Math.random() * 10_000, reason);
     }
     if (asset.waits < mostWaits) {
@@ -95,7 +95,7 @@ export async function settle(
       return putOff('the bucket does not take it', reason, 5000, longestWait);
     }
   }
-  if (deps.reach.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
+  if (deps.outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
     return putOff('the service does not answer', `${reason}; nor does anything else there`, 5000, 300_000);
   }
   if (error instanceof Rejected || error instanceof StorageUnavailable || asset.attempts + 1 >= attemptsFor(error)) {
@@ -106,7 +106,7 @@ export async function settle(
   const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [1000, 120_000];
   const waitMs = backoff(asset.attempts, first, last);
   log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
-  await store.assets.again(turn, waitMs, { spent: true, reason });
+  await store.assets.again(lease, waitMs, { spent: true, reason });
   return { outcome: 'attempt failed', reason, retryInMs: Math.round(waitMs) };
 }
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { asset, download, problemOf, storable } from '../source/schemas.ts';
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import type { AssetRecord } from './record.ts';
 
 const key = z.string().min(1).max(4000);
@@ -31,7 +31,7 @@ export type StoredRecord = z.infer<typeof schema> & Pick<AssetRecord, 'version'>
 export const largestRecord = 4 * 2 ** 20;
 
 /** What ends the key of a record. */
-export const recordEnding = beside.record('');
+export const recordEnding = sidecarKeys.record('');
 
 /**
  * Reads what lies at the key of a record. It is one only if it says of itself that it belongs there: anybody may upload
@@ -48,7 +48,7 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
   if (!result.success) return { problem: problemOf(result.error) };
   const record = storable(result.data);
   const { media, transcript, thumbnail } = record;
-  if (beside.record(media.key) !== at) return { problem: `it belongs beside ${media.key}` };
+  if (sidecarKeys.record(media.key) !== at) return { problem: `it belongs beside ${media.key}` };
   // What is the asset's own may be cleared away one day: nothing else is taken for it.
   const stray = [...transcript.keys, ...(thumbnail ? [thumbnail.key] : [])].find(
     (other) => !other.startsWith(`${media.key}.`),

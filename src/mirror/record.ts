@@ -1,6 +1,6 @@
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import type { Storage, Stored } from '../storage/storage.ts';
-import type { Artefacts, Asset, Kept, Media, TranscriptState } from '../store/database/schema.ts';
+import type { Asset, Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -15,11 +15,14 @@ export interface AssetRecord {
   mirroredAt: string;
 }
 
-/** Of the record and the artefacts that an asset has now, what was stored: nothing that others have left. */
-export function besideOf({ beside, transcriptKeys, thumbnail }: Artefacts, recordKey: string): Record<string, Kept> {
+/** Of the record and the sidecars that an asset has now, what was stored: nothing that others have left. */
+export function sidecarsOf(
+  { sidecarFiles, transcriptKeys, thumbnail }: SidecarStates,
+  recordKey: string,
+): Record<string, Kept> {
   const kept: Record<string, Kept> = {};
   for (const key of [recordKey, ...(transcriptKeys ?? []), ...(thumbnail ? [thumbnail.key] : [])]) {
-    if (beside[key]) kept[key] = beside[key];
+    if (sidecarFiles[key]) kept[key] = sidecarFiles[key];
   }
   return kept;
 }
@@ -32,7 +35,7 @@ export function recordOf(
   asset: Asset,
   media: Media,
   api: Record<string, unknown>,
-  artefacts: Artefacts,
+  sidecars: SidecarStates,
   mirroredAt: Date,
 ): AssetRecord {
   const { version: _, ...facts } = media;
@@ -41,13 +44,13 @@ export function recordOf(
     companyId: asset.companyId,
     asset: api,
     media: facts,
-    transcript: { state: artefacts.transcriptState, keys: artefacts.transcriptKeys ?? [] },
-    thumbnail: artefacts.thumbnail,
+    transcript: { state: sidecars.transcriptState, keys: sidecars.transcriptKeys ?? [] },
+    thumbnail: sidecars.thumbnail,
     mirroredAt: mirroredAt.toISOString(),
   };
 }
 
 export async function writeRecord(storage: Storage, record: AssetRecord, signal: AbortSignal): Promise<Stored> {
-  const key = beside.record(record.media.key);
+  const key = sidecarKeys.record(record.media.key);
   return storage.put(key, `${JSON.stringify(record, null, 2)}\n`, { contentType: 'application/json', signal });
 }

@@ -1,9 +1,9 @@
 import mime from 'mime';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
-import type { Artefacts } from '../store/database/schema.ts';
+import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
 
@@ -38,15 +38,15 @@ export async function mirrorThumbnail(
     }
     const picture = Buffer.concat(chunks);
     if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');
-    const place = beside.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
+    const place = sidecarKeys.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
     return await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
   } finally {
     download.body.destroy();
   }
 }
 
-export function keepThumbnail(artefacts: Artefacts, stored: Stored): void {
-  artefacts.thumbnail = { key: stored.key, bytes: stored.bytes };
-  artefacts.thumbnailState = 'mirrored';
-  artefacts.beside[stored.key] = keptOf(stored);
+export function keepThumbnail(sidecars: SidecarStates, stored: Stored): void {
+  sidecars.thumbnail = { key: stored.key, bytes: stored.bytes };
+  sidecars.thumbnailState = 'mirrored';
+  sidecars.sidecarFiles[stored.key] = keptOf(stored);
 }

@@ -1,8 +1,8 @@
 import type { HeldAsset } from '../queue/leases.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';
-import type { Artefacts } from '../store/database/schema.ts';
+import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keepGoing } from './outcome.ts';
 import { keptOf } from './record.ts';
@@ -11,51 +11,51 @@ import { keptOf } from './record.ts';
  * Until when a transcript may still come; undefined: none will. They exist for video and audio only, some minutes after
  * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
  */
-export function transcriptDeadline(deps: MirrorDeps, { turn }: HeldAsset, detail: AssetDetail): Date | undefined {
+export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detail: AssetDetail): Date | undefined {
   if (!mayHaveTranscript(detail)) return undefined;
   const { giveUp } = deps.transcripts;
-  const now = databaseTime(turn);
+  const now = databaseTime(lease);
   if (detail.hasTranscript) return new Date(now + giveUp);
   const uploaded = Math.min(detail.uploadDate ?? 0, now);
   return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
-/** One look for the transcript; what it finds goes into the bucket and into `artefacts`. */
-export async function lookForTranscript(
+/** One look for the transcript; what it finds goes into the bucket and into `sidecars`. */
+export async function fetchTranscript(
   deps: MirrorDeps,
   held: HeldAsset,
   detail: AssetDetail,
-  artefacts: Artefacts,
+  sidecars: SidecarStates,
   reasons: string[],
 ): Promise<void> {
-  const { asset, turn, signal } = held;
-  const late = () => databaseTime(turn) >= (artefacts.transcriptDeadline?.getTime() ?? 0);
+  const { asset, lease, signal } = held;
+  const late = () => databaseTime(lease) >= (sidecars.transcriptDeadline?.getTime() ?? 0);
   if (!detail.hasTranscript) {
-    if (late()) Object.assign(artefacts, { transcriptState: 'none', transcriptDeadline: null });
+    if (late()) Object.assign(sidecars, { transcriptState: 'none', transcriptDeadline: null });
     return;
   }
   const transcript = await deps
     .withToken(asset.connectionId, (token) => deps.client.getTranscript({ token, assetId: asset.id, signal }))
     .catch(keepGoing(signal, reasons));
   if (transcript?.kind === 'no speech') {
-    Object.assign(artefacts, { transcriptState: 'no_speech', transcriptDeadline: null });
+    Object.assign(sidecars, { transcriptState: 'no_speech', transcriptDeadline: null });
   } else if (transcript?.kind === 'transcript') {
     const { key } = asset.media!;
     const parts = [
-      [beside.captions(key), transcript.vtt, 'text/vtt; charset=utf-8'],
-      [beside.text(key), transcript.text, 'text/plain; charset=utf-8'],
-      [beside.transcript(key), transcript.json, 'application/json'],
+      [sidecarKeys.captions(key), transcript.vtt, 'text/vtt; charset=utf-8'],
+      [sidecarKeys.text(key), transcript.text, 'text/plain; charset=utf-8'],
+      [sidecarKeys.transcript(key), transcript.json, 'application/json'],
     ] as const;
     for (const [place, content, contentType] of parts) {
-      artefacts.beside[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
+      sidecars.sidecarFiles[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
     }
-    Object.assign(artefacts, {
+    Object.assign(sidecars, {
       transcriptState: 'mirrored',
       transcriptKeys: parts.map(([place]) => place),
       transcriptDeadline: null,
     });
   } else if (late()) {
-    Object.assign(artefacts, { transcriptState: 'gave_up', transcriptDeadline: null });
+    Object.assign(sidecars, { transcriptState: 'gave_up', transcriptDeadline: null });
     reasons.push('no transcript came until the deadline');
   }
 }

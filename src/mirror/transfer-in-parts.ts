@@ -9,7 +9,7 @@ import { HttpError } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import { type Part, partLength, type Storage, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
-import type { Turn } from '../store/assets/leases.ts';
+import type { AssetLease } from '../store/assets/leases.ts';
 import type { Asset, UploadUnderWay } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
@@ -46,7 +46,7 @@ export class NotInParts extends Error {
 export async function moveInParts(
   deps: PartsDeps,
   options: {
-    turn: Turn;
+    lease: AssetLease;
     upload: UploadUnderWay;
     link: Link;
     /** Called before the object appears at its key. */
@@ -55,24 +55,24 @@ export async function moveInParts(
   },
 ): Promise<Stored> {
   const { storage, log } = deps;
-  const { turn, upload, signal } = options;
+  const { lease, upload, signal } = options;
   let done = new Map<number, Part>();
   let resumedParts = 0;
   try {
-    done = await storedParts(deps, turn, upload, signal);
+    done = await storedParts(deps, lease, upload, signal);
     resumedParts = done.size;
     if (done.size > 0) {
       const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
-      log.info({ assetId: turn.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
-      note(turn, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
+      log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
+      note(lease, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
       deps.metrics.resumedBytes.inc(bytes);
     }
     const count = Math.max(1, Math.ceil(upload.bytes / upload.partBytes));
     const missing = Array.from({ length: count }, (_, i) => i + 1).filter((number) => !done.has(number));
     await movePartsOf(deps, { ...options, missing, done });
 
-    note(turn, 'parts stored', { parts: missing.length, of: count });
-    // The fence: who has lost the turn completes nothing.
+    note(lease, 'parts stored', { parts: missing.length, of: count });
+    // The fence: who has lost the lease completes nothing.
     await options.onComplete();
     signal.throwIfAborted();
     const parts = Array.from({ length: count }, (_, i) => done.get(i + 1)!);
@@ -80,7 +80,7 @@ export async function moveInParts(
   } catch (error) {
     // A file that is not there any more may be there in another way.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
-    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forget(deps, turn, upload);
+    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forget(deps, lease, upload);
     // Each attempt that stores a part brings the file nearer to its end, so it costs none.
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
@@ -93,21 +93,21 @@ export async function moveInParts(
 /** Ends an upload that nobody will go on with; nothing of it stays in the store. */
 export async function forget(
   { storage, store }: Pick<PartsDeps, 'storage' | 'store'>,
-  turn: Turn,
+  lease: AssetLease,
   upload: UploadUnderWay,
 ): Promise<void> {
   await storage.uploads.abort(upload);
-  mustHold(await store.assets.saveUpload(turn, null));
+  mustHold(await store.assets.saveUpload(lease, null));
 }
 
 /** What the store has, as far as the records know its checksums. */
 async function storedParts(
   { store, storage }: PartsDeps,
-  turn: Turn,
+  lease: AssetLease,
   upload: UploadUnderWay,
   signal: AbortSignal,
 ): Promise<Map<number, Part>> {
-  const known = await store.assets.parts(turn.assetId);
+  const known = await store.assets.parts(lease.assetId);
   if (known.length === 0) return new Map();
   const byNumber = (parts: Part[]) => new Map(parts.map((part) => [part.number, part]));
   const there = await storage.uploads.list(upload, { signal });
@@ -128,7 +128,7 @@ async function storedParts(
 async function movePartsOf(
   deps: PartsDeps,
   options: {
-    turn: Turn;
+    lease: AssetLease;
     upload: UploadUnderWay;
     link: Link;
     missing: number[];
@@ -164,22 +164,22 @@ async function movePartsOf(
 
 async function movePart(
   deps: PartsDeps,
-  options: { turn: Turn; upload: UploadUnderWay; link: Link; number: number; signal: AbortSignal },
+  options: { lease: AssetLease; upload: UploadUnderWay; link: Link; number: number; signal: AbortSignal },
 ): Promise<Part> {
-  const { turn, upload, link, number, signal } = options;
+  const { lease, upload, link, number, signal } = options;
   const from = (number - 1) * upload.partBytes;
   const pinned: Pinned = { bytes: upload.bytes, etag: upload.etag, contentType: undefined };
   for (let tries = 1; ; tries++) {
     const body = deps.downloader.part(link, pinned, from, from + partLength(upload, number), signal);
     try {
       const part = await deps.storage.uploads.put(upload, number, body, { signal });
-      mustHold(await deps.store.assets.savePart(turn, part));
+      mustHold(await deps.store.assets.savePart(lease, part));
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
       const reason = reasonOf(error);
-      deps.log.info({ assetId: turn.assetId, part: number, reason }, 'part failed; fetched again');
-      note(turn, 'part failed', { part: number, reason });
+      deps.log.info({ assetId: lease.assetId, part: number, reason }, 'part failed; fetched again');
+      note(lease, 'part failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {
       body.destroy();

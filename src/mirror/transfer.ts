@@ -8,7 +8,7 @@ import { type AssetDetail, textOf } from '../source/schemas.ts';
 import { mediaKey, safeFilename } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
-import type { Turn } from '../store/assets/leases.ts';
+import type { AssetLease } from '../store/assets/leases.ts';
 import type { Asset, Media, UploadUnderWay } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { forget, inPartsFrom, moveInParts, NotInParts } from './transfer-in-parts.ts';
@@ -26,7 +26,7 @@ interface Source {
 
 interface Transfer {
   asset: Asset;
-  turn: Turn;
+  lease: AssetLease;
   detail: AssetDetail;
   /** Requests the asset again, for fresh links. */
   renew: () => Promise<AssetDetail>;
@@ -39,17 +39,17 @@ interface Transfer {
 
 /**
  * Transfers the media file into the bucket, verified by length and checksum. A large file goes in parts, and resumes with
- * those that an earlier turn stored.
+ * those that an earlier lease stored.
  */
 export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promise<Media> {
   const { storage, store } = deps;
-  const { asset, turn, detail, signal } = transfer;
+  const { asset, lease, detail, signal } = transfer;
   const upload = await uploadToResume(deps, transfer);
   if (upload) return moveUpload(deps, transfer, upload, linkTo(transfer, upload.variant)!);
 
   const { variant, link, bytes, contentType, from } = await openSource(deps, transfer);
   const { key, name } = placeOf(deps.keyTemplate, asset, detail, variant);
-  note(turn, 'began', { variant, bytes: bytes ?? null });
+  note(lease, 'began', { variant, bytes: bytes ?? null });
   const options = {
     contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
     contentDisposition: contentDisposition(name),
@@ -62,14 +62,14 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
   };
   // If this process dies from here on, the janitor finds the parts in the store by this key.
   if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(asset)) {
-    mustHold(await store.uploads.intend(turn, key));
+    mustHold(await store.uploads.intend(lease, key));
   }
   let whole = 'download' in from ? from.download : undefined;
   if ('pinned' in from) {
     const { bytes, etag } = from.pinned;
     const begun = await storage.uploads.begin(key, { ...options, bytes });
     const upload = { ...begun, variant, version: versionOf(detail), etag };
-    const isOurs = await store.assets.saveUpload(turn, upload);
+    const isOurs = await store.assets.saveUpload(lease, upload);
     if (!isOurs) await storage.uploads.abort(begun);
     mustHold(isOurs);
     try {
@@ -91,13 +91,13 @@ export async function transferMedia(deps: MirrorDeps, transfer: Transfer): Promi
 }
 
 async function moveUpload(deps: MirrorDeps, transfer: Transfer, upload: UploadUnderWay, link: Link): Promise<Media> {
-  const { turn, detail, signal } = transfer;
+  const { lease, detail, signal } = transfer;
   const stored = await moveInParts(deps, {
-    turn,
+    lease,
     upload,
     link,
     async onComplete() {
-      mustHold(await deps.store.assets.startTransfer(turn));
+      mustHold(await deps.store.assets.startTransfer(lease));
       await transfer.onStart(upload.key);
     },
     signal,
@@ -105,15 +105,15 @@ async function moveUpload(deps: MirrorDeps, transfer: Transfer, upload: UploadUn
   return mediaOf(stored, upload.variant, detail);
 }
 
-/** The upload that an earlier turn began, if it is of this version and key; any other upload is ended. */
+/** The upload that an earlier lease began, if it is of this version and key; any other upload is ended. */
 async function uploadToResume(deps: MirrorDeps, transfer: Transfer): Promise<UploadUnderWay | undefined> {
-  const { asset, turn, detail } = transfer;
+  const { asset, lease, detail } = transfer;
   const { upload } = asset;
   if (!upload) return undefined;
   const { key } = placeOf(deps.keyTemplate, asset, detail, upload.variant);
   const canResume = upload.version === versionOf(detail) && upload.key === key && linkTo(transfer, upload.variant);
   if (canResume) return upload;
-  await forget(deps, turn, upload);
+  await forget(deps, lease, upload);
   return undefined;
 }
 
@@ -152,7 +152,7 @@ export function placeOf(
 }
 
 /** The link to the original or the rendition, and how to renew it; undefined: there is none. */
-function linkTo({ turn, detail, renew, throttle }: Transfer, variant: Media['variant']): Link | undefined {
+function linkTo({ lease, detail, renew, throttle }: Transfer, variant: Media['variant']): Link | undefined {
   const which = variant === 'mp4' ? 'mp4Url' : 'url';
   const url = detail.download?.[which];
   if (!url) return undefined;
@@ -161,7 +161,7 @@ function linkTo({ turn, detail, renew, throttle }: Transfer, variant: Media['var
     throttle,
     async renew() {
       const next = await renew();
-      note(turn, 'renewed the link');
+      note(lease, 'renewed the link');
       if (versionOf(next) !== versionOf(detail)) {
         throw new OtherVersion('the file was replaced at the service during the transfer');
       }

@@ -16,10 +16,10 @@ export const assetQuery = z.strictObject({
   projectId: text.optional(),
   state: z.enum(assetStates).optional(),
   type: text.optional(),
-  leftOut: z
+  skipped: z
     .union([z.boolean(), z.stringbool()], 'expected true or false')
     .optional()
-    .describe('Those that the settings leave out. Without it, `pending` has none of these.'),
+    .describe('Those that the settings skip. Without it, `pending` has none of these.'),
   q: text
     .max(200)
     .optional()
@@ -49,7 +49,7 @@ const facts = z.object({
   uploadDate: z.number().nullable().describe('Epoch milliseconds.'),
   state: z.enum(assetStates),
   reason: z.string().nullable(),
-  leftOut: z.string().nullable().describe('The setting that leaves it out.'),
+  skipped: z.string().nullable().describe('The setting that leaves it out.'),
   attempts: count,
   nextAt: time.nullable().describe('When something is to be done for it next; null: nothing.'),
   key: z.string().nullable(),
@@ -73,7 +73,7 @@ export const assetAnswer = facts
     verifiedAt: time.nullable().describe('When the bytes were last held against their checksum.'),
     etag: z.string().nullable().describe('Of the media, as the store says it.'),
     recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is not whole, or not of this version.'),
-    artefacts: z.object({
+    sidecars: z.object({
       transcript: z.object({
         state: z.enum(transcriptStates),
         keys: z.array(z.string()),
@@ -81,9 +81,9 @@ export const assetAnswer = facts
       }),
       thumbnail: z.object({ state: z.enum(thumbnailStates), key: z.string().nullable() }),
     }),
-    beside: z
+    sidecarFiles: z
       .array(z.object({ key: z.string(), bytes: count, crc32: z.string(), etag: z.string().nullable() }))
-      .describe('What is stored beside the media, as it was stored.'),
+      .describe('The sidecars in the bucket, as they were stored.'),
     upload: z
       .object({
         key: z.string(),
@@ -115,7 +115,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
     return (
       `Looked at: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
       `${last ? `listed last at ${last.toISOString()} or later` : 'of which not all were listed yet'}${rest}. ` +
-      'A company that the settings leave out is not listed; `asset-mirror resync CONNECTION --full` lists everything else again.'
+      'A company that the settings skip is not listed; `asset-mirror resync CONNECTION --full` lists everything else again.'
     );
   }
 
@@ -137,7 +137,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
     const [now, parts, { rows }, events, connection, trouble] = await Promise.all([
       store.now(),
       found.upload ? store.assets.parts(id) : [],
-      store.happenings.ofAsset(id),
+      store.history.ofAsset(id),
       store.events.search({ assetId: id, limit: 100 }),
       found.connectionId === null ? undefined : store.connections.get(found.connectionId),
       waiting ? within(patienceMs, bucketTrouble()) : null,
@@ -162,7 +162,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
       const { cursor, limit, ...filter } = assetQuery.parse(query);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
       const after = placeOf(cursor, text);
-      const waiting = filter.state === 'pending' ? { leftOut: false } : {};
+      const waiting = filter.state === 'pending' ? { skipped: false } : {};
       const page = pageOf(
         await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 }),
         limit,
@@ -184,12 +184,8 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
           'The asset is no longer in the library, so there is nothing to fetch. A full resync finds it when it is back.',
         );
       }
-      if (found.leftOut !== null) {
-        throw new Refused(
-          409,
-          'asset_left_out',
-          `${found.reason}. Change the settings of its connection to mirror it.`,
-        );
+      if (found.skipped !== null) {
+        throw new Refused(409, 'asset_skipped', `${found.reason}. Change the settings of its connection to mirror it.`);
       }
       if (Object.keys(found.listed).length === 0) {
         throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
@@ -221,7 +217,7 @@ function factsOf(asset: Asset & { readable: boolean }) {
     uploadDate: asset.uploadDate,
     state: asset.state,
     reason: asset.nextAt !== null && !asset.readable ? noReader : asset.reason,
-    leftOut: asset.leftOut,
+    skipped: asset.skipped,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,
     key: asset.media?.key ?? null,
@@ -241,11 +237,11 @@ function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[], no
     ...factsOf(asset),
     mimeType: typeof mimeType === 'string' ? mimeType : null,
     firstSeenAt: asset.firstSeenAt.toISOString(),
-    working: asset.turnUntil !== null && asset.turnUntil.getTime() > now,
+    working: asset.leaseUntil !== null && asset.leaseUntil.getTime() > now,
     verifiedAt: asset.verifiedAt?.toISOString() ?? null,
     etag: asset.media?.etag ?? null,
     recordKey: asset.recordKey,
-    artefacts: {
+    sidecars: {
       transcript: {
         state: asset.transcriptState,
         keys: asset.transcriptKeys ?? [],
@@ -253,7 +249,12 @@ function detailsOf(asset: Asset & { readable: boolean }, parts: UploadPart[], no
       },
       thumbnail: { state: asset.thumbnailState, key: asset.thumbnail?.key ?? null },
     },
-    beside: Object.entries(asset.beside).map(([key, { bytes, crc32, etag }]) => ({ key, bytes, crc32, etag })),
+    sidecarFiles: Object.entries(asset.sidecarFiles).map(([key, { bytes, crc32, etag }]) => ({
+      key,
+      bytes,
+      crc32,
+      etag,
+    })),
     upload: upload && {
       key: upload.key,
       variant: upload.variant,

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { reselect } from '../filters/apply-filters.ts';
-import { type Choice, isWider, selectionOf } from '../filters/filters.ts';
+import { applyFilters } from '../filters/apply-filters.ts';
+import { type Choice, filtersOf, isWider } from '../filters/filters.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import type { Connection } from '../store/database/schema.ts';
 import { parseDuration, syncIntervals } from '../units.ts';
@@ -60,7 +60,7 @@ export const connectionSettings = z
 
 /** What came of a change, beside the connection. */
 export const changedSettings = z.object({
-  leftOut: z.int().nullable().describe('Assets that the change left out; null: it is still at work on that.'),
+  skipped: z.int().nullable().describe('Assets that the change skipped; null: it is still at work on that.'),
   letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
   unknown: chosen.describe(
     'What it names and the connection knows nothing of, perhaps by a slip: companies that it does not read, projects and types that no asset is of.',
@@ -68,16 +68,16 @@ export const changedSettings = z.object({
   syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
 });
 
-type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'selection'>;
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'>;
 
 /** The settings that a connection has, and of these its own, by the names under which they are changed. */
 export function settingsOf(
   { settings }: Pick<Connection, 'settings'>,
-  deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'selection'>,
+  deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'filters'>,
 ) {
   return {
     syncInterval: typeof settings.syncInterval === 'number' ? settings.syncInterval : deps.syncInterval,
-    ...selectionOf(settings, deps.selection),
+    ...filtersOf(settings, deps.filters),
     concurrency: ceilingOf(settings, deps.perConnection),
     bandwidth: typeof settings.bandwidth === 'number' ? settings.bandwidth : null,
     own: Object.entries(settings)
@@ -88,7 +88,7 @@ export function settingsOf(
   };
 }
 
-/** Of objects, those of before with what is named; what is null is left out (RFC 7396). */
+/** Of objects, those of before with what is named; what is null is skipped (RFC 7396). */
 function merged(before: Record<string, unknown>, change: Change): Record<string, unknown> {
   const after: Record<string, unknown> = { ...before };
   for (const [name, value] of Object.entries(change)) {
@@ -110,10 +110,10 @@ function withLists(before: unknown, change: Record<string, string[] | null | und
 
 /** `describe`: a connection as people are told of it. */
 export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
-  const { store, queues, log, selection: defaults } = deps;
+  const { store, queues, log, filters: defaults } = deps;
   return {
     /**
-     * Changes settings of a connection; all processes take them over at once. What a narrower selection leaves out is no
+     * Changes settings of a connection; all processes take them over at once. What a narrower filters skips is no
      * longer due, what a wider one lets in is due at once, and what was never listed because of it is found by a full sync.
      */
     async changeConnection(id: string, request: ConnectionSettingsRequest) {
@@ -121,24 +121,24 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       await describe(id);
       let wider = false;
       let different = false;
-      await store.selection.change(id, change, (before) => {
+      await store.filters.change(id, change, (before) => {
         const settings = merged(before, change);
-        const [was, is] = [selectionOf(before, defaults), selectionOf(settings, defaults)];
+        const [was, is] = [filtersOf(before, defaults), filtersOf(settings, defaults)];
         wider = isWider(was, is);
         different = wider || isWider(is, was);
-        return { settings, reselect: different };
+        return { settings, applyFilters: different };
       });
       const syncId = wider ? await store.syncs.request(id, 'full') : undefined;
       if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
       // Whoever dispatches goes on with it, should this process end.
       const applied = different
-        ? await within(patienceMs, reselect({ store, log, ...defaults }, id, new AbortController().signal))
-        : { leftOut: 0, letIn: 0 };
+        ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
+        : { skipped: 0, letIn: 0 };
       const named = (list: keyof Choice) => [change.include, change.exclude].flatMap((choice) => choice?.[list] ?? []);
       return {
         ...(await describe(id)),
         changed: {
-          leftOut: applied?.leftOut ?? null,
+          skipped: applied?.skipped ?? null,
           letIn: applied?.letIn ?? null,
           unknown: await strangers(store, id, {
             companyIds: named('companyIds'),

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
-import { byState, leftOut } from '../store/assets/counts.ts';
+import { byState, skipped } from '../store/assets/counts.ts';
 import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
@@ -52,9 +52,9 @@ export const connectionAnswer = z
     connectedAt: time,
     lastSyncAt: time.nullable(),
     nextSyncAt: time.nullable().describe('null: none is due, for it is not active.'),
-    counts: z.object({ byState: stateCounts, leftOut: count.describe('By the settings; in no state above.') }),
+    counts: z.object({ byState: stateCounts, skipped: count.describe('By the settings; in no state above.') }),
     bytes: count.describe('Of the media that is in the bucket.'),
-    pace: z
+    adaptiveLimit: z
       .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
       .describe('How much is under way at once, of how much that is allowed; and until when nothing is asked for.'),
     settings: connectionSettings,
@@ -110,7 +110,7 @@ export function stopped(connection: Connection): Refused {
 export function connectionOperations(
   options: Pick<
     OperationsDeps,
-    'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'selection'
+    'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'filters'
   >,
 ) {
   const { store, queues, schedule } = options;
@@ -135,9 +135,9 @@ export function connectionOperations(
         lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
         nextSyncAt:
           connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
-        counts: { byState: byState(own), leftOut: leftOut(own) },
+        counts: { byState: byState(own), skipped: skipped(own) },
         bytes: own.reduce((sum, row) => sum + row.bytes, 0),
-        pace: paceOf(connection, options.perConnection, now),
+        adaptiveLimit: paceOf(connection, options.perConnection, now),
         settings: settingsOf(connection, options),
         lastError: connection.lastError,
       };
@@ -211,10 +211,10 @@ export function connectionOperations(
 }
 
 /** How much of a connection is under way at once, and how long nobody asks anything for it; null: nothing keeps it. */
-function paceOf({ pace, settings, parkedUntil }: Connection, perConnection: number, now: number) {
+function paceOf({ adaptiveLimit, settings, parkedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {
-    limit: limitOf(pace, ceiling),
+    limit: limitOf(adaptiveLimit, ceiling),
     ceiling,
     parkedUntil: parkedUntil && parkedUntil.getTime() > now ? parkedUntil.toISOString() : null,
   };

@@ -1,4 +1,4 @@
-import type { SelectionDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
@@ -27,10 +27,10 @@ export interface OperationsDeps {
   /** Milliseconds between incremental syncs of a connection. */
   syncInterval: number;
   /** What connections mirror that say nothing themselves. */
-  selection: SelectionDefaults;
+  filters: FilterDefaults;
   log: Log;
   client: LibraryClient;
-  /** Calls the API for a connection, at its pace. */
+  /** Calls the API for a connection, at its adaptiveLimit. */
   access: Access;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;

@@ -17,11 +17,11 @@ export interface Circumstances {
 
 /** In words: where an asset is, or why it is not there, what it waits for, until when, and what there is to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
-  const { media, leftOut, connectionId } = asset;
+  const { media, skipped, connectionId } = asset;
   const id = asset.id;
-  if (leftOut !== null) {
+  if (skipped !== null) {
     return [
-      `It is left out by the settings of connection ${connectionId}: ${leftOut}.`,
+      `It is skipped by a filter of connection ${connectionId}: ${skipped}.`,
       `\`asset-mirror set ${connectionId}\` shows and changes them; what they let in is mirrored at once.`,
     ];
   }
@@ -29,7 +29,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const retry = `\`asset-mirror retry ${id}\` tries again now`;
   switch (asset.state) {
     case 'mirrored':
-      return [...whereItIs(asset), ...beside(asset), ...(asset.nextAt ? waits(asset, at) : [])];
+      return [...whereItIs(asset), ...sidecarLines(asset), ...(asset.nextAt ? waits(asset, at) : [])];
     case 'gone':
       return media
         ? [
@@ -66,7 +66,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
 }
 
 const iso = (date: Date) => date.toISOString();
-const inHand = ({ turnUntil }: Asset, now: Date) => turnUntil !== null && turnUntil > now;
+const inHand = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
 function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
   if (!media) return [];
@@ -78,7 +78,7 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
   ];
 }
 
-function beside({ id, transcriptState, transcriptDeadline, thumbnailState, reason }: Asset): string[] {
+function sidecarLines({ id, transcriptState, transcriptDeadline, thumbnailState, reason }: Asset): string[] {
   const until = transcriptDeadline ? `, until ${iso(transcriptDeadline)}` : '';
   return [
     ...(transcriptState === 'pending' ? [`Its transcript is not there yet, and is looked for${until}.`] : []),
@@ -122,5 +122,5 @@ function waits(asset: Asset, { now, connection, readable, bucketTrouble }: Circu
     ];
   }
   if (queuedAt) return [`It is on the queue since ${iso(queuedAt)}, and waits for a worker.`];
-  return ['It waits for its turn: the newest of its connection come first, a few at a time.'];
+  return ['It waits for a free slot: the newest of its connection come first, a few at a time.'];
 }

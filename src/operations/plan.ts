@@ -21,7 +21,7 @@ export const planAnswer = z
     /** Those that would be moved, and of which nobody says the size: they are not in the bytes. */
     sizeUnknown: z.int(),
     problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
-    leftOutCompanies: z.array(z.string()).meta({ description: 'Left out as a whole, and so not listed' }),
+    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped as a whole, and so not listed' }),
     byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
     rows: z.array(
       amount.extend({
@@ -57,7 +57,7 @@ export const planLine = z.object({
 
 type Deps = Pick<
   OperationsDeps,
-  'store' | 'client' | 'access' | 'selection' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
+  'store' | 'client' | 'access' | 'filters' | 'transcripts' | 'thumbnails' | 'traffic' | 'ownBandwidth'
 >;
 
 /** What moved in so long tells how fast the rest will. */

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { byState, leftOut } from '../store/assets/counts.ts';
+import { byState, skipped } from '../store/assets/counts.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts } from './fields.ts';
@@ -15,14 +15,14 @@ export const statusAnswer = z
     assets: z.object({
       total: count,
       byState: stateCounts,
-      leftOut: count.describe('By the settings; in `total` and `byState` these are not.'),
+      skipped: count.describe('By the settings; in `total` and `byState` these are not.'),
     }),
     bytes: count.describe('Of the media that is in the bucket.'),
     outstanding: z.object({
       assets: count.describe('Still to be moved, by connections that can.'),
       bytes: count,
       later: count.describe('Those of them that were put off after an error.'),
-      artefacts: count.describe('Mirrored assets whose transcript or thumbnail may still come.'),
+      sidecars: count.describe('Mirrored assets whose transcript or thumbnail may still come.'),
     }),
     rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('Of the last minute.'),
     timeLeft: z.number().nullable().describe('Seconds; null when nothing moves, or it is too early to say.'),
@@ -56,7 +56,7 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
         within(5000, options.bucketTrouble()),
       ]);
       const { connections, counts, outstanding, recent, syncs, verifications } = records;
-      const total = counts.reduce((sum, row) => (row.leftOut ? sum : sum + row.count), 0);
+      const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
       // A large file counts while it flows, as far as it flows here, and in any case when it is done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
@@ -65,13 +65,13 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
       return {
         connections: { active: 0, paused: 0, disconnected: 0, ...connections },
-        assets: { total, byState: byState(counts), leftOut: leftOut(counts) },
+        assets: { total, byState: byState(counts), skipped: skipped(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
         outstanding: {
           assets: outstanding.count,
           bytes: outstanding.bytes,
           later: outstanding.later,
-          artefacts: outstanding.artefacts,
+          sidecars: outstanding.sidecars,
         },
         rate: { assetsPerSecond, bytesPerSecond },
         timeLeft:

@@ -47,10 +47,10 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   /** Every minute from `from` until before `to` is known. */
   let from = 0;
   let to = 0;
-  let turn: Promise<unknown> = Promise.resolve();
+  let lease: Promise<unknown> = Promise.resolve();
 
   async function read(start: number, end: number): Promise<void> {
-    for (const row of await store.history.minutes(start, end)) known.set(row.minute, row);
+    for (const row of await store.throughput.minutes(start, end)) known.set(row.minute, row);
   }
 
   async function readUntil(wanted: number, now: number): Promise<Minute[]> {
@@ -72,7 +72,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
       width = widthAfter(width, performance.now() - before);
     }
     for (const key of known.keys()) if (key < now - widest - ranges.week.step) known.delete(key);
-    return store.history.minutes(to, now + minute);
+    return store.throughput.minutes(to, now + minute);
   }
 
   return {
@@ -81,8 +81,8 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
       const { span, step } = ranges[historyQuery.parse(query).range];
       const now = Date.now();
       const start = floor(now, step) - span + step;
-      const reading = turn.then(() => readUntil(start, now));
-      turn = reading.catch(() => {});
+      const reading = lease.then(() => readUntil(start, now));
+      lease = reading.catch(() => {});
       const recent = await reading;
       const points = Array.from({ length: span / step }, (_, i) => ({
         at: new Date(start + i * step).toISOString(),

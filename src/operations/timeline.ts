@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Asset, Event, Happening, Outcome, Step } from '../store/database/schema.ts';
+import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
 import { formatBytes, formatDuration } from '../units.ts';
 import { time } from './fields.ts';
 
@@ -16,7 +16,7 @@ export type TimelineEntry = z.infer<typeof timelineEntry>;
 /** What happened to an asset, oldest first, in words: from what is kept of it, and from what the row itself still knows. */
 export function timelineOf(
   asset: Pick<Asset, 'firstSeenAt' | 'mirroredAt' | 'verifiedAt' | 'syncId'>,
-  happenings: Happening[],
+  history: HistoryEntry[],
   events: Event[],
 ): TimelineEntry[] {
   const entry = (at: Date, what: string, text: string, syncId: string | null = null): TimelineEntry => ({
@@ -25,13 +25,15 @@ export function timelineOf(
     text,
     syncId,
   });
-  const told = happenings.flatMap((happening) => entriesOf(happening, entry));
+  const told = history.flatMap((happening) => entriesOf(happening, entry));
   const known = (what: string) => told.some((it) => it.what === what);
   const entries = [
     ...(known('listed.new') ? [] : [entry(asset.firstSeenAt, 'listed.new', 'seen for the first time')]),
-    ...(asset.mirroredAt && !known('turn.mirrored') ? [entry(asset.mirroredAt, 'turn.mirrored', 'mirrored')] : []),
+    ...(asset.mirroredAt && !known('attempt.mirrored')
+      ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
+      : []),
     ...told,
-    // How a turn ended is told by the turn.
+    // How a lease ended is told by the lease.
     ...events
       .filter(({ kind }) => kind !== 'asset.failed')
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),
@@ -50,7 +52,7 @@ function verified(at: Date | null, told: TimelineEntry[]): Date[] {
 
 type Entry = (at: Date, what: string, text: string, syncId?: string | null) => TimelineEntry;
 
-function entriesOf({ at, kind, syncId, data }: Happening, entry: Entry): TimelineEntry[] {
+function entriesOf({ at, kind, syncId, data }: HistoryEntry, entry: Entry): TimelineEntry[] {
   switch (kind) {
     case 'listed': {
       const { news = 'new', state, due, fields, reason } = data;
@@ -60,26 +62,26 @@ function entriesOf({ at, kind, syncId, data }: Happening, entry: Entry): Timelin
         reason ?? (due ? (state === 'mirrored' ? 'its record is written anew' : 'to be mirrored') : state);
       return [entry(at, `listed.${news}`, `${seen}: ${decided}`, syncId)];
     }
-    case 'leftOut':
-      return [entry(at, 'settings.leftOut', `left out by changed settings: ${data.rule}`, syncId)];
-    case 'letIn':
+    case 'skipped':
+      return [entry(at, 'settings.skipped', `skipped by changed settings: ${data.rule}`, syncId)];
+    case 'unskipped':
       return [entry(at, 'settings.letIn', 'let in by changed settings: to be mirrored', syncId)];
     case 'lost':
-      return [entry(at, 'turn.lost', 'its worker was not heard of any more; another goes on with it', syncId)];
-    case 'mended': {
+      return [entry(at, 'attempt.lost', 'its worker was not heard of any more; another goes on with it', syncId)];
+    case 'repaired': {
       const text = `the bucket lacked ${listOf(data.objects ?? [])} of it, or had another: to be made again`;
       return [entry(at, 'bucket.mended', text, syncId)];
     }
-    case 'turn': {
+    case 'attempt': {
       const { outcome = 'again', steps = [], more = 0, ms = 0 } = data;
       const end = new Date(at.getTime() + ms);
-      const rest = more > 0 ? [entry(end, 'turn.more', `and ${more} steps that are not told`, syncId)] : [];
+      const rest = more > 0 ? [entry(end, 'attempt.more', `and ${more} steps that are not told`, syncId)] : [];
       return [
         ...steps.map((step) =>
           entry(new Date(at.getTime() + step.ms), `step.${slug(step.did)}`, stepText(step), syncId),
         ),
         ...rest,
-        entry(end, `turn.${slug(outcome)}`, outcomeText(outcome, data), syncId),
+        entry(end, `attempt.${slug(outcome)}`, outcomeText(outcome, data), syncId),
       ];
     }
   }
@@ -127,7 +129,7 @@ const artefactText: Record<string, string> = {
   gave_up: 'given up',
 };
 
-function outcomeText(outcome: Outcome, data: Happening['data']): string {
+function outcomeText(outcome: Outcome, data: HistoryEntry['data']): string {
   const because = data.reason ? `: ${data.reason}` : '';
   const again = data.nextAt ? `; comes back at ${data.nextAt}` : '';
   const took = ` (${formatDuration(data.ms ?? 0)})`;
@@ -146,10 +148,10 @@ function outcomeText(outcome: Outcome, data: Happening['data']): string {
       return 'another version, or none: the media is looked at again';
     case 'gave up':
       return `what was missing beside the media was given up${because}`;
-    case 'left out':
-      return data.reason ?? 'left out by the settings';
+    case 'skipped':
+      return data.reason ?? 'skipped by a filter';
     case 'handed over':
-      return 'left out by the settings of its connection, and taken over by one that wants it';
+      return 'skipped by a filter of its connection, and taken over by one that wants it';
   }
 }
 

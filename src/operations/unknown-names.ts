@@ -6,7 +6,7 @@ import type { Store } from '../store/store.ts';
 export const strangeTypes = (store: Store, types: string[]): Promise<string[]> =>
   store.assets.ofNone('assetType', unknownTypes(types));
 
-/** Of what a selection names: companies that the connection does not read, and projects and types that no asset is of. */
+/** Of what a filters names: companies that the connection does not read, and projects and types that no asset is of. */
 export async function strangers(store: Store, connectionId: string, names: Choice): Promise<Choice> {
   const read = new Set((await store.connections.companies([connectionId])).map(({ id }) => id));
   return {

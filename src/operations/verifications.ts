@@ -50,7 +50,7 @@ export const verificationAnswer = z
       different: count,
       errors: count,
       absent: count.describe('Assets of which the library itself has no file (yet): no difference.'),
-      leftOut: count.describe('Assets that the settings leave out: no difference.'),
+      skipped: count.describe('Assets that the settings skip: no difference.'),
       moving: count,
       bytesRead: count,
       repaired: count,

@@ -4,9 +4,17 @@ import type { Log } from '../log.ts';
 import { HttpError, passing } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
 import { formatDuration } from '../units.ts';
-import { answered, answersPerStep, faster, fullSpeed, limitOf, type Pace, slower } from './concurrency-limit.ts';
+import {
+  type AdaptiveLimit,
+  answered,
+  answersPerStep,
+  faster,
+  fullSpeed,
+  limitOf,
+  slower,
+} from './concurrency-limit.ts';
 
-export type Pacer = ReturnType<typeof createPacer>;
+export type Limiter = ReturnType<typeof createLimiter>;
 
 /** In the reason of a pause that nobody asked for: the service did not answer, or with errors only. */
 export const askedAgain = 'it is asked again in';
@@ -17,10 +25,10 @@ export function ceilingOf(settings: Record<string, unknown>, perConnection: numb
 }
 
 /**
- * Makes connections slower and faster by what the service answers to them, each for itself. Pace and pauses are in the
+ * Makes connections slower and faster by what the service answers to them, each for itself. AdaptiveLimit and pauses are in the
  * connection's row: all processes keep to them, and a restart changes nothing.
  */
-export function createPacer(options: { store: Store; log: Log; perConnection: number }) {
+export function createLimiter(options: { store: Store; log: Log; perConnection: number }) {
   const { log, perConnection } = options;
   const { connections } = options.store;
   /** Answers since the last step, by connection. */
@@ -29,17 +37,17 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
   const troubled = new Set<string>();
 
   /** Who comes second changes nothing: whoever was first has seen the same. */
-  async function change<T extends { pace: Pace }>(
+  async function change<T extends { adaptiveLimit: AdaptiveLimit }>(
     connectionId: string,
-    next: (pace: Pace, ceiling: number) => T | undefined,
+    next: (adaptiveLimit: AdaptiveLimit, ceiling: number) => T | undefined,
   ): Promise<(T & { ceiling: number }) | undefined> {
     const connection = await connections.get(connectionId);
     if (!connection) return undefined;
-    const before = connection.pace ?? fullSpeed;
+    const before = connection.adaptiveLimit ?? fullSpeed;
     const ceiling = ceilingOf(connection.settings, perConnection);
     const after = next(before, ceiling);
-    if (!after || isDeepStrictEqual(after.pace, before)) return undefined;
-    const changed = await connections.setPace(connectionId, connection.pace, after.pace);
+    if (!after || isDeepStrictEqual(after.adaptiveLimit, before)) return undefined;
+    const changed = await connections.setAdaptiveLimit(connectionId, connection.adaptiveLimit, after.adaptiveLimit);
     return changed ? { ...after, ceiling } : undefined;
   }
 
@@ -53,10 +61,10 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
     answers.delete(connectionId);
     troubled.add(connectionId);
     const now = await options.store.now();
-    const slowed = await change(connectionId, (pace, ceiling) => slower(pace, ceiling, now));
+    const slowed = await change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
     if (!slowed) return;
     const reason = reasonOf(error);
-    const limit = limitOf(slowed.pace, slowed.ceiling);
+    const limit = limitOf(slowed.adaptiveLimit, slowed.ceiling);
     log.warn({ connectionId, limit, ceiling: slowed.ceiling, reason }, 'connection slowed down');
     if (slowed.pauseMs > 0) {
       await park(
@@ -72,12 +80,12 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
     const step = count >= answersPerStep;
     answers.set(connectionId, step ? 0 : count);
     if (!troubled.delete(connectionId) && !step) return;
-    const changed = await change(connectionId, (pace, ceiling) => ({
-      pace: step ? faster(pace, ceiling) : answered(pace),
+    const changed = await change(connectionId, (adaptiveLimit, ceiling) => ({
+      adaptiveLimit: step ? faster(adaptiveLimit, ceiling) : answered(adaptiveLimit),
     }));
     if (changed && step) {
       log.info(
-        { connectionId, limit: limitOf(changed.pace, changed.ceiling), ceiling: changed.ceiling },
+        { connectionId, limit: limitOf(changed.adaptiveLimit, changed.ceiling), ceiling: changed.ceiling },
         'connection sped up',
       );
     }
@@ -85,7 +93,7 @@ export function createPacer(options: { store: Store; log: Log; perConnection: nu
 
   /** What cannot be kept now is kept another time; the call that it is about is not to fail for it. */
   const kept = (work: Promise<void>, connectionId: string) =>
-    work.catch((err) => log.debug({ connectionId, err }, 'the pace could not be kept'));
+    work.catch((err) => log.debug({ connectionId, err }, 'the adaptiveLimit could not be kept'));
 
   /** The service asked for patience, or did not answer: takes that to heart before anybody asks again. */
   async function met(connectionId: string, error: unknown): Promise<void> {

@@ -3,61 +3,61 @@ import { reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Storage } from '../storage/storage.ts';
 
-export type Gate = ReturnType<typeof createGate>;
+export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
 /**
- * The circuit breaker of the bucket. While it is closed no asset is started, and all of them wait instead of failing.
- * It opens when the bucket passes its check again.
+ * The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing.
+ * It closes when the bucket passes its check again.
  */
-export function createGate(options: { storage: Storage; log: Log; onOpen: () => void }) {
+export function createCircuitBreaker(options: { storage: Storage; log: Log; onClose: () => void }) {
   const { storage, log } = options;
   const stopping = new AbortController();
   let reason: string | undefined;
   let probing: Promise<void> | undefined;
-  let looking: Promise<void> | undefined;
-  // A gate that closes again right away opens later each time.
-  let wait = 2000;
-  let opened = Number.NEGATIVE_INFINITY;
+  let checking: Promise<void> | undefined;
+  // A breaker that opens again right after it closed stays open longer each time.
+  let waitMs = 2000;
+  let closedAt = Number.NEGATIVE_INFINITY;
 
   async function probe(): Promise<void> {
-    for (; reason !== undefined && !stopping.signal.aborted; wait = Math.min(wait * 2, 30_000)) {
-      await sleep(wait, undefined, { signal: stopping.signal }).catch(() => {});
+    for (; reason !== undefined && !stopping.signal.aborted; waitMs = Math.min(waitMs * 2, 30_000)) {
+      await sleep(waitMs, undefined, { signal: stopping.signal }).catch(() => {});
       if (stopping.signal.aborted) return;
       try {
         await storage.check();
         reason = undefined;
-        opened = performance.now();
-        log.info({ storage: storage.name }, 'the bucket takes objects again');
-        options.onOpen();
+        closedAt = performance.now();
+        log.info({ storage: storage.name }, 'bucket available again');
+        options.onClose();
       } catch (error) {
         reason = reasonOf(error);
       }
     }
   }
 
-  function close(error: unknown): void {
-    log.error({ storage: storage.name, err: error }, 'the bucket takes nothing; everything waits');
-    if (performance.now() - opened > 120_000) wait = 2000;
+  function open(error: unknown): void {
+    log.error({ storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
+    if (performance.now() - closedAt > 120_000) waitMs = 2000;
     reason = reasonOf(error);
     probing = probe();
   }
 
   return {
-    /** Why nothing is sent at present; undefined: everything is well. */
-    get closed(): string | undefined {
+    /** Why no asset is started at present; undefined while the breaker is closed. */
+    get open(): string | undefined {
       return reason;
     },
 
-    /** The bucket has refused something: closes unless it takes other things. */
-    async look(): Promise<void> {
+    /** To be called when the bucket has refused something: opens unless the bucket passes its check. */
+    async check(): Promise<void> {
       if (reason !== undefined) return;
-      looking ??= storage
+      checking ??= storage
         .check()
-        .catch(close)
+        .catch(open)
         .finally(() => {
-          looking = undefined;
+          checking = undefined;
         });
-      await looking;
+      await checking;
     },
 
     async stop(): Promise<void> {

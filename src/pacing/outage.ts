@@ -1,7 +1,7 @@
 import { RetryLater } from '../errors.ts';
 import { HttpError, passing } from '../source/http.ts';
 
-export type Reach = ReturnType<typeof createReach>;
+export type OutageDetector = ReturnType<typeof createOutageDetector>;
 
 /** So many different assets in a row that meet a fault in the same place: then it is the place's. */
 const enough = 5;
@@ -18,7 +18,7 @@ type Place = 'api' | 'links';
  * API and at the links, each for itself, and for a connection by itself, too: the service may be there for others only.
  * While nothing is answered, no asset spends attempts on it.
  */
-export function createReach() {
+export function createOutageDetector() {
   const troubled = new Map<string, Set<string>>();
   const silentSince = new Map<string, number>();
   const placesOf = new WeakMap<object, string[]>();

@@ -3,7 +3,7 @@ import type { Tokens } from '../oauth/tokens.ts';
 import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
 import type { Grant } from '../store/database/schema.ts';
-import type { Pacer } from './adaptive-concurrency.ts';
+import type { Limiter } from './adaptive-concurrency.ts';
 
 export type Access = ReturnType<typeof createAccess>;
 
@@ -16,10 +16,10 @@ const meMs = 20_000;
 /**
  * Calls the API for a connection. A token that the service refuses before its time is refreshed, once. If the new one is
  * refused, too, `client` asks for /me: where that is given, the refusal is about what was asked for, and no reason for all
- * else to wait (the spec, section 7, does not say what 401 stands for besides). With a pacer, what the service answers makes
+ * else to wait (the spec, section 7, does not say what 401 stands for besides). With a limiter, what the service answers makes
  * the connection slower or faster. `grant`: what the records have just said of it.
  */
-export function createAccess(tokens: Tokens, pacer?: Pacer, client?: Pick<LibraryClient, 'me'>) {
+export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
   const isTaken = async (token: string) =>
     client?.me({ token, signal: AbortSignal.timeout(meMs) }).then(
       () => true,
@@ -30,7 +30,7 @@ export function createAccess(tokens: Tokens, pacer?: Pacer, client?: Pick<Librar
     ask: (token: string) => Promise<T>,
     grant?: Grant,
   ): Promise<T> {
-    const call = (value: string) => (pacer ? pacer.watch(connectionId, () => ask(value)) : ask(value));
+    const call = (value: string) => (limiter ? limiter.watch(connectionId, () => ask(value)) : ask(value));
     const token = await tokens.getAccessToken(connectionId, undefined, grant);
     try {
       return await call(token.value);

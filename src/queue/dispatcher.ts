@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { reselect, type SelectionDefaults } from '../filters/apply-filters.ts';
+import { applyFilters, type FilterDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
-import type { Gate } from '../pacing/circuit-breaker.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
 import type { Queues } from './queues.ts';
@@ -26,7 +26,7 @@ const stopMs = 1000;
 const adoptedAtOnce = 5000;
 
 /**
- * Puts due assets on the queue: a bounded number per connection, turn by turn, newest first. And makes again, from the
+ * Puts due assets on the queue: a bounded number per connection, round robin, newest first. And makes again, from the
  * records, what a queue may have lost: jobs of assets, runs that wait or were interrupted, schedules. And goes on with
  * changed settings where the process has ended that was to apply them.
  */
@@ -34,10 +34,10 @@ export function startDispatcher(options: {
   store: Store;
   queues: Queues;
   schedule: Schedule;
-  gate: Gate;
+  breaker: CircuitBreaker;
   log: Log;
   perConnection: number;
-  selection: SelectionDefaults;
+  filters: FilterDefaults;
   horizon: Horizon;
 }) {
   const { store, queues, schedule, log } = options;
@@ -63,8 +63,8 @@ export function startDispatcher(options: {
     for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
     let adopted = adoptedAtOnce;
     while (adopted === adoptedAtOnce && !stopping.signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
-    for (const connectionId of await store.selection.unsettled()) {
-      await reselect({ store, log, ...options.selection }, connectionId, stopping.signal);
+    for (const connectionId of await store.filters.unsettled()) {
+      await applyFilters({ store, log, ...options.filters }, connectionId, stopping.signal);
     }
   }
 
@@ -95,7 +95,7 @@ export function startDispatcher(options: {
   }
 
   async function round(): Promise<void> {
-    if (options.gate.closed === undefined) await dispatch();
+    if (options.breaker.open === undefined) await dispatch();
     if (performance.now() - lastSweep > sweepMs) {
       lastSweep = performance.now();
       await sweep();

@@ -1,19 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
-import { type Turn, turnOf } from '../store/assets/leases.ts';
+import { type AssetLease, leaseOf } from '../store/assets/leases.ts';
 import type { OwnedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
-export type Turns = ReturnType<typeof createTurns>;
+export type Leases = ReturnType<typeof createLeases>;
 
 /** An asset that this process works on. `signal` says when to stop, with the reason. */
 export interface HeldAsset {
   asset: OwnedAsset;
-  turn: Turn;
+  lease: AssetLease;
   signal: AbortSignal;
   /**
    * To be asked right before what nobody can undo. A process may have stood still for any time without knowing it; another
-   * worker has the asset by then. @throws Interrupted unless the turn is ours for some seconds more
+   * worker has the asset by then. @throws Interrupted unless the lease is ours for some seconds more
    */
   fence(): Promise<void>;
   end(): void;
@@ -35,11 +35,11 @@ const beatMs = 5_000;
 const surelyMs = 8_000;
 
 /**
- * The turns that this process holds, kept by one heartbeat. A turn that is lost (another worker has the asset, or its
+ * The leases that this process holds, kept by one heartbeat. A lease that is lost (another worker has the asset, or its
  * connection was paused or ended) stops its work: at once when a notice comes, at the next heartbeat otherwise.
  */
-export function createTurns({ store, log }: { store: Store; log: Log }) {
-  const held = new Map<string, { turn: Turn; aborter: AbortController; until: number }>();
+export function createLeases({ store, log }: { store: Store; log: Log }) {
+  const held = new Map<string, { lease: AssetLease; aborter: AbortController; until: number }>();
   const stopping = new AbortController();
   let interrupted: string | undefined;
   let beating: Promise<void> | undefined;
@@ -55,19 +55,19 @@ export function createTurns({ store, log }: { store: Store; log: Log }) {
     const now = performance.now();
     try {
       const kept = await store.assets.renew(
-        mine.map((entry) => entry.turn),
+        mine.map((entry) => entry.lease),
         leaseMs,
       );
       for (const entry of mine) {
-        if (kept.has(entry.turn.assetId)) entry.until = now + leaseMs;
-        else if (held.get(entry.turn.assetId) === entry)
-          drop(entry.turn.assetId, 'the asset is no longer ours to work on');
+        if (kept.has(entry.lease.assetId)) entry.until = now + leaseMs;
+        else if (held.get(entry.lease.assetId) === entry)
+          drop(entry.lease.assetId, 'the asset is no longer ours to work on');
       }
     } catch (err) {
       log.warn({ err }, 'heartbeat: the database does not answer');
       for (const entry of mine) {
         if (entry.until < performance.now())
-          drop(entry.turn.assetId, 'the database was away for longer than the lease');
+          drop(entry.lease.assetId, 'the database was away for longer than the lease');
       }
     }
   }
@@ -87,19 +87,19 @@ export function createTurns({ store, log }: { store: Store; log: Log }) {
   })();
 
   function hold(asset: OwnedAsset, since: number): HeldAsset {
-    const turn = turnOf(asset);
+    const lease = leaseOf(asset);
     const aborter = new AbortController();
-    const entry = { turn, aborter, until: since + leaseMs };
+    const entry = { lease, aborter, until: since + leaseMs };
     held.set(asset.id, entry);
     if (interrupted !== undefined) aborter.abort(new Interrupted(interrupted));
     return {
       asset,
-      turn,
+      lease,
       signal: aborter.signal,
       async fence() {
         if (entry.until - performance.now() < surelyMs) await beatNow();
         aborter.signal.throwIfAborted();
-        if (entry.until - performance.now() < surelyMs) throw new Interrupted('the turn at the asset is running out');
+        if (entry.until - performance.now() < surelyMs) throw new Interrupted('the lease of the asset is running out');
       },
       end() {
         if (held.get(asset.id) === entry) held.delete(asset.id);
@@ -108,7 +108,7 @@ export function createTurns({ store, log }: { store: Store; log: Log }) {
   }
 
   return {
-    /** The turn at an asset whose job came off the queue; undefined when there is nothing to do. */
+    /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
     async take(assetId: string): Promise<HeldAsset | undefined> {
       const now = performance.now();
       const asset = await store.assets.take(assetId, leaseMs);

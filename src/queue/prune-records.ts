@@ -10,7 +10,7 @@ export function startPruning({ store, log }: { store: Store; log: Log }) {
 
   async function prune(): Promise<void> {
     const pruned = await store.prune();
-    if (pruned && pruned.syncs + pruned.events + pruned.happenings > 0) {
+    if (pruned && pruned.syncs + pruned.events + pruned.history > 0) {
       log.info(pruned, 'old runs and events forgotten');
     }
   }

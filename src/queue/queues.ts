@@ -17,7 +17,7 @@ export interface SyncJob {
 export interface AssetJob {
   assetId: string;
 }
-export type AssetJobName = 'mirror-asset' | 'artefacts';
+export type AssetJobName = 'mirror-asset' | 'follow-up';
 
 export const queueNames = ['syncs', 'assets'] as const;
 export type QueueName = (typeof queueNames)[number];
@@ -83,16 +83,16 @@ export function openQueues(options: {
 
     /**
      * Puts assets' next jobs on the queue, in this order; those that are on it already stay where they are. A job is known
-     * by the asset and its last turn: one that has just ended its turn, and not yet its job, is not in the way of the next.
+     * by the asset and its last lease: one that has just ended its lease, and not yet its job, is not in the way of the next.
      */
     async addAssets(assets: QueuedAsset[]): Promise<void> {
       for (const together of inTraces(assets)) {
         await withinTrace(together[0]!.traceparent, () =>
           queues.assets.addBulk(
-            together.map(({ id, state, turn }) => ({
-              name: (state === 'mirrored' ? 'artefacts' : 'mirror-asset') satisfies AssetJobName,
+            together.map(({ id, state, lease }) => ({
+              name: (state === 'mirrored' ? 'follow-up' : 'mirror-asset') satisfies AssetJobName,
               data: { assetId: id },
-              opts: { deduplication: { id: `${id} ${turn}` } } as never,
+              opts: { deduplication: { id: `${id} ${lease}` } } as never,
             })),
           ),
         );

@@ -79,7 +79,7 @@ export function createLibraryClient(options: { apiUrl: string; dispatcher: Dispa
       for (const entry of value.companies) {
         const { data, error } = company.safeParse(entry);
         if (data) companies.push({ id: data.id, name: data.name || data.id });
-        else problems.push(`${labelOf(entry)} was left out: ${problemOf(error)}`);
+        else problems.push(`${labelOf(entry)} was skipped: ${problemOf(error)}`);
       }
       const user = { id: value.user.id, name: value.user.name ?? '', email: value.user.email ?? '' };
       return storable({ user, companies, problems });

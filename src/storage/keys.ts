@@ -33,8 +33,8 @@ export function mediaKey(template: string, parts: KeyParts): string {
   return template.replace(/\{(\w+)\}/g, (_, name: string) => values[name]!);
 }
 
-/** What lies beside the media file at `key`. */
-export const beside = {
+/** The keys of the sidecars of the media file at `key`. */
+export const sidecarKeys = {
   record: (key: string) => `${key}.asset.json`,
   captions: (key: string) => `${key}.vtt`,
   text: (key: string) => `${key}.txt`,

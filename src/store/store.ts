@@ -2,10 +2,10 @@ import { sql } from 'kysely';
 import type { Log } from '../log.ts';
 import { assetRecords } from './assets/assets.ts';
 import { countRecords } from './assets/counts.ts';
-import { selectionRecords } from './assets/filters.ts';
-import { happeningRecords } from './assets/history.ts';
+import { filterRecords } from './assets/filters.ts';
+import { historyRecords } from './assets/history.ts';
 import { restoreRecords } from './assets/restore.ts';
-import { historyRecords } from './assets/throughput.ts';
+import { throughputRecords } from './assets/throughput.ts';
 import { forecastRecords } from './assets/upcoming.ts';
 import { uploadRecords } from './assets/uploads.ts';
 import { connectionRecords } from './connections/connections.ts';
@@ -53,7 +53,7 @@ export async function openStore(options: { url: string; log: Log }) {
     /** Corrects times that lie further ahead than anything is planned. Returns how many rows, by table. */
     correctFuture: (horizon: Horizon) => correctFuture(db, horizon),
     bucket: bucketRecord(db),
-    happenings: happeningRecords(db),
+    history: historyRecords(db),
     consents: consentRecords(db),
     contents: contentsRecords(db),
     inventories: inventoryRecords(db),
@@ -61,10 +61,10 @@ export async function openStore(options: { url: string; log: Log }) {
     uploads: uploadRecords(db),
     chores: chores(db),
     settings: settings(db),
-    selection: selectionRecords(db),
+    filters: filterRecords(db),
     sessions: sessions(db),
     events,
-    history: historyRecords(db),
+    throughput: throughputRecords(db),
     forecast: forecastRecords(db),
     webhooks: webhookRecords(db),
 

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { leftOutReason } from '../filters/filters.ts';
+import { skipReason } from '../filters/filters.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/record-page.ts';
 
@@ -11,13 +11,13 @@ interface DecideOptions {
   asked?: boolean;
   transcripts?: boolean;
   thumbnails?: boolean;
-  leftOut?: string | null;
+  skipped?: string | null;
   connectionId?: string;
 }
 
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries what failed, was unavailable or was
- * given up; `asked`: an operator named this asset; `leftOut`: the connection's filter that skips it. An asset that moved to
+ * given up; `asked`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
  * another company is written even if nothing else has changed.
  */
 export function decide(
@@ -27,24 +27,24 @@ export function decide(
 ): Decision | undefined {
   const decision = judge(before, listed, options);
   if (decision || !before?.stranded) return decision;
-  const { state, reason, leftOut } = before;
-  return { state, reason, afresh: false, due: false, ...(leftOut && { leftOut }) };
+  const { state, reason, skipped } = before;
+  return { state, reason, afresh: false, due: false, ...(skipped && { skipped }) };
 }
 
 function judge(before: KnownAsset | undefined, listed: ListedAsset, options: DecideOptions): Decision | undefined {
   const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
-  if (options.leftOut) {
-    const decision = leaveOut(before, listed, options.leftOut, options.connectionId);
+  if (options.skipped) {
+    const decision = skip(before, listed, options.skipped, options.connectionId);
     if (decision !== 'as ever') return decision;
   }
   if (listed.problem !== undefined) {
     const reason = `${cannotBeRead}${listed.problem}`;
     if (!before) return { state: 'failed', reason, afresh: true, due: false };
-    if (before.leftOut) return undefined;
+    if (before.skipped) return undefined;
     // A known asset keeps its state: an unreadable listing says nothing about the file.
     return before.reason === reason ? undefined : { state: before.state, reason, afresh: false, due: false };
   }
-  if (!before || options.asked || before.leftOut) return pending;
+  if (!before || options.asked || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
   const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;
@@ -97,19 +97,19 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
  * Decides about an asset that the connection's filter skips. Assets of another connection and those in the bucket stay as
  * they are; for those that are due or in transfer the worker decides ('as ever').
  */
-function leaveOut(
+function skip(
   before: KnownAsset | undefined,
   listed: ListedAsset,
   rule: string,
   connectionId: string | undefined,
 ): Decision | undefined | 'as ever' {
-  const aside: Decision = { state: 'pending', reason: leftOutReason(rule), leftOut: rule, afresh: true, due: false };
+  const aside: Decision = { state: 'pending', reason: skipReason(rule), skipped: rule, afresh: true, due: false };
   // An unreadable asset that is skipped is reported, but not recorded.
   if (listed.problem !== undefined) return undefined;
   if (!before) return aside;
   if (before.connectionId !== connectionId) return undefined;
-  if (before.leftOut) {
-    return before.leftOut === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : aside;
+  if (before.skipped) {
+    return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : aside;
   }
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
   return before.media === null && (before.state === 'failed' || before.state === 'gone') ? aside : 'as ever';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
-import type { SelectionDefaults } from '../filters/apply-filters.ts';
-import { leavesOutCompany, leftOutBy, type Selection, selectionOf } from '../filters/filters.ts';
+import type { FilterDefaults } from '../filters/apply-filters.ts';
+import { type Filters, filtersOf, skippingRule, skipsCompany } from '../filters/filters.ts';
 import type { Access } from '../pacing/with-token.ts';
 import type { AssetPage, LibraryClient } from '../source/client.ts';
 import { storable } from '../source/schemas.ts';
@@ -16,7 +16,7 @@ export interface PlanDeps {
   store: Store;
   client: LibraryClient;
   withToken: Access;
-  selection: SelectionDefaults;
+  filters: FilterDefaults;
   /** Whether transcripts are kept at all. */
   transcripts: boolean;
   /** Whether thumbnails are. */
@@ -38,7 +38,7 @@ export const planKinds = [
   /** Still transcoding. */
   'processing',
   'unavailable',
-  'leftOut',
+  'skipped',
   /** Breaks the API's schema. */
   'unreadable',
 ] as const;
@@ -67,8 +67,8 @@ export interface Planned {
   sizeUnknown: number;
   /** What could not be listed, and why. */
   problems: string[];
-  /** Companies that are left out as a whole, and so not listed. */
-  leftOutCompanies: string[];
+  /** Companies that are skipped as a whole, and so not listed. */
+  skippedCompanies: string[];
 }
 
 export interface PlanProgress {
@@ -85,7 +85,7 @@ const mostTypes = 100;
 const otherTypes = 'others';
 
 /**
- * Lists what these connections can read, as a full sync does, at their pace, and compares it with the records. Nothing is
+ * Lists what these connections can read, as a full sync does, at their adaptiveLimit, and compares it with the records. Nothing is
  * written and no media is asked for. One page is held at a time. A company that several of them read is listed once, and
  * what one of them wants of it counts as wanted.
  */
@@ -96,7 +96,7 @@ export async function plan(
 ): Promise<Planned> {
   const { store, client, transcripts, thumbnails } = deps;
   const { signal } = options;
-  const planned: Planned = { pages: 0, listed: 0, rows: [], sizeUnknown: 0, problems: [], leftOutCompanies: [] };
+  const planned: Planned = { pages: 0, listed: 0, rows: [], sizeUnknown: 0, problems: [], skippedCompanies: [] };
   const sums = createSums(planned);
   const among = new Set(connections.map(({ id }) => id));
   const done = new Set<string>();
@@ -127,8 +127,8 @@ export async function plan(
         companyId = company.id;
         done.add(companyId);
         const selections = await selectionsOf(deps, connection, companyId, among);
-        if (selections.every((selection) => leavesOutCompany(selection, company.id))) {
-          planned.leftOutCompanies.push(companyId);
+        if (selections.every((filters) => skipsCompany(filters, company.id))) {
+          planned.skippedCompanies.push(companyId);
           continue;
         }
         const mark = marks.get(companyId) ?? null;
@@ -139,9 +139,9 @@ export async function plan(
           for await (const { listed, isDoubtful } of listing) {
             const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
             for (const asset of listed) {
-              const rules = selections.map((selection) => leftOutBy(selection, { companyId: company.id, ...asset }));
-              const leftOut = rules.every((rule) => rule !== null);
-              const kind = kindOf(known.get(asset.id), asset, { mark, leftOut, transcripts, thumbnails });
+              const rules = selections.map((filters) => skippingRule(filters, { companyId: company.id, ...asset }));
+              const skipped = rules.every((rule) => rule !== null);
+              const kind = kindOf(known.get(asset.id), asset, { mark, skipped, transcripts, thumbnails });
               sums.add(company, asset, kind);
             }
             planned.pages++;
@@ -167,11 +167,11 @@ export async function plan(
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,
-  options: { mark: number | null; leftOut: boolean; transcripts: boolean; thumbnails: boolean },
+  options: { mark: number | null; skipped: boolean; transcripts: boolean; thumbnails: boolean },
 ): PlanKind {
   if (listed.problem !== undefined) return 'unreadable';
-  if (options.leftOut) {
-    if (!before || before.media === null) return 'leftOut';
+  if (options.skipped) {
+    if (!before || before.media === null) return 'skipped';
     if (before.state === 'mirrored') return 'same';
   }
   const { transcripts, thumbnails } = options;
@@ -205,13 +205,13 @@ async function* pagesOf(
 
 /** What those of the connections select that can read a company; of others nothing is said. */
 async function selectionsOf(
-  { store, selection }: PlanDeps,
+  { store, filters }: PlanDeps,
   connection: Connection,
   companyId: string,
   among: Set<string>,
-): Promise<Selection[]> {
-  const others = (await store.selection.readers(companyId)).filter(({ id }) => id !== connection.id && among.has(id));
-  return [connection, ...others].map(({ settings }) => selectionOf(settings, selection));
+): Promise<Filters[]> {
+  const others = (await store.filters.readers(companyId)).filter(({ id }) => id !== connection.id && among.has(id));
+  return [connection, ...others].map(({ settings }) => filtersOf(settings, filters));
 }
 
 function createSums(planned: Planned) {

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Disconnected, Rejected, RetryLater, reasonOf } from '../errors.ts';
 import {
-  leavesOutCompany,
-  leftOutBy,
-  leftOutReason,
+  type Filters,
+  filtersOf,
   type Selectable,
-  type Selection,
-  selectionOf,
+  skippingRule,
+  skipReason,
+  skipsCompany,
 } from '../filters/filters.ts';
 import { type Log, withFields } from '../log.ts';
 import type { Access } from '../pacing/with-token.ts';
@@ -16,7 +16,7 @@ import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/connections/readable-companies.ts';
 import type { SyncMode, SyncPosition } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
-import { TurnLost } from '../store/syncs/lease.ts';
+import { LeaseLost } from '../store/syncs/lease.ts';
 import type { ListedAsset } from '../store/syncs/record-page.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
@@ -67,7 +67,7 @@ export async function runSyncs(
   });
   const renew = async () => {
     const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
-    if (!held) lost.abort(new TurnLost(`the sync of connection ${connectionId} is no longer ours`));
+    if (!held) lost.abort(new LeaseLost(`the sync of connection ${connectionId} is no longer ours`));
   };
   const heartbeat = setInterval(() => void renew(), leaseMs / 4);
   let leased = true;
@@ -119,7 +119,7 @@ export async function runSyncs(
         if (!ended.more) return `${runs} done`;
       } catch (error) {
         if (error instanceof Disconnected) return 'the connection is disconnected';
-        if (signal.aborted || error instanceof TurnLost) return 'handed back';
+        if (signal.aborted || error instanceof LeaseLost) return 'handed back';
         if (error instanceof RetryLater) {
           if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, reasonOf(error));
           const retryInMs = Math.round(error.waitMs);
@@ -177,7 +177,7 @@ function breakOff(error: unknown, pages: number): never {
 
 /** Whether an error concerns the connection, and so all of its companies. */
 const stopsRun = (error: unknown) =>
-  error instanceof TurnLost || error instanceof Disconnected || error instanceof RetryLater;
+  error instanceof LeaseLost || error instanceof Disconnected || error instanceof RetryLater;
 
 interface Run {
   sync: TakenSync;
@@ -220,8 +220,8 @@ async function runSync(deps: SyncDeps, run: Run): Promise<void> {
   const searching = sync.scope.projectId !== undefined && companyId === undefined;
   let withoutProject = 0;
   for (const company of companies) {
-    if (leavesOutCompany(selectionOf(run.settings, deps), company.id)) {
-      if (companyId !== undefined) problems.add(`company ${companyId} is left out by the settings`, { fatal: true });
+    if (skipsCompany(filtersOf(run.settings, deps), company.id)) {
+      if (companyId !== undefined) problems.add(`company ${companyId} is skipped by a filter`, { fatal: true });
       position = { done: [...(position.done ?? []), company.id] };
       continue;
     }
@@ -305,8 +305,8 @@ async function listCompany(
     const { next, repeats, isDoubtful } = cursors.after(cursor, { ids, nextCursor: page.nextCursor });
     if (isDoubtful) problems.add(`${what}: ${doubtfulEnd}`, { fatal: false });
     // Changed settings take effect with the next page.
-    const leftOut = (asset: ListedAsset, settings: Record<string, unknown>) =>
-      leftOutBy(selectionOf(settings, deps), selectable(company.id, asset));
+    const skipped = (asset: ListedAsset, settings: Record<string, unknown>) =>
+      skippingRule(filtersOf(settings, deps), selectable(company.id, asset));
     const assets = repeats ? [] : listed.filter((asset) => inScope(asset, scope.assetType));
     for (const { id, problem } of assets) {
       if (problem !== undefined && id.startsWith(unreadable) && broken.size <= unreadableItems) broken.add(id);
@@ -345,7 +345,7 @@ async function listCompany(
             full,
             transcripts: deps.transcripts,
             thumbnails: deps.thumbnails,
-            leftOut: leftOut(asset, settings),
+            skipped: skipped(asset, settings),
             connectionId,
           }),
         position,
@@ -359,7 +359,7 @@ async function listCompany(
     run.settings = counts.settings;
     for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { fatal: false });
     for (const asset of assets) {
-      if (asset.problem === undefined || leftOut(asset, run.settings) !== null) continue;
+      if (asset.problem === undefined || skipped(asset, run.settings) !== null) continue;
       const { id, name, problem } = asset;
       const called = id.startsWith(unreadable)
         ? `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`
@@ -415,10 +415,10 @@ async function requestAssets(deps: SyncDeps, run: Run, readable: ReadableCompany
         );
         continue;
       }
-      const selection = await selectionNow(deps, connectionId);
-      const rule = known.media === null ? leftOutBy(selection, selectable(companyId, listedOf(asset))) : null;
+      const filters = await filtersNow(deps, connectionId);
+      const rule = known.media === null ? skippingRule(filters, selectable(companyId, listedOf(asset))) : null;
       if (rule !== null) {
-        problems.add(`asset ${assetId}: ${leftOutReason(rule)}`, { fatal: true });
+        problems.add(`asset ${assetId}: ${skipReason(rule)}`, { fatal: true });
         continue;
       }
       const { refused } = await store.syncs.recordPage({
@@ -457,6 +457,6 @@ function selectable(companyId: string, { projectId, assetType, problem }: Listed
   return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };
 }
 
-async function selectionNow(deps: SyncDeps, connectionId: string): Promise<Selection> {
-  return selectionOf((await deps.store.connections.get(connectionId))?.settings ?? {}, deps);
+async function filtersNow(deps: SyncDeps, connectionId: string): Promise<Filters> {
+  return filtersOf((await deps.store.connections.get(connectionId))?.settings ?? {}, deps);
 }

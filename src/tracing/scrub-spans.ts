@@ -11,7 +11,7 @@ export function scrubbed(exporter: SpanExporter): SpanExporter {
   };
 }
 
-/** A copy, field by field: some fields of the SDK's spans are getters of their class, which `...` leaves out. */
+/** A copy, field by field: some fields of the SDK's spans are getters of their class, which `...` skips. */
 function clean(span: ReadableSpan): ReadableSpan {
   const { status } = span;
   return {

@@ -22,7 +22,7 @@ export interface Pair {
 }
 
 /** What is to be said of an object; undefined: nothing, for it is on its way. */
-export type Finding = (VerificationLine & { leftOut?: boolean }) | undefined;
+export type Finding = (VerificationLine & { skipped?: boolean }) | undefined;
 
 /** Objects that are read at the same time. */
 const readers = 4;
@@ -33,9 +33,9 @@ export interface Inspection {
   one: boolean;
   counts: VerificationCounts;
   /** Assets whose media was read and is right. */
-  seen: { id: string; turn: number }[];
+  seen: { id: string; lease: number }[];
   /** Objects of which the store gives another ETag for the same content. */
-  copied: { id: string; turn: number; key: string; etag: string }[];
+  copied: { id: string; lease: number; key: string; etag: string }[];
   signal: AbortSignal;
 }
 
@@ -77,15 +77,15 @@ async function judge(
     const finding = await compare(deps, expected, object, options);
     if (finding.mark === '=') {
       if (options.deep && expected.kind === 'media') {
-        options.seen.push({ id: expected.asset.id, turn: expected.asset.turn });
+        options.seen.push({ id: expected.asset.id, lease: expected.asset.lease });
       }
       return finding;
     }
     const row = await store.contents.get(expected.asset.id);
     const again = row && expectedOf(row).find(({ key }) => key === expected.key);
     if (!row || !again || row.isMoving) return undefined;
-    const { turn, revision } = expected.asset;
-    if (tries > 0 && row.turn === turn && row.revision === revision) return finding;
+    const { lease, revision } = expected.asset;
+    if (tries > 0 && row.lease === lease && row.revision === revision) return finding;
     expected = again;
     object = 'unlisted';
   }
@@ -127,7 +127,7 @@ async function compare(
     const found = await measure(body, signal);
     counts.bytesRead += object.bytes;
     if (crc32 === undefined || found.crc32 === crc32) {
-      if (touched) copied.push({ id: asset.id, turn: asset.turn, key, etag: object.etag! });
+      if (touched) copied.push({ id: asset.id, lease: asset.lease, key, etag: object.etag! });
       return line('=', null);
     }
     return line(
@@ -182,13 +182,13 @@ function idsFrom(segment: string): string[] {
 }
 
 function mayHave(asset: AssetContents, key: string): boolean | null {
-  const { media, outdated } = asset;
+  const { media, superseded } = asset;
   const of = media && (key === media.key || key.startsWith(`${media.key}.`));
-  if (asset.isMoving || outdated.includes(key)) return true;
+  if (asset.isMoving || superseded.includes(key)) return true;
   if (isSettled(asset)) {
     return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
-  // Of one that is to be tried again, its next turn clears away what an earlier one may have left.
+  // Of one that is to be tried again, its next lease clears away what an earlier one may have left.
   return of || asset.nextAt !== null;
 }
 

@@ -1,4 +1,4 @@
-import { beside } from '../storage/keys.ts';
+import { sidecarKeys } from '../storage/keys.ts';
 import type { ObjectKind } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
@@ -29,9 +29,9 @@ export function expectedOf(asset: AssetContents): Expected[] {
   const { media, transcriptKeys, thumbnail } = asset;
   if (!media || !isSettled(asset)) return [];
   // One that was lost, and could not be written again, is to be there all the same.
-  const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? beside.record(media.key) : null);
+  const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? sidecarKeys.record(media.key) : null);
   const other = (key: string, kind: ObjectKind, length?: number): Expected => {
-    const kept = asset.beside[key];
+    const kept = asset.sidecarFiles[key];
     const { bytes = length, etag, crc32 } = kept ?? {};
     return { key, asset, kind, bytes, etag: etag ?? undefined, crc32 };
   };
@@ -62,7 +62,7 @@ export async function* expectedObjects(
     after: string;
     connectionId?: string | undefined;
     pageSize: number;
-    /** Assets that have settled since are left out. */
+    /** Assets that have settled since are skipped. */
     settledBefore?: Date | undefined;
   },
 ): AsyncGenerator<Expected> {

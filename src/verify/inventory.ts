@@ -49,8 +49,8 @@ export interface Manifest {
   writtenAt: string;
   assets: number;
   byState: Record<string, number>;
-  /** Assets that the settings leave out, which are in no state of `byState`. */
-  leftOut: number;
+  /** Assets that the settings skip, which are in no state of `byState`. */
+  skipped: number;
   objects: number;
   bytes: number;
   files: { name: string; assets: number; bytes: number; sha256: string }[];
@@ -80,7 +80,7 @@ export async function writeInventory(
     writtenAt: options.now.toISOString(),
     assets: 0,
     byState: {},
-    leftOut: 0,
+    skipped: 0,
     objects: 0,
     bytes: 0,
     files: [],
@@ -101,7 +101,7 @@ export async function writeInventory(
       for (const asset of page) {
         const line = lineOf(asset);
         manifest.assets++;
-        if (asset.leftOut !== null) manifest.leftOut++;
+        if (asset.skipped !== null) manifest.skipped++;
         else manifest.byState[line.state] = (manifest.byState[line.state] ?? 0) + 1;
         manifest.objects += line.objects.length;
         for (const { bytes } of line.objects) manifest.bytes += bytes ?? 0;

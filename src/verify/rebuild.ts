@@ -3,7 +3,7 @@ import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { largestRecord, readRecord, recordEnding, type StoredRecord } from '../mirror/read-record.ts';
 import { versionOf } from '../mirror/transfer.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
-import { beside, ours } from '../storage/keys.ts';
+import { ours, sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
@@ -82,7 +82,7 @@ export async function rebuild(
         for (const asset of assets) for (const [id, became] of await restore([asset])) each.set(id, became);
         return each;
       }
-      skip(`${beside.record(assets[0]!.media.key)}: cannot be taken into the records: ${reasonOf(error)}`);
+      skip(`${sidecarKeys.record(assets[0]!.media.key)}: cannot be taken into the records: ${reasonOf(error)}`);
       return new Map();
     }
   }
@@ -180,7 +180,7 @@ async function recordAt(
   key: string,
   signal: AbortSignal,
 ): Promise<{ record: StoredRecord } | { problem: string } | 'media'> {
-  const own = beside.record(key);
+  const own = sidecarKeys.record(key);
   if (await window.find(own)) {
     const above = await recordAt(storage, window, own, signal);
     if (above !== 'media' && 'record' in above) return 'media';
@@ -227,7 +227,7 @@ async function restoredOf(deps: RebuildDeps, record: StoredRecord, at: Look): Pr
   const media: Media = { ...record.media, etag: found ? found.etag : record.media.etag, version: '' };
   if (!problem) media.version = versionOf(item as ApiAsset);
   // Without its key, the record is written again: this one has the ETag of another place.
-  const recordKey = problem || media.etag !== record.media.etag ? null : beside.record(media.key);
+  const recordKey = problem || media.etag !== record.media.etag ? null : sidecarKeys.record(media.key);
   return {
     ...listed,
     companyId: record.companyId,

@@ -9,7 +9,7 @@ import type { Store } from '../store/store.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
 import { VerificationLost, verify } from './verify.ts';
 
-export interface AuditDeps {
+export interface ScheduledDeps {
   store: Store;
   storage: Storage;
   queues: Pick<Queues, 'addSync'>;
@@ -33,8 +33,8 @@ const mostFailures = 5;
  * What is done seldom and takes long: the verifications that were asked for, by people or by the interval, and the inventory
  * of each day. One process at a time does each, under a lease in the records; when it dies, another goes on.
  */
-export function startAudits(
-  deps: AuditDeps & {
+export function startScheduledVerification(
+  deps: ScheduledDeps & {
     /** How often the whole bucket is compared with the records. */
     reconcileInterval: number;
   },
@@ -44,7 +44,7 @@ export function startAudits(
   const { signal } = stopping;
   // After a pause at first: a process that has just started has other things to do.
   const often = { signal, log, failed: 'audit put off; trying on', later: true };
-  const audits = [
+  const scheduled = [
     every(requestsEveryMs, () => runVerification(deps, signal), often),
     every(dayEveryMs, () => runInventory(deps, signal), often),
     every(routineEveryMs, () => store.verifications.routine(reconcileInterval), often),
@@ -52,13 +52,13 @@ export function startAudits(
   return {
     async stop(): Promise<void> {
       stopping.abort(new Error('shutting down'));
-      await Promise.all(audits);
+      await Promise.all(scheduled);
     },
   };
 }
 
 /** Takes up the verification that waits, or was interrupted. */
-export async function runVerification(deps: AuditDeps, stop: AbortSignal): Promise<void> {
+export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
   const owner = `${deps.instance} ${randomUUID()}`;
   const run = await store.verifications.takeNext(owner, leaseMs);
@@ -90,7 +90,7 @@ export async function runVerification(deps: AuditDeps, stop: AbortSignal): Promi
 
 /** Writes the inventory of the day if it is due. Returns whether it did. */
 export async function runInventory(
-  deps: AuditDeps,
+  deps: ScheduledDeps,
   stop: AbortSignal,
   options: { asked?: boolean } = {},
 ): Promise<boolean> {
@@ -113,7 +113,7 @@ export async function runInventory(
 }
 
 /** An inventory that was asked for waits for the one that is being written. */
-async function inventoryNow(deps: AuditDeps, signal: AbortSignal): Promise<void> {
+async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { asked: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
     await sleep(1000, undefined, { signal });

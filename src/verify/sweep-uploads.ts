@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { every } from '../every.ts';
 import type { Log } from '../log.ts';
-import type { Gate } from '../pacing/circuit-breaker.ts';
+import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 
@@ -14,14 +14,14 @@ const retryMs = 3_600_000;
 const ages = { ageMs: day, patienceMs: 7 * day };
 
 /** Once a day one process clears away what was begun in the store and given up. */
-export function startJanitor(options: { store: Store; storage: Storage; gate: Gate; log: Log }) {
-  const { store, storage, gate, log } = options;
+export function startSweeping(options: { store: Store; storage: Storage; breaker: CircuitBreaker; log: Log }) {
+  const { store, storage, breaker, log } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
 
   async function look(): Promise<void> {
-    if (gate.closed !== undefined || !(await store.chores.take('uploads', retryMs))) return;
-    const ended = await clearAway({ store, storage }, { ...ages, signal });
+    if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
+    const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
     if (ended > 0) log.info({ uploads: ended }, 'uploads that were given up are cleared away');
   }
@@ -42,7 +42,7 @@ export function startJanitor(options: { store: Store; storage: Storage; gate: Ga
  * The records forget uploads whose assets want them no more, then the store those that the records do not know. In this
  * order: whatever dies in between is found by its key the next time. Returns how many the store has forgotten.
  */
-export async function clearAway(
+export async function sweepUploads(
   { store, storage }: { store: Store; storage: Storage },
   { ageMs, patienceMs, signal }: { ageMs: number; patienceMs: number; signal?: AbortSignal },
 ): Promise<number> {

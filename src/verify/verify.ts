@@ -192,7 +192,7 @@ export const nothingFound: VerificationCounts = {
   different: 0,
   errors: 0,
   absent: 0,
-  leftOut: 0,
+  skipped: 0,
   moving: 0,
   assets: 0,
   assetsTotal: 0,
@@ -201,9 +201,9 @@ export const nothingFound: VerificationCounts = {
 };
 
 const countNames = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
-function countOf({ mark, difference, leftOut }: NonNullable<Finding>) {
+function countOf({ mark, difference, skipped }: NonNullable<Finding>) {
   if (mark !== '-' || difference) return countNames[mark];
-  return leftOut ? ('leftOut' as const) : ('absent' as const);
+  return skipped ? ('skipped' as const) : ('absent' as const);
 }
 
 export function differencesIn(counts: Partial<VerificationCounts>): number {
@@ -216,7 +216,7 @@ async function listLibrary(
   deps: VerifyDeps,
   options: {
     connectionId: string | null;
-    /** Asked for by an earlier turn at the same verification. */
+    /** Asked for by an earlier lease at the same verification. */
     known: Record<string, string>;
     onAsked: (syncs: Record<string, string>) => Promise<void>;
     signal: AbortSignal;
@@ -277,6 +277,6 @@ function missingAsset(asset: AssetContents): Finding {
   const why = whyNot(asset);
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
-  const leftOut = asset.leftOut !== null;
-  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !leftOut && !isAbsent(asset), leftOut };
+  const skipped = asset.skipped !== null;
+  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !skipped && !isAbsent(asset), skipped };
 }

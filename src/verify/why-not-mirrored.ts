@@ -4,7 +4,7 @@ import type { AssetContents } from '../store/verifications/contents.ts';
 export function whyNot(asset: AssetContents): string | null {
   const { state, reason, nextAt } = asset;
   const because = reason ? `: ${reason}` : '';
-  if (asset.leftOut !== null) return reason;
+  if (asset.skipped !== null) return reason;
   switch (state) {
     case 'mirrored':
       return null;
@@ -20,7 +20,7 @@ export function whyNot(asset: AssetContents): string | null {
       return `on its way${because}`;
     case 'pending': {
       const later = reason && nextAt && nextAt.getTime() > Date.now() ? `; next try ${nextAt.toISOString()}` : '';
-      return `not yet${because || ': waits for its turn'}${later}`;
+      return `not yet${because || ': waits for a free slot'}${later}`;
     }
   }
 }

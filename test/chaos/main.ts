@@ -61,7 +61,7 @@ async function main(): Promise<number> {
   }
   if (store === 'directory' && !root) {
     plan.faults = plan.faults.filter(({ kind }) => kind.name !== 'disk-full');
-    print('Only root can make a disk to fill: disk-full is left out.\n');
+    print('Only root can make a disk to fill: disk-full is skipped.\n');
   }
 
   const directory = await mkdtemp(join(tmpdir(), `asset-mirror-chaos-${seed}-`));

@@ -53,7 +53,7 @@ describe.each(shells)('%s', (shell) => {
     ['asset-mirror events --fo', ['--follow']],
     ['asset-mirror keys ro', ['rotate']],
     ['asset-mirror completion z', ['zsh']],
-  ])(`completes %s${there ? '' : ` (left out: ${shell} is not installed)`}`, async (line, offered) => {
+  ])(`completes %s${there ? '' : ` (skipped: ${shell} is not installed)`}`, async (line, offered) => {
     const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 20_000 });
     // Behind a tab fish says what each is for.
     const words = stdout.split(/\r?\n/).map((word) => word.split('\t')[0]!);

@@ -71,7 +71,7 @@ describe('the verbs of operators', () => {
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[32mactive');
   });
 
-  test("say what a full sync would move, and an asset's story", async () => {
+  test("say what a full sync would move, and an asset's stepLog", async () => {
     const plan = await run(['plan', id]);
     expect(plan).toMatchObject({
       code: 0,
@@ -81,15 +81,15 @@ describe('the verbs of operators', () => {
     });
     expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });
 
-    const [story, why, unknown] = await Promise.all([
+    const [stepLog, why, unknown] = await Promise.all([
       run(['explain', whole]),
       run(['explain', failed]),
       run(['explain', 'nothing']),
     ]);
-    expect(story.stdout).toMatch(
+    expect(stepLog.stdout).toMatch(
       / {2}mirrored\n.*company acme.*\n\nIt is in the bucket since .*\n[\s\S]*\nsync .*\n.*seen for the first time: to be mirrored\n/,
     );
-    expect(story.stdout).not.toContain('\u001b');
+    expect(stepLog.stdout).not.toContain('\u001b');
     expect(why.stdout).toMatch(/ {2}failed\n[\s\S]*\nIt failed after 1 attempts?: [\s\S]*retry/);
     expect(unknown).toMatchObject({
       code: 2,

@@ -68,13 +68,13 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
   });
 
-  test('what the settings leave out is no difference, and named apart from what the library has no file of', async () => {
+  test('what the settings skip is no difference, and named apart from what the library has no file of', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: { assetTypes: ['videos'] } });
-    const film = await scene.film({ name: 'left out.mp4' });
+    const film = await scene.film({ name: 'skipped.mp4' });
     const { code, stdout } = await verify();
     expect(code).toBe(0);
-    expect(stdout).toContain(`- ${film}\n    left out.mp4: left out by the settings: type videos\n`);
-    expect(stdout).toContain('\nAssets that the settings leave out: 1\n');
+    expect(stdout).toContain(`- ${film}\n    skipped.mp4: skipped by a filter: type videos\n`);
+    expect(stdout).toContain('\nAssets that the settings skip: 1\n');
     expect(stdout).not.toContain('the library itself has no file');
   });
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets/leases.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
 import type { SyncDeps } from '../../src/sync/run-syncs.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 
@@ -15,15 +15,15 @@ const patch = (connectionId: string, settings: object) =>
   stage.mirror.api('PATCH', `/connections/${connectionId}`, settings);
 const rows = async (companyId: string) =>
   Object.fromEntries((await stage.assets(companyId)).map((asset) => [asset.id, asset]));
-const leftOut = (rule: string) => ({
+const skipped = (rule: string) => ({
   state: 'pending',
-  leftOut: rule,
-  reason: `left out by the settings: ${rule}`,
+  skipped: rule,
+  reason: `skipped by a filter: ${rule}`,
   nextAt: null,
   queuedAt: null,
 });
 const nothing = { companyIds: [], projectIds: [], assetTypes: [] };
-const waiting = { state: 'pending', leftOut: null, reason: null, nextAt: expect.any(Date) };
+const waiting = { state: 'pending', skipped: null, reason: null, nextAt: expect.any(Date) };
 
 /** A company with a film and a document, listed. */
 async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
@@ -38,17 +38,17 @@ async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
 }
 
 describe('a listing', () => {
-  test('records what the settings leave out, and counts it as nothing new and nothing to be done', async () => {
+  test('records what the settings skip, and counts it as nothing new and nothing to be done', async () => {
     const { companyId, connectionId, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: leftOut('type videos'), [text]: waiting });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos'), [text]: waiting });
     const { counts } = await stage.mirror.api('GET', `/connections/${connectionId}`);
-    expect(counts).toMatchObject({ byState: { pending: 1 }, leftOut: 1 });
+    expect(counts).toMatchObject({ byState: { pending: 1 }, skipped: 1 });
     const ids = async (query: string) =>
       (await stage.mirror.api('GET', `/assets?companyId=${companyId}&${query}`)).assets.map(
         (a: { id: string }) => a.id,
       );
     expect(await ids('state=pending')).toEqual([text]);
-    expect(await ids('leftOut=true')).toEqual([film]);
+    expect(await ids('skipped=true')).toEqual([film]);
     expect((await ids('')).sort()).toEqual([film, text].sort());
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 2, new: 0, changed: 0, error: null });
   });
@@ -61,17 +61,17 @@ describe('a listing', () => {
     await stage.run(connectionId);
     const all = await rows(companyId);
     expect(Object.keys(all).sort()).toEqual(ids.sort());
-    expect(new Set(Object.values(all).map((asset) => asset.leftOut))).toEqual(new Set(['type documents']));
+    expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['type documents']));
   });
 
-  test('of a company that is left out is not asked for, and comes when it is let in', async () => {
+  test('of a company that is skipped is not asked for, and comes when it is let in', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId);
     await patch(connectionId, { exclude: { companyIds: [companyId] } });
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', pages: 0, seen: 0 });
     expect(await stage.listings(companyId)).toBe(0);
     const scoped = await stage.sync(connectionId, 'full', { companyId });
-    expect(scoped).toMatchObject({ status: 'failed', error: expect.stringContaining('left out by the settings') });
+    expect(scoped).toMatchObject({ status: 'failed', error: expect.stringContaining('skipped by a filter') });
 
     const { changed } = await patch(connectionId, { exclude: null });
     expect(changed).toMatchObject({ syncId: expect.any(String) });
@@ -79,31 +79,31 @@ describe('a listing', () => {
     expect(await rows(companyId)).toMatchObject({ [id!]: waiting });
   });
 
-  test('an asset that was asked for by name, and is left out, is told', async () => {
+  test('an asset that was asked for by name, and is skipped, is told', async () => {
     const { connectionId, film } = await listed({ include: { assetTypes: ['documents'] } });
     expect(await stage.sync(connectionId, 'full', { assetIds: [film] })).toMatchObject({
       status: 'failed',
-      error: `asset ${film}: left out by the settings: type videos is not included`,
+      error: `asset ${film}: skipped by a filter: type videos is not included`,
     });
   });
 
-  test('what the environment leaves out no more is let in by the next full run', async () => {
+  test('what the environment skips no more is let in by the next full run', async () => {
     const { companyId, connectionId, film, text } = await listed({}, { excludeTypes: ['videos'] });
     expect(await rows(companyId)).toMatchObject({ [text]: waiting });
     await stage.sync(connectionId, 'full', {}, { excludeTypes: [] });
     expect(await rows(companyId)).toMatchObject({ [film]: waiting, [text]: waiting });
   });
 
-  test('finds what is left out gone, like anything else', async () => {
+  test('finds what is skipped gone, like anything else', async () => {
     const { companyId, connectionId, film } = await listed({ exclude: { assetTypes: ['videos'] } });
     await stage.admin.removeAsset(film);
     await stage.sync(connectionId, 'full');
-    expect(await rows(companyId)).toMatchObject({ [film]: { state: 'gone', leftOut: null } });
+    expect(await rows(companyId)).toMatchObject({ [film]: { state: 'gone', skipped: null } });
   });
 });
 
 describe('a change', () => {
-  test('that narrows leaves out what waits, is queued or failed; that widens has all of it due at once', async () => {
+  test('that narrows skips what waits, is queued or failed; that widens has all of it due at once', async () => {
     const { companyId, connectionId, projectId, film } = await listed();
     const films = [film, ...(await stage.upload(companyId, 2, { assetType: 'videos' }))];
     await stage.sync(connectionId, 'full');
@@ -111,19 +111,19 @@ describe('a change', () => {
     expect(queued).toEqual(expect.arrayContaining(films));
     const held = (await stage.store.assets.take(films[1]!, 60_000))!;
     expect(held.settings).toEqual({});
-    await stage.store.assets.failed(turnOf(held), 'as a test');
+    await stage.store.assets.failed(leaseOf(held), 'as a test');
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ leftOut: 3, letIn: 0, unknown: nothing, syncId: null });
-    expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, leftOut('type videos')])));
+    expect(narrowed.changed).toEqual({ skipped: 3, letIn: 0, unknown: nothing, syncId: null });
+    expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, skipped('type videos')])));
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    expect(renamed.changed).toEqual({ leftOut: 1, letIn: 2, unknown: nothing, syncId: expect.any(String) });
-    expect(await rows(companyId)).toMatchObject({ [film]: leftOut(`project ${projectId}`), [films[1]!]: waiting });
+    expect(renamed.changed).toEqual({ skipped: 1, letIn: 2, unknown: nothing, syncId: expect.any(String) });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped(`project ${projectId}`), [films[1]!]: waiting });
 
     const widened = await patch(connectionId, { exclude: null });
-    expect(widened.changed).toEqual({ leftOut: 0, letIn: 1, unknown: nothing, syncId: renamed.changed.syncId });
+    expect(widened.changed).toEqual({ skipped: 0, letIn: 1, unknown: nothing, syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
@@ -132,22 +132,22 @@ describe('a change', () => {
 
   test('of which only the half was applied is gone on with', async () => {
     const { companyId, connectionId, film } = await listed();
-    await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', reselect = true
+    await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
-    expect(await stage.store.selection.unsettled()).toEqual([connectionId]);
+    expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
     // Settings of before say nothing of those that came after.
-    await stage.store.selection.settled(connectionId, {});
-    expect(await stage.store.selection.unsettled()).toEqual([connectionId]);
+    await stage.store.filters.settled(connectionId, {});
+    expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] } });
-    expect(await stage.store.selection.unsettled()).toEqual([]);
-    expect(await rows(companyId)).toMatchObject({ [film]: leftOut('type videos') });
+    expect(await stage.store.filters.unsettled()).toEqual([]);
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
   });
 });
 
 describe('a company that two connections read', () => {
-  test('what the one leaves out, and the other wants, is mirrored by the other', async () => {
+  test('what the one skips, and the other wants, is mirrored by the other', async () => {
     const { companyId, connectionId: first, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
-    expect(await rows(companyId)).toMatchObject({ [film]: leftOut('type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
     const { connectionId: second } = await stage.person(companyId);
     await patch(second, { exclude: { assetTypes: ['documents'] } });
     await stage.run(second);
@@ -162,18 +162,18 @@ describe('a company that two connections read', () => {
 
     // Neither wants it; then the first does again.
     expect(await patch(second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
-      changed: { leftOut: 1 },
+      changed: { skipped: 1 },
     });
-    expect(await rows(companyId)).toMatchObject({ [film]: leftOut('type videos') });
+    expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
     expect(await patch(first, { exclude: null })).toMatchObject({ changed: { letIn: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
     // The first gives up the document, and nobody wants it; the film goes to whoever does.
     await patch(second, { exclude: { assetTypes: ['documents'] } });
-    expect(await patch(first, { include: { projectIds: ['nothing'] } })).toMatchObject({ changed: { leftOut: 1 } });
+    expect(await patch(first, { include: { projectIds: ['nothing'] } })).toMatchObject({ changed: { skipped: 1 } });
     expect(await rows(companyId)).toMatchObject({
       [film]: { ...waiting, connectionId: second },
-      [text]: { ...leftOut('no project, and only some are included'), connectionId: first },
+      [text]: { ...skipped('no project, and only some are included'), connectionId: first },
     });
   });
 
@@ -207,7 +207,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ leftOut: 0, letIn: 0, unknown: nothing, syncId: null });
+    expect(changed).toEqual({ skipped: 0, letIn: 0, unknown: nothing, syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },

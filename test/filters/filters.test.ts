@@ -2,23 +2,23 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
   type Choice,
+  type Filters,
+  filtersOf,
   isWider,
-  leavesOutCompany,
-  leftOutBy,
   type Selectable,
-  type Selection,
-  selectionOf,
+  skippingRule,
+  skipsCompany,
 } from '../../src/filters/filters.ts';
 
 const none: Choice = { companyIds: [], projectIds: [], assetTypes: [] };
-const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Selection => ({
+const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Filters => ({
   include: { ...none, ...include },
   exclude: { ...none, ...exclude },
 });
 const film: Selectable = { companyId: 'acme', projectId: 'p1', assetType: 'videos' };
 
-describe('what the settings leave out', () => {
-  test.each<[string, Selection, Selectable, string | null]>([
+describe('what the settings skip', () => {
+  test.each<[string, Filters, Selectable, string | null]>([
     ['nothing, where nothing is said', select({}), film, null],
     ['not what is included', select({ assetTypes: ['audio', 'videos'] }), film, null],
     ['what is not included', select({ assetTypes: ['audio'] }), film, 'type videos is not included'],
@@ -56,17 +56,17 @@ describe('what the settings leave out', () => {
       null,
     ],
     ['by names exactly as the service has them', select({}, { assetTypes: ['Videos'] }), film, null],
-  ])('%s', (_, selection, asset, rule) => {
-    expect(leftOutBy(selection, asset)).toBe(rule);
+  ])('%s', (_, filters, asset, rule) => {
+    expect(skippingRule(filters, asset)).toBe(rule);
   });
 
   test("a connection's own lists go before those of the environment, each for itself", () => {
     const defaults = { includeTypes: ['videos'], excludeTypes: ['audio'] };
-    expect(selectionOf({}, defaults)).toEqual(select({ assetTypes: ['videos'] }, { assetTypes: ['audio'] }));
-    expect(selectionOf({ include: { companyIds: ['acme'] } }, defaults)).toEqual(
+    expect(filtersOf({}, defaults)).toEqual(select({ assetTypes: ['videos'] }, { assetTypes: ['audio'] }));
+    expect(filtersOf({ include: { companyIds: ['acme'] } }, defaults)).toEqual(
       select({ assetTypes: ['videos'], companyIds: ['acme'] }, { assetTypes: ['audio'] }),
     );
-    expect(selectionOf({ include: { assetTypes: [] }, exclude: { assetTypes: ['x'] } }, defaults)).toEqual(
+    expect(filtersOf({ include: { assetTypes: [] }, exclude: { assetTypes: ['x'] } }, defaults)).toEqual(
       select({}, { assetTypes: ['x'] }),
     );
   });
@@ -84,7 +84,7 @@ const assets: fc.Arbitrary<Selectable> = fc.record({
   projectId: fc.constantFrom('p1', 'p2', 'p4', null),
   assetType: fc.constantFrom('videos', 'audio', 'holograms', null),
 });
-const wants = (selection: Selection, asset: Selectable) => leftOutBy(selection, asset) === null;
+const wants = (filters: Filters, asset: Selectable) => skippingRule(filters, asset) === null;
 
 describe('for any settings', () => {
   test('exclude wins: to exclude more never lets anything in, and nothing that it names is wanted', () => {
@@ -119,7 +119,7 @@ describe('for any settings', () => {
     );
   });
 
-  test('whoever is not told to be wider lets nothing in that was left out', () => {
+  test('whoever is not told to be wider lets nothing in that was skipped', () => {
     fc.assert(
       fc.property(selections, selections, assets, (before, after, asset) => {
         if (!isWider(before, after) && wants(after, asset)) expect(wants(before, asset)).toBe(true);
@@ -131,10 +131,10 @@ describe('for any settings', () => {
     expect(isWider(select({}), select({ assetTypes: ['videos'] }))).toBe(false);
   });
 
-  test('of a company that is left out nothing is wanted', () => {
+  test('of a company that is skipped nothing is wanted', () => {
     fc.assert(
-      fc.property(selections, assets, (selection, asset) => {
-        if (leavesOutCompany(selection, asset.companyId)) expect(wants(selection, asset)).toBe(false);
+      fc.property(selections, assets, (filters, asset) => {
+        if (skipsCompany(filters, asset.companyId)) expect(wants(filters, asset)).toBe(false);
       }),
     );
   });

@@ -201,7 +201,7 @@ describe('what is asked for', () => {
     expect((await ask('GET', '/api/status')).body).toMatchObject({
       connections: { active: 1, paused: 0, disconnected: 0 },
       assets: { total: 25, byState: { pending: 25 } },
-      outstanding: { assets: 25, artefacts: 0 },
+      outstanding: { assets: 25, sidecars: 0 },
       timeLeft: null,
       syncs: { waiting: 0, running: 0 },
       queues: { syncs: {}, assets: {} },
@@ -296,7 +296,7 @@ describe('assets', () => {
     ['limit=0', 'limit'],
     ['limit=251', 'limit'],
     ['limit=many', 'limit: expected a whole number from 1 to 250'],
-    ['leftOut=maybe', 'leftOut: expected true or false'],
+    ['skipped=maybe', 'skipped: expected true or false'],
     ['limit=1.5', 'limit'],
     ['state=lost', 'state'],
     ['state=failed&state=gone', 'state'],
@@ -424,7 +424,7 @@ describe('the id of a request', () => {
   });
 
   test('is on each line that is written in its course, also behind a body; no address is on any', async () => {
-    // The body comes after the headers, in a turn of its own.
+    // The body comes after the headers, in a lease of its own.
     const body = Readable.from(['token=wrong', '&to=/?secret=1']);
     const headers = { origin: stage.ground.publicUrl, 'content-type': 'application/x-www-form-urlencoded' };
     await askAs('form-1', '/sign-in?to=/secret', { method: 'POST', headers, body, duplex: 'half' } as never);

@@ -160,7 +160,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
   });
 
-  test('settings say what was left out, and what nobody has heard of', async () => {
+  test('settings say what was skipped, and what nobody has heard of', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
     await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');

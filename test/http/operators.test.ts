@@ -126,8 +126,8 @@ describe('retry', () => {
       recordKey: `${whole.key}.asset.json`,
       mimeType: 'application/octet-stream',
       checksums: expect.any(Object),
-      beside: [{ key: `${whole.key}.asset.json` }],
-      artefacts: { transcript: { state: 'none', keys: [] }, thumbnail: { state: 'none' } },
+      sidecarFiles: [{ key: `${whole.key}.asset.json` }],
+      sidecars: { transcript: { state: 'none', keys: [] }, thumbnail: { state: 'none' } },
     });
     // Again changes nothing: it is whole.
     expect((await ask('POST', `/assets/${ids[0]}/retry`)).body).toEqual(whole);

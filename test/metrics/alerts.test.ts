@@ -9,9 +9,9 @@ const rules = 'ops/prometheus/alerts.yml';
 const cases = 'ops/prometheus/alerts.test.yml';
 
 const isThere = await installed('promtool');
-const leftOut = isThere ? '' : ' (left out: promtool is not installed)';
+const skipped = isThere ? '' : ' (skipped: promtool is not installed)';
 
-test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${leftOut}`, async () => {
+test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${skipped}`, async () => {
   const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
   await promtool('check', 'rules', rules);
   // What is not as expected is on stdout, and the exit code says so.

@@ -44,7 +44,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     await scene.resync();
     await until('everything to come to rest', async () => {
       const { assets, outstanding, syncs } = await scene.mirror.api('GET', '/status');
-      return assets.total === 6 && outstanding.assets + outstanding.artefacts + syncs.waiting + syncs.running === 0;
+      return assets.total === 6 && outstanding.assets + outstanding.sidecars + syncs.waiting + syncs.running === 0;
     });
     own = await scrape(`http://127.0.0.1:${metricsPort}`);
     web = await until('the records to be read again', async () => {

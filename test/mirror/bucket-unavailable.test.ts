@@ -9,8 +9,8 @@ import { until } from '../support/until.ts';
 
 const run = promisify(execFile);
 
-const gate = (lines: Record<string, unknown>[]) =>
-  lines.filter((line) => line.msg === 'the bucket takes nothing; everything waits');
+const breaker = (lines: Record<string, unknown>[]) =>
+  lines.filter((line) => line.msg === 'bucket unavailable, all assets wait');
 
 test('a directory that takes nothing makes everything wait, says why, and nothing fails', async () => {
   const scene = await newScene();
@@ -21,14 +21,14 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
     await writeFile(directory, '');
     const ids = await Promise.all(Array.from({ length: 10 }, () => scene.upload()));
     await scene.resync();
-    await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
+    await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
     const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
     expect(ready.status).toBe(503);
     expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
     await rm(directory);
     await rename(`${directory}.aside`, directory);
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
-    expect(gate(scene.mirror.lines)).toHaveLength(1);
+    expect(breaker(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
     // A few were on their way; the rest was not even asked for.
     expect(downloads.length).toBeLessThanOrEqual(ids.length + 4);
@@ -48,7 +48,7 @@ test('a disk that is not there at the start is waited for; nothing is written in
     await rename(directory, `${directory}.aside`);
     await mkdir(directory);
     await scene.restart();
-    await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
+    await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
     const after = await scene.upload();
     await scene.resync();
     await scene.mirror.assetIn(after, 'pending');
@@ -86,7 +86,7 @@ test.runIf(canMount)(
         return asset?.state === 'pending' && asset.reason && asset;
       });
       expect(waiting).toMatchObject({ attempts: 0, reason: expect.stringMatching(/no room for .*it has 29 MiB/) });
-      expect(gate(scene.mirror.lines)).toEqual([]);
+      expect(breaker(scene.mirror.lines)).toEqual([]);
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
       expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);
       await run('mount', ['-o', 'remount,size=64m', directory]);
@@ -106,15 +106,15 @@ test.runIf(inject('s3'))('a bucket that does not exist, or keys that are wrong, 
     await scene.restart({ STORAGE_URL: 's3://no-such-bucket/copy' });
     const id = await scene.upload();
     await scene.resync();
-    await until('the gate to close', () =>
-      gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
+    await until('the breaker to close', () =>
+      breaker(scene.mirror.lines).some((line) => JSON.stringify(line).includes('the bucket does not exist')),
     );
     expect(await scene.mirror.assetIn(id, 'pending')).toMatchObject({ attempts: 0 });
 
     process.env.AWS_SECRET_ACCESS_KEY = 'wrong';
     await scene.restart({ STORAGE_URL: STORAGE_URL! });
-    await until('the gate to close again', () =>
-      gate(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
+    await until('the breaker to close again', () =>
+      breaker(scene.mirror.lines).some((line) => JSON.stringify(line).includes('check the secret key')),
     );
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'pending', attempts: 0 });
 
@@ -164,8 +164,8 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
       await away(directory);
       const ids = await Promise.all(Array.from({ length: 12 }, () => scene.upload()));
       await scene.resync({ mode: 'incremental' });
-      await until('the gate to close', () => gate(scene.mirror.lines).length > 0);
-      const [closed] = gate(scene.mirror.lines);
+      await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
+      const [closed] = breaker(scene.mirror.lines);
       expect(JSON.stringify(closed)).toMatch(/not the bucket that the records.*put an object _mirror\/id there/);
       for (const id of ids) expect((await scene.mirror.asset(id))?.state).not.toBe('mirrored');
       const files = await readdir(directory, { recursive: true });
@@ -187,10 +187,10 @@ test.runIf(inject('s3'))(
       const id = (await contentOf(scene.storage, '_mirror/id'))!;
       await scene.storage.remove('_mirror/id');
       const ids: string[] = [];
-      await until('the gate to close', async () => {
+      await until('the breaker to close', async () => {
         ids.push(await scene.upload());
         await scene.resync({ mode: 'incremental' });
-        return gate(scene.mirror.lines).length > 0;
+        return breaker(scene.mirror.lines).length > 0;
       });
       // They are in the other bucket. The one that comes back has none of them.
       const written = (await keysOf(scene.storage)).filter((key) => !key.startsWith('_mirror/'));

@@ -172,7 +172,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       await settled();
       expect(await bytesRead()).toBe(0);
       await database.query(`UPDATE assets SET media = media || '{"etag": "as it was elsewhere"}',
-        beside = (SELECT coalesce(jsonb_object_agg(key, value || '{"etag": "elsewhere"}'), '{}') FROM jsonb_each(beside))`);
+        sidecar_files = (SELECT coalesce(jsonb_object_agg(key, value || '{"etag": "elsewhere"}'), '{}') FROM jsonb_each(sidecar_files))`);
       await scene.admin.clearRequests();
       await compare();
       await settled();

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
-import { clearAway } from '../../src/verify/sweep-uploads.ts';
+import { sweepUploads } from '../../src/verify/sweep-uploads.ts';
 import { newLine } from '../storage/line.ts';
 import { asks, internalError, newHttpLine, slowDown } from '../support/http-line.ts';
 import type { Rule } from '../support/library.ts';
@@ -150,12 +150,12 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
       `${seed} to be mirrored`,
       async () => {
         const found = await store.assets.get(id);
-        return found?.state === 'mirrored' && found.bytes === size && found.turnUntil === null && found;
+        return found?.state === 'mirrored' && found.bytes === size && found.leaseUntil === null && found;
       },
       150_000,
     );
     expect(asset.reason).toBeNull();
-    expect(asset).toMatchObject({ upload: null, outdated: [], media: { bytes: size } });
+    expect(asset).toMatchObject({ upload: null, superseded: [], media: { bytes: size } });
     expect(await store.assets.parts(id)).toEqual([]);
     const hash = createHash('sha256');
     for await (const chunk of (await scene.storage.get(asset.media!.key))!) hash.update(chunk);
@@ -168,7 +168,7 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
     expect(failed.length, JSON.stringify(failed)).toBeLessThanOrEqual(attempts);
   }
   // What a process could not end, for it never learnt that it had begun it, is found by its key.
-  await clearAway({ store, storage: scene.mirror.service.context.storage }, { ageMs: -60_000, patienceMs: 0 });
+  await sweepUploads({ store, storage: scene.mirror.service.context.storage }, { ageMs: -60_000, patienceMs: 0 });
   expect(await scene.ground.leftovers()).toEqual([]);
 }
 

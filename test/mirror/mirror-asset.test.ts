@@ -152,8 +152,8 @@ describe('mirroring an asset', () => {
     const others = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
     await scene.resync();
     for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
-    const { pace } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-    expect(pace.parkedUntil).toBeNull();
+    const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    expect(adaptiveLimit.parkedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
     expect((await scene.mirror.asset(refused)).reason).toMatch(/^read asset .*: the service answered 401$/);
     await scene.admin.removeAsset(refused);

@@ -94,7 +94,7 @@ describe('a file that is replaced at the service', () => {
     await scene.mirror.quiet();
     expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
     expect(await textOf(keyOf(id, 'new.mp4.txt'))).toBe('zwei');
-    expect(await row(id)).toMatchObject({ outdated: [], recordKey: keyOf(id, 'new.mp4.asset.json') });
+    expect(await row(id)).toMatchObject({ superseded: [], recordKey: keyOf(id, 'new.mp4.asset.json') });
   });
 
   test('whose new name is that of the old record, or of its captions, is not taken for them', async () => {

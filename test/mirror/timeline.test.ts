@@ -39,7 +39,7 @@ describe('the timeline of an asset', () => {
     const told = whats(timeline);
     const order = [
       'listed.new',
-      'turn.again',
+      'lease.again',
       'step.asked',
       'step.began',
       'step.renewed_the_link',
@@ -47,7 +47,7 @@ describe('the timeline of an asset', () => {
       'step.stored',
       'step.thumbnail',
       'step.recorded',
-      'turn.mirrored',
+      'attempt.mirrored',
       'step.transcript',
     ];
     let place = -1;
@@ -56,7 +56,7 @@ describe('the timeline of an asset', () => {
       expect(place, `${what} in ${told.join(' ')}`).toBeGreaterThanOrEqual(0);
     }
     expect(timeline[0]).toMatchObject({ what: 'listed.new', syncId, text: 'seen for the first time: to be mirrored' });
-    expect(timeline.find(({ what }) => what === 'turn.again')!.text).toMatch(
+    expect(timeline.find(({ what }) => what === 'lease.again')!.text).toMatch(
       /^did not work: .*500.*; comes back at 20/,
     );
     expect(timeline.find(({ what }) => what === 'step.parts_stored')!.text).toBe('stored 3 of 3 parts');
@@ -80,7 +80,7 @@ describe('the timeline of an asset', () => {
     await scene.resync();
     await mirror.assetIn(id, 'failed');
     let { timeline, explanation } = await explained(id);
-    expect(timeline.at(-1)).toMatchObject({ what: 'turn.failed', text: expect.stringMatching(/^failed: .*size/) });
+    expect(timeline.at(-1)).toMatchObject({ what: 'lease.failed', text: expect.stringMatching(/^failed: .*size/) });
     expect(explanation).toEqual([
       expect.stringMatching(/^It failed after 1 attempts?: .*size/),
       `\`asset-mirror retry ${id}\` tries again now; a full sync does so, too.`,
@@ -88,16 +88,16 @@ describe('the timeline of an asset', () => {
 
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
     ({ timeline, explanation } = await explained(id));
-    expect(whats(timeline).at(-1)).toBe('settings.leftOut');
-    expect(explanation[0]).toBe(`It is left out by the settings of connection ${connectionId}: type documents.`);
+    expect(whats(timeline).at(-1)).toBe('settings.skipped');
+    expect(explanation[0]).toBe(`It is skipped by a filter of connection ${connectionId}: type documents.`);
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: null });
     await mirror.assetIn(id, 'failed');
     await scene.admin.clearFaults();
     await mirror.api('POST', `/assets/${id}/retry`);
     await mirror.assetIn(id, 'mirrored');
     const told = whats((await explained(id)).timeline);
-    expect(told).toEqual(expect.arrayContaining(['settings.letIn', 'operator.retryAsset', 'turn.mirrored']));
-    expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('turn.mirrored'));
+    expect(told).toEqual(expect.arrayContaining(['settings.letIn', 'operator.retryAsset', 'attempt.mirrored']));
+    expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('attempt.mirrored'));
   });
 
   test('of an id that is not in the records, says what was looked at', async () => {

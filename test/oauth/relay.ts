@@ -60,7 +60,7 @@ export async function startRelay(target: string) {
 }
 
 /** Something that waits to be told, and tells that it has come so far. */
-export function gate() {
+export function breaker() {
   const opened = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();
   return {

@@ -16,7 +16,7 @@ import { newDatabase } from '../support/database.ts';
 import { type Admin, connect, type Library, postToken, startTestLibrary } from '../support/library.ts';
 import { until } from '../support/until.ts';
 import type { Order } from './refresher.ts';
-import { gate, type Relay, startRelay } from './relay.ts';
+import { breaker, type Relay, startRelay } from './relay.ts';
 
 const key = randomBytes(32);
 const sealer = createSealer([key]);
@@ -289,7 +289,7 @@ describe('an access token', () => {
 describe('many callers at once', () => {
   it('a hundred in three processes make exactly one refresh, and all get the same token', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
@@ -307,7 +307,7 @@ describe('many callers at once', () => {
   it('a hundred in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
     const connection = await newConnection();
     await admin.endConnections();
-    const held = gate();
+    const held = breaker();
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
@@ -356,7 +356,7 @@ describe('many callers at once', () => {
       return store.connections.grant(id);
     };
     const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, grant } } });
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     // These come while the first one reads: all are refused with what it finds.
     const calls = [tokens.getAccessToken(connection.id)];
@@ -398,7 +398,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
 
   /** Refreshes with something happening between the service's answer and its being saved. */
   async function refreshWhile(id: string, tokens: ReturnType<typeof tokensOf>, meanwhile: () => Promise<void>) {
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     let given = false;
     const call = tokens.getAccessToken(id).finally(() => {
@@ -551,7 +551,7 @@ describe('invalid_grant', () => {
 
   it('after someone else has rotated is none: the new pair is read', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.before = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -570,7 +570,7 @@ describe('invalid_grant', () => {
   it('to the token of a grant that the user has replaced meanwhile is none: the reconnect wins', async () => {
     const connection = await newConnection();
     await admin.endConnections();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -692,7 +692,7 @@ describe('an answer that got lost', () => {
 describe('a process that holds the refresh', () => {
   it('and dies before the service has rotated costs the time of its lease, no more', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.before = async (response) => {
       await held.pass();
       await until('the end of the connection', () => response.destroyed);
@@ -709,7 +709,7 @@ describe('a process that holds the refresh', () => {
 
   it('and dies with the new pair in its hands ends the connection, with that reason', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const dying = await startProcess(connection.id, { leaseMs: 1500 });
     dying.go();
@@ -724,7 +724,7 @@ describe('a process that holds the refresh', () => {
 
   it('and only stands still for longer than its lease may still save what it got', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const renewRefresh = async () => {};
     const still = { ...store, connections: { ...store.connections, renewRefresh } };
@@ -743,7 +743,7 @@ describe('a process that holds the refresh', () => {
 
   it('and was frozen until another one has refreshed does not end the connection for the invalid_grant that it is told', async () => {
     const connection = await newConnection();
-    const [late, delayed] = [gate(), gate()];
+    const [late, delayed] = [breaker(), breaker()];
     relay.before = late.pass;
     const frozen = await startProcess(connection.id, { leaseMs: 1500 });
     frozen.go();
@@ -773,7 +773,7 @@ describe('a process that holds the refresh', () => {
 
   it('keeps its lease for as long as the service takes to answer', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const slow = tokensOf({ leaseMs: 300, instance: 'slow' }).getAccessToken(connection.id);
     await held.reached;
@@ -790,7 +790,7 @@ describe('a process that holds the refresh', () => {
 
   it('keeps others out for as long as its lease lasts', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.before = held.pass;
     const calls = [tokensOf().getAccessToken(connection.id)];
     await held.reached;
@@ -851,7 +851,7 @@ describe('sealing everything again with a new key', () => {
 
   it('while a refresh is under way disturbs neither', async () => {
     const connection = await newSealed();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const refreshing = ofOld().getAccessToken(connection.id, 1);
     await held.reached;
@@ -897,7 +897,7 @@ describe('sealing everything again with a new key', () => {
 describe('a reconnect', () => {
   it('while a refresh is under way wins', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const call = tokensOf().getAccessToken(connection.id);
     await held.reached;
@@ -947,7 +947,7 @@ describe('a disconnect by the operator', () => {
 
   it('while a refresh is under way revokes the new token too', async () => {
     const connection = await newConnection();
-    const held = gate();
+    const held = breaker();
     relay.after = held.pass;
     const tokens = tokensOf();
     const call = tokens.getAccessToken(connection.id);

@@ -27,14 +27,14 @@ const asset = (state: Asset['state'], more: Partial<Asset> = {}) =>
     connectionId: 'c',
     state,
     reason: null,
-    leftOut: null,
+    skipped: null,
     attempts: 0,
     listed: { id: 'a' },
     media: null,
     upload: null,
     nextAt: now,
     queuedAt: null,
-    turnUntil: null,
+    leaseUntil: null,
     processingSince: null,
     mirroredAt: null,
     verifiedAt: null,
@@ -46,12 +46,12 @@ const asset = (state: Asset['state'], more: Partial<Asset> = {}) =>
 
 describe('why an asset is where it is', () => {
   test.each<[string, Asset, Partial<Circumstances>, RegExp]>([
-    ['waits its turn', asset('pending'), {}, /not in the bucket yet.*waits for its turn/],
+    ['waits its lease', asset('pending'), {}, /not in the bucket yet.*waits for a free slot/],
     ['is queued', asset('pending', { queuedAt: now }), {}, /on the queue since 2026-03-01T12:00:00/],
-    ['is in hand', asset('transferring', { turnUntil: later }), {}, /A worker has it in hand/],
+    ['is in hand', asset('transferring', { leaseUntil: later }), {}, /A worker has it in hand/],
     [
       'is in hand, in parts',
-      asset('transferring', { turnUntil: later, upload: { bytes: 4096 } as never }),
+      asset('transferring', { leaseUntil: later, upload: { bytes: 4096 } as never }),
       { stored: { parts: 1, bytes: 2048 } },
       /1 parts, 2\.0 KiB of 4\.0 KiB, are stored/,
     ],
@@ -96,10 +96,10 @@ describe('why an asset is where it is', () => {
     ['has no bucket', asset('pending'), { bucketTrouble: 'disk full' }, /everything waits: disk full/],
     ['is replaced', asset('pending', { media }), {}, /takes the place of the one in the bucket/],
     [
-      'is left out',
-      asset('pending', { leftOut: 'type videos', nextAt: null }),
+      'is skipped',
+      asset('pending', { skipped: 'type videos', nextAt: null }),
       {},
-      /left out by the settings of connection c: type videos.*set c/,
+      /skipped by a filter of connection c: type videos.*set c/,
     ],
     [
       'is transcoded',

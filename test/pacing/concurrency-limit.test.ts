@@ -1,23 +1,23 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
+  type AdaptiveLimit,
   answered,
   faster,
   fullSpeed,
   limitOf,
-  type Pace,
   quietMs,
   slower,
 } from '../../src/pacing/concurrency-limit.ts';
 
 /** Trouble after trouble, each after the quiet time. */
-function troubles(pace: Pace, ceiling: number, count: number): { limit: number; pauseMs: number }[] {
-  let at = pace.slowedAt;
+function troubles(adaptiveLimit: AdaptiveLimit, ceiling: number, count: number): { limit: number; pauseMs: number }[] {
+  let at = adaptiveLimit.slowedAt;
   return Array.from({ length: count }, () => {
     at += quietMs;
-    const slowed = slower(pace, ceiling, at)!;
-    pace = slowed.pace;
-    return { limit: limitOf(pace, ceiling), pauseMs: slowed.pauseMs };
+    const slowed = slower(adaptiveLimit, ceiling, at)!;
+    adaptiveLimit = slowed.adaptiveLimit;
+    return { limit: limitOf(adaptiveLimit, ceiling), pauseMs: slowed.pauseMs };
   });
 }
 
@@ -33,34 +33,34 @@ describe('trouble', () => {
   });
 
   test('of what was under way already changes nothing more', () => {
-    const { pace } = slower(fullSpeed, 8, 1_000_000)!;
-    for (const after of [0, 1, quietMs - 1]) expect(slower(pace, 8, 1_000_000 + after)).toBeUndefined();
-    expect(slower(pace, 8, 1_000_000 + quietMs)?.pace.limit).toBe(2);
+    const { adaptiveLimit } = slower(fullSpeed, 8, 1_000_000)!;
+    for (const after of [0, 1, quietMs - 1]) expect(slower(adaptiveLimit, 8, 1_000_000 + after)).toBeUndefined();
+    expect(slower(adaptiveLimit, 8, 1_000_000 + quietMs)?.adaptiveLimit.limit).toBe(2);
   });
 
   test('is heeded although another machine’s clock runs ahead', () => {
-    expect(slower({ limit: 4, strikes: 0, slowedAt: 9_000_000 }, 8, 1_000_000)?.pace.limit).toBe(2);
+    expect(slower({ limit: 4, strikes: 0, slowedAt: 9_000_000 }, 8, 1_000_000)?.adaptiveLimit.limit).toBe(2);
   });
 });
 
 describe('answers', () => {
   test('make room for one more, until all is allowed that was', () => {
-    let pace: Pace = { limit: 1, strikes: 3, slowedAt: 5 };
+    let adaptiveLimit: AdaptiveLimit = { limit: 1, strikes: 3, slowedAt: 5 };
     const limits = Array.from({ length: 4 }, () => {
-      pace = faster(pace, 4);
-      return pace.limit;
+      adaptiveLimit = faster(adaptiveLimit, 4);
+      return adaptiveLimit.limit;
     });
     expect(limits).toEqual([2, 3, null, null]);
-    expect(limitOf(pace, 4)).toBe(4);
-    expect(limitOf(pace, 9)).toBe(9);
+    expect(limitOf(adaptiveLimit, 4)).toBe(4);
+    expect(limitOf(adaptiveLimit, 9)).toBe(9);
   });
 
   test('end a row of pauses', () => {
     const [, , third] = troubles(fullSpeed, 1, 3);
     expect(third!.pauseMs).toBe(10_000);
-    const struck = slower(slower(fullSpeed, 1, quietMs)!.pace, 1, 2 * quietMs)!.pace;
+    const struck = slower(slower(fullSpeed, 1, quietMs)!.adaptiveLimit, 1, 2 * quietMs)!.adaptiveLimit;
     expect(struck.strikes).toBe(2);
-    expect(slower(answered(struck), 1, 3 * quietMs)).toMatchObject({ pauseMs: 0, pace: { strikes: 1 } });
+    expect(slower(answered(struck), 1, 3 * quietMs)).toMatchObject({ pauseMs: 0, adaptiveLimit: { strikes: 1 } });
   });
 });
 
@@ -68,14 +68,14 @@ test('whatever happens, at least one and at most what is allowed is under way', 
   const step = fc.record({ trouble: fc.boolean(), ms: fc.nat(20_000), ceiling: fc.integer({ min: 1, max: 64 }) });
   fc.assert(
     fc.property(fc.array(step), (steps) => {
-      let pace = fullSpeed;
+      let adaptiveLimit = fullSpeed;
       let now = 1_000_000;
       for (const { trouble, ms, ceiling } of steps) {
-        const before = limitOf(pace, ceiling);
+        const before = limitOf(adaptiveLimit, ceiling);
         now += ms;
-        const slowed = trouble ? slower(pace, ceiling, now) : undefined;
-        pace = trouble ? (slowed?.pace ?? pace) : faster(pace, ceiling);
-        const limit = limitOf(pace, ceiling);
+        const slowed = trouble ? slower(adaptiveLimit, ceiling, now) : undefined;
+        adaptiveLimit = trouble ? (slowed?.adaptiveLimit ?? adaptiveLimit) : faster(adaptiveLimit, ceiling);
+        const limit = limitOf(adaptiveLimit, ceiling);
         expect(limit).toBeGreaterThanOrEqual(1);
         expect(limit).toBeLessThanOrEqual(ceiling);
         if (trouble) expect(limit).toBeLessThanOrEqual(before);

@@ -48,7 +48,7 @@ test('the limit of a connection reaches every process, and no other connection',
     ];
     for (const bandwidth of [20 * MiB, MiB, undefined]) {
       const settings = bandwidth === undefined ? {} : { bandwidth };
-      await other.selection.change(limited.id, {}, () => ({ settings, reselect: false }));
+      await other.filters.change(limited.id, {}, () => ({ settings, applyFilters: false }));
       for (const lines of all) {
         await until('the limit', () => lines.limitOf(limited.id) === bandwidth);
         expect(lines.limitOf(free.id)).toBeUndefined();

@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
-import { createReach } from '../../src/pacing/outage.ts';
+import { createOutageDetector } from '../../src/pacing/outage.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -9,30 +9,30 @@ describe('trouble of a place', () => {
   const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
   /** Fails in a place for an asset; says whether that is everyone's trouble. */
   async function fails(
-    reach: ReturnType<typeof createReach>,
+    outages: ReturnType<typeof createOutageDetector>,
     place: 'api' | 'links',
     id: string,
     error: Error = reset(),
   ) {
-    await reach.watch(place, () => Promise.reject(error)).catch(() => {});
-    return reach.isGeneral(error, id);
+    await outages.watch(place, () => Promise.reject(error)).catch(() => {});
+    return outages.isGeneral(error, id);
   }
 
   test('is what five different assets meet in a row, until something answers', async () => {
-    const reach = createReach();
-    for (let i = 0; i < 10; i++) expect(await fails(reach, 'links', 'the same')).toBe(false);
-    for (const id of ['b', 'c', 'd']) expect(await fails(reach, 'links', id)).toBe(false);
-    expect(await fails(reach, 'links', 'e')).toBe(true);
-    expect(await fails(reach, 'links', 'the same')).toBe(true);
-    expect(await fails(reach, 'api', 'f')).toBe(false);
-    await reach.watch('links', async () => 'a file');
-    expect(await fails(reach, 'links', 'the same')).toBe(false);
+    const outages = createOutageDetector();
+    for (let i = 0; i < 10; i++) expect(await fails(outages, 'links', 'the same')).toBe(false);
+    for (const id of ['b', 'c', 'd']) expect(await fails(outages, 'links', id)).toBe(false);
+    expect(await fails(outages, 'links', 'e')).toBe(true);
+    expect(await fails(outages, 'links', 'the same')).toBe(true);
+    expect(await fails(outages, 'api', 'f')).toBe(false);
+    await outages.watch('links', async () => 'a file');
+    expect(await fails(outages, 'links', 'the same')).toBe(false);
   });
 
   test('of the API is also what nobody has had an answer in for three minutes, however few ask', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     try {
-      const reach = createReach();
+      const outages = createOutageDetector();
       for (const [minutes, general] of [
         [0, false],
         [2, false],
@@ -40,52 +40,52 @@ describe('trouble of a place', () => {
         [60, true],
       ] as const) {
         vi.advanceTimersByTime(minutes * 60_000);
-        expect(await fails(reach, 'api', 'the only one')).toBe(general);
+        expect(await fails(outages, 'api', 'the only one')).toBe(general);
       }
-      await reach.watch('api', async () => 'a page');
-      expect(await fails(reach, 'api', 'the only one')).toBe(false);
+      await outages.watch('api', async () => 'a page');
+      expect(await fails(outages, 'api', 'the only one')).toBe(false);
       vi.advanceTimersByTime(3_600_000);
-      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+      expect(await fails(outages, 'links', 'the only one')).toBe(false);
       vi.advanceTimersByTime(3_600_000);
-      expect(await fails(reach, 'links', 'the only one')).toBe(false);
+      expect(await fails(outages, 'links', 'the only one')).toBe(false);
     } finally {
       vi.useRealTimers();
     }
   });
 
   test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
-    const reach = createReach();
-    for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
-    await fails(reach, 'links', 'x', new DOMException('stop', 'AbortError'));
-    await fails(reach, 'links', 'x', new RetryLater('its connection waits', 0));
-    expect(await fails(reach, 'links', 'e')).toBe(true);
-    await fails(reach, 'links', 'y', new HttpError('download', 403));
-    expect(await fails(reach, 'links', 'e')).toBe(false);
-    for (const id of ['a', 'b', 'c', 'd']) await fails(reach, 'links', id);
-    await fails(reach, 'links', 'y', new RetryLater('asked to wait', 0, { asked: true }));
-    expect(await fails(reach, 'links', 'e')).toBe(false);
+    const outages = createOutageDetector();
+    for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
+    await fails(outages, 'links', 'x', new DOMException('stop', 'AbortError'));
+    await fails(outages, 'links', 'x', new RetryLater('its connection waits', 0));
+    expect(await fails(outages, 'links', 'e')).toBe(true);
+    await fails(outages, 'links', 'y', new HttpError('download', 403));
+    expect(await fails(outages, 'links', 'e')).toBe(false);
+    for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
+    await fails(outages, 'links', 'y', new RetryLater('asked to wait', 0, { asked: true }));
+    expect(await fails(outages, 'links', 'e')).toBe(false);
   });
 
   test('of the API is not that of the links, when a link is renewed there', async () => {
-    const reach = createReach();
+    const outages = createOutageDetector();
     const renewed = async (id: string) => {
       const error = reset();
-      await reach.watch('links', () => reach.watch('api', () => Promise.reject(error))).catch(() => {});
-      return reach.isGeneral(error, id);
+      await outages.watch('links', () => outages.watch('api', () => Promise.reject(error))).catch(() => {});
+      return outages.isGeneral(error, id);
     };
     for (const id of ['a', 'b', 'c', 'd']) expect(await renewed(id)).toBe(false);
-    expect(await fails(reach, 'links', 'e')).toBe(false);
+    expect(await fails(outages, 'links', 'e')).toBe(false);
     expect(await renewed('e')).toBe(true);
   });
 
   test('of one connection’s API is its own, however well others are answered', async () => {
-    const reach = createReach();
+    const outages = createOutageDetector();
     const failsFor = async (connectionId: string, id: string) => {
       const error = reset();
-      await reach.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
-      return reach.isGeneral(error, id);
+      await outages.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
+      return outages.isGeneral(error, id);
     };
-    const answeredFor = (connectionId: string) => reach.watch('api', async () => 'an answer', connectionId);
+    const answeredFor = (connectionId: string) => outages.watch('api', async () => 'an answer', connectionId);
     for (const id of ['a', 'b', 'c', 'd']) {
       expect(await failsFor('one', id)).toBe(false);
       await answeredFor('two');
@@ -97,9 +97,9 @@ describe('trouble of a place', () => {
   });
 
   test('of another kind is the asset’s own', async () => {
-    const reach = createReach();
+    const outages = createOutageDetector();
     for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) {
-      expect(await fails(reach, 'links', id, new Error('wrong size'))).toBe(false);
+      expect(await fails(outages, 'links', id, new Error('wrong size'))).toBe(false);
     }
   });
 });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
-import { createPacer } from '../../src/pacing/adaptive-concurrency.ts';
+import { createLimiter } from '../../src/pacing/adaptive-concurrency.ts';
 import { fullSpeed } from '../../src/pacing/concurrency-limit.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { startTestLibrary } from '../support/library.ts';
@@ -46,10 +46,10 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     await stage.admin.clearRequests();
     await Promise.all([work(), work()]);
     await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 40, patience);
-    await until('the first to wait', async () => (await shown(slow.connectionId)).pace.parkedUntil, patience);
+    await until('the first to wait', async () => (await shown(slow.connectionId)).adaptiveLimit.parkedUntil, patience);
     await until(
       'nobody to have any of it',
-      async () => (await stage.assets(slow.companyId)).every((a) => a.turnUntil === null),
+      async () => (await stage.assets(slow.companyId)).every((a) => a.leaseUntil === null),
       patience,
     );
 
@@ -62,11 +62,15 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     expect(left.every((asset) => asset.state === 'pending' && asset.attempts === 0)).toBe(true);
     expect(await shown(slow.connectionId)).toMatchObject({
       status: 'active',
-      pace: { limit: expect.toSatisfy((limit: number) => limit < 4), ceiling: 4, parkedUntil: expect.any(String) },
+      adaptiveLimit: {
+        limit: expect.toSatisfy((limit: number) => limit < 4),
+        ceiling: 4,
+        parkedUntil: expect.any(String),
+      },
       lastError: expect.stringContaining('for 2h 00m, longer than is waited; it is asked again after 1h 00m'),
     });
     expect(await shown(other.connectionId)).toMatchObject({
-      pace: { limit: 4, ceiling: 4, parkedUntil: null },
+      adaptiveLimit: { limit: 4, ceiling: 4, parkedUntil: null },
       lastError: null,
     });
   });
@@ -95,14 +99,14 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
         const { waitMs } = await call().then(expect.fail, (error) => error);
         expect(waitMs).toBeGreaterThan(50_000);
         expect(waitMs).toBeLessThanOrEqual(60_000);
-        expect((await shown(connectionId)).pace.parkedUntil).not.toBeNull();
+        expect((await shown(connectionId)).adaptiveLimit.parkedUntil).not.toBeNull();
         const { explanation } = await stage.mirror.api('GET', `/assets/${id}`);
         expect(explanation.join()).toContain('Its connection waits until');
       });
       await stage.query(`UPDATE connections SET parked_until = now() - interval '1 s'`);
       await ahead(ms, async () => {
         expect(await call()).toBe('asked');
-        expect((await shown(connectionId)).pace.parkedUntil).toBeNull();
+        expect((await shown(connectionId)).adaptiveLimit.parkedUntil).toBeNull();
       });
     },
   );
@@ -116,7 +120,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     await work();
     await until('all to be mirrored', async () => (await mirrored(companyId)) === 12, patience);
     expect((await stage.assets(companyId)).every((asset) => asset.attempts === 0)).toBe(true);
-    expect((await stage.store.connections.get(connectionId))!.pace).toMatchObject({ strikes: 0 });
+    expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ strikes: 0 });
   });
 });
 
@@ -130,40 +134,44 @@ test('5xx to one connection slow down that one alone, and answers make it as fas
   for (const { connectionId } of [slow, other]) await stage.sync(connectionId);
   await stage.admin.addFault({ endpoint: '*', userId: slow.userId, status: 502 });
   await work();
-  await until('it to be slow', async () => (await shown(slow.connectionId)).pace.limit === 1, patience);
+  await until('it to be slow', async () => (await shown(slow.connectionId)).adaptiveLimit.limit === 1, patience);
   await until('the other one to be whole', async () => (await mirrored(other.companyId)) === 60, patience);
-  expect((await shown(other.connectionId)).pace).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
-  await until('it to be left in peace', async () => (await shown(slow.connectionId)).pace.parkedUntil, patience);
+  expect((await shown(other.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+  await until(
+    'it to be left in peace',
+    async () => (await shown(slow.connectionId)).adaptiveLimit.parkedUntil,
+    patience,
+  );
   expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; it is asked again in/);
 
   await stage.admin.clearFaults();
   await until('it to be whole, too', async () => (await mirrored(slow.companyId)) === 60, 2 * patience);
-  expect((await shown(slow.connectionId)).pace).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
+  expect((await shown(slow.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
 });
 
 test('trouble that two processes see in the same seconds halves the limit once, although their clocks differ', async () => {
   await open();
   const { connectionId } = await stage.company();
-  const pacer = createPacer({ store: stage.store, log: stage.deps.log, perConnection: 8 });
+  const limiter = createLimiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
   const error = new HttpError('the service', 502);
-  await pacer.met(connectionId, error);
-  for (const ms of [-600_000, 600_000]) await ahead(ms, () => pacer.met(connectionId, error));
-  expect((await stage.store.connections.get(connectionId))!.pace).toMatchObject({ limit: 4 });
+  await limiter.met(connectionId, error);
+  for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.met(connectionId, error));
+  expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });
 });
 
-test('the pace is in the row: who read an older one changes nothing, and no more is put on the queue than it says', async () => {
+test('the adaptiveLimit is in the row: who read an older one changes nothing, and no more is put on the queue than it says', async () => {
   await open();
   const { companyId, connectionId } = await stage.company();
   await stage.upload(companyId, 10);
   await stage.sync(connectionId);
   const { connections, assets } = stage.store;
   const slow = { limit: 1, strikes: 0, slowedAt: 5 };
-  expect(await connections.setPace(connectionId, null, slow)).toBe(true);
-  expect(await connections.setPace(connectionId, null, fullSpeed)).toBe(false);
-  expect((await connections.get(connectionId))!.pace).toEqual(slow);
+  expect(await connections.setAdaptiveLimit(connectionId, null, slow)).toBe(true);
+  expect(await connections.setAdaptiveLimit(connectionId, null, fullSpeed)).toBe(false);
+  expect((await connections.get(connectionId))!.adaptiveLimit).toEqual(slow);
   expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(1);
   expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(0);
-  expect(await connections.setPace(connectionId, slow, fullSpeed)).toBe(true);
+  expect(await connections.setAdaptiveLimit(connectionId, slow, fullSpeed)).toBe(true);
   expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(3);
 });
 

@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { turnOf } from '../../src/store/assets/leases.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
@@ -28,19 +28,19 @@ describe('places on the queue', () => {
     return all;
   }
   const dispatch = async () => (await stage.store.assets.dispatch({ perConnection: 4 }))?.map(({ id }) => id) ?? [];
-  /** A worker's whole turn. */
+  /** A worker's whole lease. */
   async function finish(id: string): Promise<void> {
     const asset = (await stage.store.assets.take(id, 60_000))!;
-    expect(await stage.store.assets.unavailable(turnOf(asset), 'no file')).toBe(true);
+    expect(await stage.store.assets.unavailable(leaseOf(asset), 'no file')).toBe(true);
   }
 
-  test('are given to the newest first, turn by turn, a bounded number per connection', async () => {
+  test('are given to the newest first, round robin, a bounded number per connection', async () => {
     const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
     const first = await dispatch();
     expect(first).toHaveLength(10);
-    const turns = [first.slice(0, 3), first.slice(3, 6), first.slice(6, 8), first.slice(8, 10)];
-    for (const [turn, ids] of turns.entries()) {
-      expect(ids.sort()).toEqual([a[turn], b[turn], c[turn]].filter((id) => id !== undefined).sort());
+    const leases = [first.slice(0, 3), first.slice(3, 6), first.slice(6, 8), first.slice(8, 10)];
+    for (const [lease, ids] of leases.entries()) {
+      expect(ids.sort()).toEqual([a[lease], b[lease], c[lease]].filter((id) => id !== undefined).sort());
     }
     expect(await dispatch()).toEqual([]);
 
@@ -112,7 +112,7 @@ describe('places on the queue', () => {
       [looks],
     );
     const given: string[] = [];
-    for (let turn = 0; turn < 80; turn++) {
+    for (let lease = 0; lease < 80; lease++) {
       const due = (await stage.store.assets.dispatch({ perConnection: 1 }))!;
       expect(due).toHaveLength(1);
       await finish(due[0]!.id);
@@ -164,34 +164,34 @@ describe('places on the queue', () => {
     expect(held.id).toBe(given[0]);
   });
 
-  test('of a worker that was killed are given again as soon as its turn is over, once', async () => {
+  test('of a worker that was killed are given again as soon as its lease is over, once', async () => {
     const [ids] = await pending(1);
     const [id] = await dispatch();
     expect([id]).toEqual(ids);
     const dead = (await stage.store.assets.take(id!, 1))!;
     const lost = async () => (await stage.store.assets.overdue(60_000)).filter((asset) => asset.id === id);
-    const again = await until('its turn to be over', async () => (await lost())[0]);
+    const again = await until('its lease to be over', async () => (await lost())[0]);
     // Another job than the one that the dead worker still has.
-    expect(again.turn).toBe(dead.turn);
-    expect(dead.turn).toBeGreaterThan(0);
+    expect(again.lease).toBe(dead.lease);
+    expect(dead.lease).toBeGreaterThan(0);
     expect(await lost()).toEqual([]);
-    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(true);
+    expect(await stage.store.assets.startTransfer(leaseOf(dead))).toBe(true);
     const next = (await stage.store.assets.take(id!, 60_000))!;
-    expect(await stage.store.assets.startTransfer(turnOf(dead))).toBe(false);
+    expect(await stage.store.assets.startTransfer(leaseOf(dead))).toBe(false);
     expect(await lost()).toEqual([]);
-    expect(next.turn).toBe(dead.turn + 1);
+    expect(next.lease).toBe(dead.lease + 1);
   });
 
-  test('two workers never have the same asset, and one whose turn is over writes nothing', async () => {
+  test('two workers never have the same asset, and one whose lease is over writes nothing', async () => {
     await pending(1);
     const [id] = await dispatch();
     const taken = await Promise.all(Array.from({ length: 10 }, () => stage.store.assets.take(id!, 0)));
     const first = taken.find((asset) => asset !== undefined)!;
-    const second = await until('the turn to run out', () => stage.store.assets.take(id!, 60_000));
-    expect(second.turn).toBeGreaterThan(first.turn);
+    const second = await until('the lease to run out', () => stage.store.assets.take(id!, 60_000));
+    expect(second.lease).toBeGreaterThan(first.lease);
     expect(await stage.store.assets.take(id!, 60_000)).toBeUndefined();
 
-    const [late, own] = [first, second].map(turnOf);
+    const [late, own] = [first, second].map(leaseOf);
     const { assets } = stage.store;
     const media = { key: 'k', bytes: 1, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
     expect(await assets.startTransfer(late!)).toBe(false);
@@ -199,14 +199,14 @@ describe('places on the queue', () => {
     expect(await assets.failed(late!, 'late')).toBe(false);
     expect(await assets.again(late!, 0, { spent: true, reason: 'late' })).toBe(false);
     expect(await assets.processing(late!, 0)).toBe(false);
-    expect(await assets.giveUpArtefacts(late!, 'late')).toBe(false);
+    expect(await assets.giveUpSidecars(late!, 'late')).toBe(false);
     expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
     expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
     expect(await assets.startTransfer(own!)).toBe(true);
   });
 });
 
-test('a turn that has ended frees one place, for the newest asset that is due', async () => {
+test('a lease that has ended frees one place, for the newest asset that is due', async () => {
   const stage = await newStage();
   try {
     const { companyId, connectionId } = await stage.company();
@@ -216,11 +216,11 @@ test('a turn that has ended frees one place, for the newest asset that is due', 
       (await stage.store.assets.dispatch({ perConnection: 4, only: [connectionId] }))!.map(({ id }) => id);
     expect(await dispatch()).toEqual(ids.slice(0, 4));
     const held = await Promise.all(ids.slice(0, 4).map((id) => stage.store.assets.take(id, 60_000)));
-    const [first, second] = held.map((asset) => turnOf(asset!));
+    const [first, second] = held.map((asset) => leaseOf(asset!));
     expect(await dispatch()).toEqual([]);
     expect(await stage.store.assets.mirrored(first!, found)).toBe(true);
     expect(await dispatch()).toEqual([ids[4]]);
-    // A second word on a turn is refused, as is one of a connection that has ended.
+    // A second word on a lease is refused, as is one of a connection that has ended.
     expect(await stage.store.assets.mirrored(first!, found)).toBe(false);
     await stage.store.connections.end(connectionId, 'as a test');
     expect(await stage.store.assets.mirrored(second!, found)).toBe(false);
@@ -276,7 +276,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
       expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
       const left = (await stage.assets(companyId)).filter(({ state }) => state !== 'mirrored');
       expect(left.length).toBeGreaterThan(0);
-      expect(left.filter(({ state, turnUntil }) => state !== 'pending' || turnUntil !== null)).toEqual([]);
+      expect(left.filter(({ state, leaseUntil }) => state !== 'pending' || leaseUntil !== null)).toEqual([]);
 
       const other = await startMirror(stage.ground, stage.library, 'worker');
       try {
@@ -345,7 +345,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
       );
       await stage.admin.clearFaults();
       await until('nobody to have any', async () =>
-        (await stage.assets(companyId)).every((a) => a.turnUntil === null && a.queuedAt === null),
+        (await stage.assets(companyId)).every((a) => a.leaseUntil === null && a.queuedAt === null),
       );
       const left = (await stage.assets(companyId)).filter((asset) => asset.state !== 'mirrored');
       expect(left.length).toBeGreaterThan(0);

@@ -78,7 +78,7 @@ test('queues on a PostgreSQL that is away when they are opened work when it is t
     concurrency: 4,
   });
   const running = worker.run();
-  const refused = queues.addAssets([{ id: 'a', state: 'pending', turn: 0 } as never]);
+  const refused = queues.addAssets([{ id: 'a', state: 'pending', lease: 0 } as never]);
   await expect(refused).rejects.toThrow();
 
   const there = createServer((from) => {
@@ -88,7 +88,7 @@ test('queues on a PostgreSQL that is away when they are opened work when it is t
   }).listen(port, '127.0.0.1');
   try {
     await until('a job to be taken', async () =>
-      queues.addAssets([{ id: 'b', state: 'pending', turn: 0 } as never]).then(
+      queues.addAssets([{ id: 'b', state: 'pending', lease: 0 } as never]).then(
         () => true,
         () => false,
       ),

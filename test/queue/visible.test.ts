@@ -24,7 +24,7 @@ describe.each(grounds())('whoever lists the bucket meanwhile ($name)', { timeout
         } else if (!keys.has(key + record)) {
           // Between the two writes a worker has it. What that has ended by now is whole, or was the version before.
           const asset = (await scene.mirror.store.assets.get(key.split('/')[2]!))!;
-          const held = asset.turnUntil !== null && asset.state === 'transferring';
+          const held = asset.leaseUntil !== null && asset.state === 'transferring';
           const whole = held || (await scene.storage.head(key + record)) || !(await scene.storage.head(key));
           expect(whole, `${key}: ${asset.state}`).toBeTruthy();
         }
@@ -48,7 +48,7 @@ describe.each(grounds())('whoever lists the bucket meanwhile ($name)', { timeout
     // Replaced, each by a file of another length and name: the record goes first, and comes back last.
     const versions = async () =>
       (await Promise.all(ids.map((id) => scene.mirror.store.assets.get(id)))).every(
-        (asset, i) => asset!.state === 'mirrored' && asset!.bytes === 5000 + i && asset!.outdated.length === 0,
+        (asset, i) => asset!.state === 'mirrored' && asset!.bytes === 5000 + i && asset!.superseded.length === 0,
       );
     for (const [i, id] of ids.entries()) {
       await scene.admin.changeAsset(id, { filename: `new ${i}.bin`, content: { seed: `new ${i}`, size: 5000 + i } });

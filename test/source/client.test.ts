@@ -88,9 +88,9 @@ describe('/me', () => {
         { id: 'c2', name: 'c2' },
       ],
       problems: [
-        'company "without id" was left out: id: Invalid input: expected string, received undefined',
-        'company "" was left out: answer: Invalid input: expected object, received null',
-        `company "${'x'.repeat(100)}" was left out: id: expected an id of at most 1000 bytes`,
+        'company "without id" was skipped: id: Invalid input: expected string, received undefined',
+        'company "" was skipped: answer: Invalid input: expected object, received null',
+        `company "${'x'.repeat(100)}" was skipped: id: expected an id of at most 1000 bytes`,
       ],
     });
   });

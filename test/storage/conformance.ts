@@ -409,18 +409,18 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
 
       test('at whatever moment, a put is stored whole or rejects with the reason', async () => {
         const bytes = bytesOf(3 * MiB);
-        for (let turns = 0; turns < 60; turns++) {
-          const key = `moment/${turns}`;
+        for (let leases = 0; leases < 60; leases++) {
+          const key = `moment/${leases}`;
           const stop = new AbortController();
           const put = storage.put(key, streaming(bytes), {
-            bytes: turns % 2 ? bytes.length : undefined,
+            bytes: leases % 2 ? bytes.length : undefined,
             signal: stop.signal,
           });
           const outcome = put.then(
             () => 'stored',
             (error) => error,
           );
-          for (let turn = 0; turn < turns * 2; turn++) await setImmediate();
+          for (let lease = 0; lease < leases * 2; lease++) await setImmediate();
           stop.abort(reason);
           const got = await outcome;
           if (got !== 'stored') expect(got).toBe(reason);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { beside, idSegment, mediaKey, safeFilename } from '../../src/storage/keys.ts';
+import { idSegment, mediaKey, safeFilename, sidecarKeys } from '../../src/storage/keys.ts';
 import { growth } from '../support/growth.ts';
 
 const bytes = (text: string) => Buffer.byteLength(text);
@@ -275,11 +275,11 @@ describe('a key', () => {
   test('has its companions beside it', () => {
     const key = 'c1/p1/a1/clip.mp4';
     expect({
-      record: beside.record(key),
-      captions: beside.captions(key),
-      text: beside.text(key),
-      transcript: beside.transcript(key),
-      thumbnail: beside.thumbnail(key, 'jpg'),
+      record: sidecarKeys.record(key),
+      captions: sidecarKeys.captions(key),
+      text: sidecarKeys.text(key),
+      transcript: sidecarKeys.transcript(key),
+      thumbnail: sidecarKeys.thumbnail(key, 'jpg'),
     }).toEqual({
       record: 'c1/p1/a1/clip.mp4.asset.json',
       captions: 'c1/p1/a1/clip.mp4.vtt',
@@ -291,7 +291,11 @@ describe('a key', () => {
 
   test('and its companions fit where names have 255 bytes', () => {
     const longest = safeFilename('x'.repeat(300));
-    for (const name of [beside.record(longest), beside.transcript(longest), beside.thumbnail(longest, 'jpeg')]) {
+    for (const name of [
+      sidecarKeys.record(longest),
+      sidecarKeys.transcript(longest),
+      sidecarKeys.thumbnail(longest, 'jpeg'),
+    ]) {
       expect(bytes(name)).toBeLessThanOrEqual(255);
     }
   });

@@ -149,15 +149,15 @@ describe('the bucket that the records are about', () => {
 
   test('that is replaced while many write at once gets nothing from any of them', async () => {
     const storage = await start();
-    const writeLater = async (turns: number) => {
-      for (let turn = 0; turn < turns; turn++) await setImmediate();
-      await storage.put(`late/${turns}`, 'text');
+    const writeLater = async (leases: number) => {
+      for (let lease = 0; lease < leases; lease++) await setImmediate();
+      await storage.put(`late/${leases}`, 'text');
     };
     for (let round = 0; round < 20; round++) {
       await storage.check();
       await rename(path, `${path}.aside`);
       await mkdir(path);
-      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, turns) => writeLater(turns)));
+      const outcomes = await Promise.allSettled(Array.from({ length: 40 }, (_, leases) => writeLater(leases)));
       expect(outcomes.filter(({ status }) => status === 'fulfilled')).toEqual([]);
       expect(await readdir(path, { recursive: true })).toEqual([]);
       await rm(path, { recursive: true });

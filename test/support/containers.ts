@@ -18,7 +18,7 @@ const imageOf = (service: string): string => compose.services[service].image;
 
 /**
  * PostgreSQL, Redis and an S3 store as containers. Undefined without a container engine (DOCKER_HOST, or Docker's socket);
- * what cannot be started, such as an image that cannot be had, is said and left out. TEST_SERVICES=local leaves out all of
+ * what cannot be started, such as an image that cannot be had, is said and skipped. TEST_SERVICES=local skips all of
  * them, where the engine is for our image alone.
  */
 export async function startContainers(stops: Stops): Promise<Containers | undefined> {

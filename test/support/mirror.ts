@@ -240,7 +240,7 @@ export function operatorOf(ground: Ground) {
           last = status;
           const { pending, transferring, processing } = status.assets.byState;
           const moving = pending + transferring + processing + status.syncs.waiting + status.syncs.running;
-          return moving === 0 && status.outstanding.artefacts === 0 && status;
+          return moving === 0 && status.outstanding.sidecars === 0 && status;
         },
         timeoutMs,
       ).catch((error) => {

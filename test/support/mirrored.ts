@@ -9,6 +9,6 @@ export const mirroredAlone: Mirrored = {
   transcriptDeadline: null,
   thumbnailState: 'none',
   thumbnail: null,
-  beside: {},
+  sidecarFiles: {},
   waitMs: null,
 };

@@ -40,7 +40,7 @@ export interface S3Server {
 /**
  * What the tests run against, started once for all of them: containers where there is an engine for them; else, and for what
  * no container is of, PostgreSQL always (it comes with the packages), Redis and S3 servers when they are installed. What is
- * missing is named, so that nothing is left out silently.
+ * missing is named, so that nothing is skipped silently.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const stops: (() => Promise<unknown>)[] = [];
@@ -63,7 +63,7 @@ async function start(project: TestProject, stops: (() => Promise<unknown>)[]): P
 
   const containers = await startContainers(stops);
   project.provide('engine', containers !== undefined);
-  if (!containers) process.stdout.write('\n  No container engine here, so the tests of the image are left out\n');
+  if (!containers) process.stdout.write('\n  No container engine here, so the tests of the image are skipped\n');
 
   project.provide('postgres', containers?.postgres ?? (await startPostgres(directory, stops)));
   const missing: string[] = [];
@@ -80,13 +80,11 @@ async function start(project: TestProject, stops: (() => Promise<unknown>)[]): P
   project.provide('s3modern', s3modern);
   if (!s3modern) {
     // It is built from source by a Go that few systems bring along: where there is none, that is said and no fault.
-    process.stdout.write(
-      '\n  No versitygw here, so the tests on an S3 server with checksums of objects are left out\n',
-    );
+    process.stdout.write('\n  No versitygw here, so the tests on an S3 server with checksums of objects are skipped\n');
   }
   if (missing.length > 0) {
-    if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be left out`);
-    process.stdout.write(`\n  Not installed, so its tests are left out: ${missing.join('; ')}\n`);
+    if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be skipped`);
+    process.stdout.write(`\n  Not installed, so its tests are skipped: ${missing.join('; ')}\n`);
   }
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets/leases.ts';
-import { TurnLost } from '../../src/store/syncs/lease.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
+import { LeaseLost } from '../../src/store/syncs/lease.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 
 let stage: Stage;
@@ -227,9 +227,9 @@ describe('/me is the authority', () => {
     await stage.admin.setAccess(other, userId, false);
     await stage.sync(connectionId);
 
-    const turn = turnOf(held);
-    expect(await stage.store.assets.renew([turn], 60_000)).toEqual(new Set());
-    expect(await stage.store.assets.failed(turn, 'the service answered 404')).toBe(false);
+    const lease = leaseOf(held);
+    expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
+    expect(await stage.store.assets.failed(lease, 'the service answered 404')).toBe(false);
     for (const id of [otherId, second!]) {
       expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();
       expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', attempts: 0, queuedAt: null });
@@ -269,7 +269,7 @@ describe('/me is the authority', () => {
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
     const run = await stage.sync(connectionId);
     expect(run).toMatchObject({ status: 'done', new: 1 });
-    expect(run.error).toMatch(/\/me: company "x{100}" was left out: id: expected an id of at most 1000 bytes/);
+    expect(run.error).toMatch(/\/me: company "x{100}" was skipped: id: expected an id of at most 1000 bytes/);
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
     expect(await stage.ids(other)).toContain(id);
   });
@@ -296,7 +296,7 @@ describe('/me is the authority', () => {
       complete: true,
       owner: 'somebody of before',
     });
-    await expect(stale).rejects.toThrow(TurnLost);
+    await expect(stale).rejects.toThrow(LeaseLost);
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
   });
 
@@ -355,7 +355,7 @@ describe('a company that two connections can read', () => {
     const { companyId, first, second, ids } = await shared();
     expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    expect(await stage.store.assets.startTransfer(turnOf(held))).toBe(true);
+    expect(await stage.store.assets.startTransfer(leaseOf(held))).toBe(true);
 
     await stage.admin.endConnections(first.userId);
     expect(await stage.sync(first.connectionId)).toMatchObject({ status: 'failed', pages: 0 });
@@ -363,7 +363,7 @@ describe('a company that two connections can read', () => {
     expect((await stage.assets(companyId)).map(({ state, queuedAt }) => [state, queuedAt])).toEqual(
       ids.map(() => ['pending', null]),
     );
-    expect(await stage.store.assets.mirrored(turnOf(held), {} as never)).toBe(false);
+    expect(await stage.store.assets.mirrored(leaseOf(held), {} as never)).toBe(false);
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 

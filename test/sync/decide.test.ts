@@ -59,12 +59,12 @@ const looked = (state: AssetState, due: boolean, reason: string | null = null) =
 });
 
 /** A run of connection `c`, whose settings leave it out. */
-const leftOut = { full: true, leftOut: 'type videos', connectionId: 'c' };
+const skipped = { full: true, skipped: 'type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
-  reason: 'left out by the settings: type videos',
-  leftOut: 'type videos',
+  reason: 'skipped by a filter: type videos',
+  skipped: 'type videos',
   afresh: true,
   due: false,
 };
@@ -209,37 +209,37 @@ describe('what a listing makes of an asset', () => {
       looked('mirrored', false),
     ],
 
-    ['left out and new: known as such', undefined, listing(), leftOut, aside],
-    ['left out and unreadable: not recorded', undefined, unreadable, leftOut, undefined],
-    ['left out and failed: no failure any more', record('failed', mine), listing(), leftOut, aside],
+    ['skipped and new: known as such', undefined, listing(), skipped, aside],
+    ['skipped and unreadable: not recorded', undefined, unreadable, skipped, undefined],
+    ['skipped and failed: no failure any more', record('failed', mine), listing(), skipped, aside],
     [
-      'left out and mirrored: stays as it is',
+      'skipped and mirrored: stays as it is',
       record('mirrored', { ...mine, media }),
       listing({ size: 8 }),
-      leftOut,
+      skipped,
       undefined,
     ],
-    ['left out and on its way: its worker decides', record('pending', mine), listing(), leftOut, undefined],
-    ['left out and gone, and back', record('gone', mine), listing(), leftOut, aside],
-    ["left out here, and another's", record('failed', { connectionId: 'd' }), listing(), leftOut, undefined],
+    ['skipped and on its way: its worker decides', record('pending', mine), listing(), skipped, undefined],
+    ['skipped and gone, and back', record('gone', mine), listing(), skipped, aside],
+    ["skipped here, and another's", record('failed', { connectionId: 'd' }), listing(), skipped, undefined],
     [
-      'left out before and the same: nothing',
-      record('pending', { ...mine, leftOut: 'type videos' }),
+      'skipped before and the same: nothing',
+      record('pending', { ...mine, skipped: 'type videos' }),
       listing(),
-      leftOut,
+      skipped,
       undefined,
     ],
     [
-      'left out before for another reason',
-      record('pending', { ...mine, leftOut: 'project p' }),
+      'skipped before for another reason',
+      record('pending', { ...mine, skipped: 'project p' }),
       listing(),
-      leftOut,
+      skipped,
       aside,
     ],
-    ['let in again', record('pending', { ...mine, leftOut: 'type videos' }), listing(), incremental, afresh],
+    ['let in again', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, afresh],
     [
-      'left out by another, and wanted here',
-      record('pending', { connectionId: 'd', leftOut: 'type videos' }),
+      'skipped by another, and wanted here',
+      record('pending', { connectionId: 'd', skipped: 'type videos' }),
       listing(),
       incremental,
       afresh,

@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 /** What happens outside. An upload shows up at once or late, `back` dates it to before it was made. */
-type Happening =
+type HistoryEntry =
   | { kind: 'upload'; back: number; delay: number }
   | { kind: 'time'; ms: number }
   | { kind: 'remove'; index: number }
@@ -39,11 +39,11 @@ type Happening =
 type End = { kind: 'whole' } | { kind: 'fault' | 'stop'; at: number } | { kind: 'death'; at: number; written: boolean };
 
 type Step =
-  | { kind: 'happens'; what: Happening[] }
-  | { kind: 'run'; who: number; mode: 'incremental' | 'full'; between: Happening[]; end: End }
+  | { kind: 'happens'; what: HistoryEntry[] }
+  | { kind: 'run'; who: number; mode: 'incremental' | 'full'; between: HistoryEntry[]; end: End }
   | { kind: 'leaves' | 'comes back' | 'loses the company' | 'gets it back'; who: number };
 
-const happening = (options: { back: number; delay: number; removals: boolean }): fc.Arbitrary<Happening> =>
+const happening = (options: { back: number; delay: number; removals: boolean }): fc.Arbitrary<HistoryEntry> =>
   fc.oneof(
     {
       weight: 5,
@@ -72,7 +72,7 @@ const end: fc.Arbitrary<End> = fc.oneof(
   fc.record({ kind: fc.constant('death' as const), at: fc.integer({ min: 1, max: 14 }), written: fc.boolean() }),
 );
 
-const steps = (what: fc.Arbitrary<Happening>, people: number): fc.Arbitrary<Step[]> =>
+const steps = (what: fc.Arbitrary<HistoryEntry>, people: number): fc.Arbitrary<Step[]> =>
   fc.array(
     fc.oneof(
       {
@@ -157,7 +157,7 @@ async function scene(paging: Paging, people: number) {
     all.push({ connectionId: id, grant, readable: true });
   }
 
-  function happens(what: Happening | undefined): void {
+  function happens(what: HistoryEntry | undefined): void {
     if (what?.kind === 'upload') model.upload(what);
     else if (what?.kind === 'time') model.passes(what.ms);
     else if (what?.kind === 'remove') model.remove(what.index);
@@ -173,7 +173,7 @@ async function scene(paging: Paging, people: number) {
     async run(
       { connectionId, grant, readable }: Person,
       mode: 'incremental' | 'full',
-      options: { between?: Happening[]; end?: End; acceptGone?: true } = {},
+      options: { between?: HistoryEntry[]; end?: End; acceptGone?: true } = {},
     ): Promise<void> {
       const { between = [], end = { kind: 'whole' } } = options;
       const stop = new AbortController();

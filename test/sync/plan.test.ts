@@ -16,14 +16,14 @@ describe('what a full sync would make of an asset', () => {
       ...listing(),
       state,
       media: null,
-      leftOut: null,
+      skipped: null,
       transcriptState: 'none',
       thumbnailState: 'none',
       ...more,
     }) as Asset;
   const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-  const wanted = { mark: 1500, leftOut: false, transcripts: true, thumbnails: true };
-  const out = { ...wanted, leftOut: true };
+  const wanted = { mark: 1500, skipped: false, transcripts: true, thumbnails: true };
+  const out = { ...wanted, skipped: true };
 
   test.each<[PlanKind, Asset | undefined, ListedAsset, typeof wanted]>([
     ['new', undefined, listing({ uploadDate: 2000 }), wanted],
@@ -32,7 +32,7 @@ describe('what a full sync would make of an asset', () => {
     ['changed', row('mirrored', { media }), listing({ size: 8 }), wanted],
     ['waiting', row('pending'), listing(), wanted],
     ['waiting', row('failed'), listing(), wanted],
-    ['waiting', row('pending', { leftOut: 'type x' }), listing(), wanted],
+    ['waiting', row('pending', { skipped: 'type x' }), listing(), wanted],
     ['changed', row('pending', { media }), listing(), wanted],
     ['record', row('mirrored', { media }), listing({ name: 'x' }), wanted],
     ['same', row('mirrored', { media }), listing(), wanted],
@@ -43,8 +43,8 @@ describe('what a full sync would make of an asset', () => {
     ['processing', row('processing'), listing({ status: 'processing' }), wanted],
     ['unavailable', row('unavailable'), listing({ status: 'unavailable' }), wanted],
     ['unreadable', undefined, { ...listing(), problem: 'size: wrong' }, wanted],
-    ['leftOut', undefined, listing(), out],
-    ['leftOut', row('pending', { leftOut: 'type x' }), listing(), out],
+    ['skipped', undefined, listing(), out],
+    ['skipped', row('pending', { skipped: 'type x' }), listing(), out],
     ['same', row('mirrored', { media }), listing({ size: 8 }), out],
   ])('%s (%#)', (kind, before, listed, options) => {
     expect(kindOf(before, listed, options)).toBe(kind);
@@ -82,7 +82,7 @@ async function planned(connectionId: string): Promise<{ lines: Line[]; result: L
   return { lines, result: lines.at(-1)!.result };
 }
 
-/** Everything in the records but for what the tokens and the pace of calls leave there. */
+/** Everything in the records but for what the tokens and the adaptiveLimit of calls leave there. */
 const records = async () =>
   Promise.all(
     ['assets', 'syncs', 'events', 'companies', 'access', 'sightings'].map((table) =>
@@ -142,18 +142,18 @@ describe('a plan', () => {
         changed: { assets: 0, bytes: 0 },
         processing: { assets: 1 },
         unavailable: { assets: 1 },
-        leftOut: { assets: 4, bytes: 20 },
+        skipped: { assets: 4, bytes: 20 },
       },
       toMove: { assets: 125, bytes: 631 },
       time: { seconds: 6.31, bytesPerSecond: 100, from: 'limit' },
       problems: [],
-      leftOutCompanies: [],
+      skippedCompanies: [],
     });
     expect(result.rows).toContainEqual({
       companyId: other,
       companyName: 'The other',
       type: 'audio',
-      kind: 'leftOut',
+      kind: 'skipped',
       assets: 4,
       bytes: 20,
     });

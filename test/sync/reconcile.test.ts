@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets/leases.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
 import { longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
@@ -264,7 +264,7 @@ describe('a company', () => {
     // Between the loss and the run that finds it out, a worker is told that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    await stage.store.assets.failed(turnOf(held), 'the service answered 404');
+    await stage.store.assets.failed(leaseOf(held), 'the service answered 404');
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });

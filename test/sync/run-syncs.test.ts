@@ -125,7 +125,7 @@ describe('what a run asks for', () => {
     });
   });
 
-  test('a mark never moves back, whatever a listing leaves out', async () => {
+  test('a mark never moves back, whatever a listing skips', async () => {
     const { companyId, connectionId } = await stage.company();
     const [first, second] = await stage.upload(companyId, 2);
     await stage.sync(connectionId);
@@ -171,14 +171,14 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toEqual([...first, ...more].sort());
   });
 
-  test('types that are left out are known as such, those that are unknown to the spec are wanted when all are', async () => {
+  test('types that are skipped are known as such, those that are unknown to the spec are wanted when all are', async () => {
     const { companyId, connectionId } = await stage.company();
     const [document] = await stage.upload(companyId, 1, { name: 'a document' });
     const [video] = await stage.upload(companyId, 1, { assetType: 'videos' });
     const [audio] = await stage.upload(companyId, 1, { assetType: 'audio' });
     const [hologram] = await stage.upload(companyId, 1, { override: { assetType: 'holograms' } });
     const wanted = async () =>
-      (await stage.assets(companyId)).filter((asset) => asset.leftOut === null).map((asset) => asset.id);
+      (await stage.assets(companyId)).filter((asset) => asset.skipped === null).map((asset) => asset.id);
     await stage.sync(connectionId, 'full', {}, { includeTypes: ['videos', 'audio'], excludeTypes: ['audio'] });
     expect(await wanted()).toEqual([video]);
     await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] });
@@ -438,7 +438,7 @@ describe('bad answers', () => {
     const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(1001), '\ud800', {}];
     const ids: string[] = [];
     for (const id of odd) ids.push(...(await stage.upload(companyId, 1, { override: { id } })));
-    await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'left out' } });
+    await stage.upload(companyId, 1, { override: { id: 8, assetType: 'audio', name: 'skipped' } });
     const mirror = { excludeTypes: ['audio'] };
     const run = await stage.sync(connectionId, 'full', {}, mirror);
     expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
@@ -495,7 +495,7 @@ describe('bad answers', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
   });
 
-  test('a company whose id is too long is left out, and the others are listed', async () => {
+  test('a company whose id is too long is skipped, and the others are listed', async () => {
     const { companyId, userId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId);
     const companies = [
@@ -504,7 +504,7 @@ describe('bad answers', () => {
     ];
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
     const run = await stage.sync(connectionId);
-    expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('was left out') });
+    expect(run).toMatchObject({ status: 'done', error: expect.stringContaining('was skipped') });
     expect(await stage.ids(companyId)).toEqual(ids);
   });
 

@@ -21,7 +21,7 @@ const differences = async () => {
   return { differences: run.differences, counts: run.counts };
 };
 
-test('narrower settings delete nothing and fetch nothing more; wider ones fill in what was left out', async () => {
+test('narrower settings delete nothing and fetch nothing more; wider ones fill in what was skipped', async () => {
   const film = await scene.film();
   const text = await scene.upload();
   await scene.resync();
@@ -39,14 +39,14 @@ test('narrower settings delete nothing and fetch nothing more; wider ones fill i
   await scene.mirror.quiet();
   expect(await scene.mirror.asset(late)).toMatchObject({
     state: 'pending',
-    leftOut: 'type videos',
-    reason: 'left out by the settings: type videos',
+    skipped: 'type videos',
+    reason: 'skipped by a filter: type videos',
     nextAt: null,
   });
-  expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', leftOut: null });
+  expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', skipped: null });
   expect([await fetched(late), await fetched(film)]).toEqual([0, 1]);
   expect(await scene.keys(film)).toEqual(keys);
-  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, leftOut: 1 } });
+  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, skipped: 1 } });
 
   // What was mirrored is kept whole, although nothing new of it is taken.
   await scene.storage.remove(keys.find((key) => key.endsWith('clip.mp4'))!);
@@ -61,26 +61,26 @@ test('narrower settings delete nothing and fetch nothing more; wider ones fill i
   await scene.mirror.assetIn(late, 'mirrored');
   await until('the third film', async () => (await scene.media(film))?.toString() === 'a third film');
   await scene.mirror.quiet();
-  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, leftOut: 0 } });
+  expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, skipped: 0 } });
 });
 
-test('what fell due before its settings changed is left out when its turn comes', async () => {
+test('what fell due before its settings changed is skipped when its lease comes', async () => {
   await scene.admin.setFaults({ endpoint: 'asset', status: 500 });
   const id = await scene.film();
   await scene.resync();
   await until('an attempt', async () => (await scene.mirror.asset(id))?.attempts > 0);
   const { connectionId, mirror } = scene;
-  await mirror.store.selection.change(connectionId, {}, () => ({
+  await mirror.store.filters.change(connectionId, {}, () => ({
     settings: { exclude: { assetTypes: ['videos'] } },
-    reselect: false,
+    applyFilters: false,
   }));
-  await until('it to be left out', async () => (await mirror.asset(id))?.leftOut === 'type videos');
+  await until('it to be skipped', async () => (await mirror.asset(id))?.skipped === 'type videos');
   await scene.admin.clearFaults();
   await patch({ exclude: null });
   expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ reason: null });
 });
 
-test('what is in hand when its settings change is left out, too, should it fail', async () => {
+test('what is in hand when its settings change is skipped, too, should it fail', async () => {
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
   await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
   await scene.resync();
@@ -88,9 +88,9 @@ test('what is in hand when its settings change is left out, too, should it fail'
     (await scene.mirror.asset(id)) !== undefined && (await scene.mirror.api('GET', `/assets/${id}`)).working;
   await until('it to be in hand', inHand);
   await patch({ exclude: { assetTypes: ['videos'] } });
-  expect([await inHand(), (await scene.mirror.asset(id)).leftOut]).toEqual([true, null]);
+  expect([await inHand(), (await scene.mirror.asset(id)).skipped]).toEqual([true, null]);
   await scene.admin.clearFaults();
-  await until('it to be left out', async () => (await scene.mirror.asset(id)).leftOut === 'type videos');
+  await until('it to be skipped', async () => (await scene.mirror.asset(id)).skipped === 'type videos');
   expect((await scene.mirror.asset(id)).state).toBe('pending');
   await patch({ exclude: null });
   await scene.mirror.assetIn(id, 'failed');
@@ -112,7 +112,7 @@ test('a film that is being mirrored keeps to the bandwidth of its connection, al
   expect(performance.now() - started).toBeLessThan(35_000);
 });
 
-test('what the environment leaves out, and lets in again, is so with the next start, without a listing', async () => {
+test('what the environment skips, and lets in again, is so with the next start, without a listing', async () => {
   await patch({ exclude: null, bandwidth: null });
   await scene.restart({ INCLUDE_ASSET_TYPES: 'vidoes' });
   expect(scene.mirror.lines).toContainEqual(
@@ -121,7 +121,7 @@ test('what the environment leaves out, and lets in again, is so with the next st
   const id = await scene.film({ name: 'of the environment.mp4' });
   await scene.resync();
   await scene.checked();
-  expect(await scene.mirror.asset(id)).toMatchObject({ leftOut: 'type videos is not included' });
+  expect(await scene.mirror.asset(id)).toMatchObject({ skipped: 'type videos is not included' });
   const runs = async () => (await scene.mirror.api('GET', '/syncs?limit=1')).syncs[0].id;
   const last = await runs();
   await scene.restart({ INCLUDE_ASSET_TYPES: 'videos' });
@@ -129,8 +129,8 @@ test('what the environment leaves out, and lets in again, is so with the next st
   expect(await runs()).toBe(last);
 
   // The same again is no change, and another is one.
-  const { selection } = scene.mirror.store;
-  expect(await selection.changeDefaults({ includeTypes: ['videos'], excludeTypes: [] })).toBe(false);
-  expect(await selection.changeDefaults({ includeTypes: [], excludeTypes: ['audio', 'videos'] })).toBe(true);
-  expect(await selection.changeDefaults({ includeTypes: [], excludeTypes: ['videos', 'audio'] })).toBe(false);
+  const { filters } = scene.mirror.store;
+  expect(await filters.changeDefaults({ includeTypes: ['videos'], excludeTypes: [] })).toBe(false);
+  expect(await filters.changeDefaults({ includeTypes: [], excludeTypes: ['audio', 'videos'] })).toBe(true);
+  expect(await filters.changeDefaults({ includeTypes: [], excludeTypes: ['videos', 'audio'] })).toBe(false);
 });

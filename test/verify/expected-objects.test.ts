@@ -88,7 +88,7 @@ describe('what should be in the bucket', () => {
     for (const [n, key] of keys.entries()) {
       const media = { key, bytes: n, variant: 'original', checksums: { crc32: '00000000' }, etag: null, version: '1' };
       await client.query(
-        `INSERT INTO assets (id, connection_id, company_id, listed, state, media, record_key, transcript_keys, beside)
+        `INSERT INTO assets (id, connection_id, company_id, listed, state, media, record_key, transcript_keys, sidecar_files)
          VALUES ($1, $2, 'acme', '{}', 'mirrored', $3, $4, $5, $6)`,
         [
           `asset ${n}`,
@@ -166,7 +166,7 @@ describe('what should be in the bucket', () => {
     await client.connect();
     const leasedFor = async (seconds: number) => {
       const until = `now() + ${seconds} * interval '1 s'`;
-      await client.query(`UPDATE assets SET turn_until = ${until} WHERE id = 'asset 0'`);
+      await client.query(`UPDATE assets SET lease_until = ${until} WHERE id = 'asset 0'`);
       return (await store.contents.get('asset 0'))!.isMoving;
     };
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + 600_000 });

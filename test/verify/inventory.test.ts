@@ -6,7 +6,7 @@ import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { InventoryLine, Manifest } from '../../src/verify/inventory.ts';
-import { type AuditDeps, runInventory } from '../../src/verify/scheduled.ts';
+import { runInventory, type ScheduledDeps } from '../../src/verify/scheduled.ts';
 import { contentOf, grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
@@ -17,14 +17,14 @@ const never = new AbortController().signal;
 
 describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) => {
   let scene: Scene;
-  let audits: AuditDeps;
+  let scheduled: ScheduledDeps;
   let ids: string[];
   let unavailable: string;
   let now: Date;
   beforeAll(async () => {
     scene = await newScene({ redis: kind.redis, s3: kind.s3 });
     const { store, storage, queues, log } = scene.mirror.service.context;
-    audits = { store, storage, queues, log, instance: 'test', now: () => now, pageSize: 3, fileSize: 4 };
+    scheduled = { store, storage, queues, log, instance: 'test', now: () => now, pageSize: 3, fileSize: 4 };
     ids = [];
     for (let n = 0; n < 7; n++) ids.push(await scene.upload({ name: `${n} $'"ß.bin`, content: { text: `file ${n}` } }));
     unavailable = await scene.upload({ status: 'unavailable' });
@@ -55,9 +55,9 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
 
   test('is written once a day: every asset, its objects with their sums, or why it is not there', async () => {
     now = new Date('2031-03-01T00:00:30Z');
-    expect(await runInventory(audits, never)).toBe(true);
+    expect(await runInventory(scheduled, never)).toBe(true);
     now = new Date('2031-03-01T23:59:59Z');
-    expect(await runInventory(audits, never)).toBe(false);
+    expect(await runInventory(scheduled, never)).toBe(false);
 
     const { names, manifest, lines, content, sums } = await read('2031-03-01');
     expect(names).toEqual(['SHA256SUMS', ...['assets-00001.jsonl.gz', 'assets-00002.jsonl.gz', 'manifest.json']]);
@@ -101,30 +101,30 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
   test('the next day has its own, and the day before keeps what it was', async () => {
     const before = (await read('2031-03-01')).sums;
     now = new Date('2031-03-02T00:00:00Z');
-    expect(await runInventory(audits, never)).toBe(true);
+    expect(await runInventory(scheduled, never)).toBe(true);
     expect((await read('2031-03-02')).manifest.day).toBe('2031-03-02');
     expect((await read('2031-03-01')).sums).toBe(before);
   });
 
   test('of several processes one writes it', async () => {
     now = new Date('2031-03-03T00:00:00Z');
-    const results = await Promise.all(Array.from({ length: 5 }, () => runInventory(audits, never)));
+    const results = await Promise.all(Array.from({ length: 5 }, () => runInventory(scheduled, never)));
     expect(results.filter(Boolean)).toHaveLength(1);
   });
 
   test('one that was broken off is not taken for whole, and is written anew', async () => {
     now = new Date('2031-03-04T00:00:00Z');
     const stop = AbortSignal.abort(new Error('shutting down'));
-    await expect(runInventory(audits, stop)).rejects.toThrow('shutting down');
+    await expect(runInventory(scheduled, stop)).rejects.toThrow('shutting down');
     expect(await scene.storage.head('_mirror/inventory/2031-03-04/SHA256SUMS')).toBeUndefined();
-    expect(await runInventory(audits, never)).toBe(true);
+    expect(await runInventory(scheduled, never)).toBe(true);
     expect((await read('2031-03-04')).manifest.assets).toBe(8);
   });
 
   test('a verification writes it when it is asked to, in place of what was there', async () => {
     now = new Date();
     // The mirror's own may have come first.
-    await runInventory(audits, never, { asked: true });
+    await runInventory(scheduled, never, { asked: true });
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(4);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });

@@ -65,7 +65,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
     const ofTheMoment =
-      'connectionId syncId turn revision firstSeenAt mirroredAt settledAt verifiedAt nextAt thumbnailState beside'.split(
+      'connectionId syncId lease revision firstSeenAt mirroredAt settledAt verifiedAt nextAt thumbnailState sidecarFiles'.split(
         ' ',
       );
     return rows.map((row) =>

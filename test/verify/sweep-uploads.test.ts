@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { turnOf } from '../../src/store/assets/leases.ts';
-import { clearAway } from '../../src/verify/sweep-uploads.ts';
+import { leaseOf } from '../../src/store/assets/leases.ts';
+import { sweepUploads } from '../../src/verify/sweep-uploads.ts';
 import { grounds } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
@@ -17,7 +17,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     await database.connect();
   });
   afterEach(async () => {
-    await database.query('UPDATE assets SET upload = NULL, turn_until = NULL, next_at = NULL');
+    await database.query('UPDATE assets SET upload = NULL, lease_until = NULL, next_at = NULL');
     await clear(-60_000);
   });
   afterAll(async () => {
@@ -25,7 +25,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     await scene?.close();
   });
   const clear = (ageMs: number, patienceMs = week) =>
-    clearAway({ store: scene.mirror.store, storage: scene.mirror.service.context.storage }, { ageMs, patienceMs });
+    sweepUploads({ store: scene.mirror.store, storage: scene.mirror.service.context.storage }, { ageMs, patienceMs });
 
   /** An asset, and an upload at a key of it that its process did not live to save. */
   async function begun() {
@@ -35,9 +35,9 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     await scene.mirror.quiet();
     const { store } = scene.mirror;
     const inHand = async (until: string) =>
-      database.query(`UPDATE assets SET turn_until = ${until} WHERE id = $1`, [id]);
+      database.query(`UPDATE assets SET lease_until = ${until} WHERE id = $1`, [id]);
     await inHand("now() + interval '1 minute'");
-    expect(await store.uploads.intend(turnOf({ ...(await store.assets.get(id))!, leasedAt: new Date() }), key)).toBe(
+    expect(await store.uploads.intend(leaseOf({ ...(await store.assets.get(id))!, leasedAt: new Date() }), key)).toBe(
       true,
     );
     await inHand('NULL');
@@ -86,7 +86,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
 
   test('what a worker has in hand stays, however long that takes', async () => {
     const { id, upload } = await begun();
-    await save(id, upload, 'turn_until');
+    await save(id, upload, 'lease_until');
     expect(await clear(-60_000, 0)).toBe(0);
     expect(await left()).toBe(true);
   });

@@ -10,7 +10,7 @@ export interface AssetsOptions {
   project?: string;
   state?: AssetQuery['state'];
   type?: string;
-  leftOut?: boolean;
+  skipped?: boolean;
   search?: string;
   limit: number;
   all?: boolean;
@@ -37,7 +37,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
     projectId: options.project,
     state: options.state,
     type: options.type,
-    leftOut: options.leftOut,
+    skipped: options.skipped,
     q: options.search,
   };
   const none = Object.values(query).some((it) => it !== undefined)
@@ -65,7 +65,7 @@ function assetTable(found: AssetSummary[]): string {
   const rows = found.map((asset): Cell[] => [
     asset.id,
     asset.name ?? '',
-    asset.leftOut === null ? { text: asset.state, style: colours[asset.state] } : { text: 'left out', style: 'dim' },
+    asset.skipped === null ? { text: asset.state, style: colours[asset.state] } : { text: 'skipped', style: 'dim' },
     asset.size === null ? '' : formatBytes(asset.size),
     asset.type ?? '',
     asset.uploadDate === null ? '' : dateOf(asset.uploadDate),

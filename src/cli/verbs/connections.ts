@@ -46,10 +46,12 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
 
 /** What keeps connections from going on, a line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
-  return connections.flatMap(({ id, pace, lastError }) => {
+  return connections.flatMap(({ id, adaptiveLimit, lastError }) => {
     const slow = [
-      pace.parkedUntil ? `waits, and goes on ${ago(pace.parkedUntil)}` : '',
-      pace.limit < pace.ceiling ? `slowed down to ${pace.limit} of ${pace.ceiling} at once` : '',
+      adaptiveLimit.parkedUntil ? `waits, and goes on ${ago(adaptiveLimit.parkedUntil)}` : '',
+      adaptiveLimit.limit < adaptiveLimit.ceiling
+        ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} at once`
+        : '',
     ].filter(Boolean);
     return [
       ...(slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),

@@ -206,9 +206,9 @@ async function summarize(end: {
       count: byState.processing,
       why: 'still transcoding at the library; looked at again every few seconds',
     });
-  if (result.outstanding.artefacts > 0)
+  if (result.outstanding.sidecars > 0)
     waiting.push({
-      count: result.outstanding.artefacts,
+      count: result.outstanding.sidecars,
       why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
     });
   for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {

@@ -2,12 +2,12 @@ import type { ApiClient } from '../client.ts';
 import { harmless, paint, print, printJson } from '../output.ts';
 import { colours } from './assets.ts';
 
-/** One asset's whole story: where it is or why it is not there, and what happened to it. */
+/** One asset's whole stepLog: where it is or why it is not there, and what happened to it. */
 export async function explain(api: ApiClient, assetId: string, options: { json?: boolean }): Promise<void> {
   const asset = await api.asset(assetId);
   if (options.json) return printJson(asset);
   const { id, name, companyId, type, state, explanation, timeline } = asset;
-  const where = asset.leftOut === null ? paint(colours[state], state) : paint('yellow', 'left out');
+  const where = asset.skipped === null ? paint(colours[state], state) : paint('yellow', 'skipped');
   print(`${paint('bold', harmless(name ?? id))}  ${where}`);
   print(paint('dim', harmless([id, `company ${companyId}`, type].filter(Boolean).join(', '))));
   print();

@@ -35,7 +35,7 @@ const others = {
   same: 'in the bucket as they are',
   processing: 'still transcoding',
   unavailable: 'without a file at the library',
-  leftOut: 'left out by the settings',
+  skipped: 'skipped by a filter',
   unreadable: 'that cannot be read',
 } as const;
 
@@ -66,8 +66,8 @@ function describe(found: Plan): string {
     .filter(({ of }) => of.assets > 0);
   if (rest.length > 0)
     lines.push('', 'It would leave alone', ...rest.map(({ of, words }) => `  ${of.assets} ${words}`));
-  if (found.leftOutCompanies.length > 0) {
-    lines.push(`  all of ${found.leftOutCompanies.map(harmless).join(', ')}: left out by the settings, and not listed`);
+  if (found.skippedCompanies.length > 0) {
+    lines.push(`  all of ${found.skippedCompanies.map(harmless).join(', ')}: skipped by a filter, and not listed`);
   }
   if (found.rows.length > 0) lines.push('', byCompany(found));
   for (const problem of found.problems) lines.push(`${paint('red', '✗')} ${harmless(problem)}`);
@@ -95,7 +95,7 @@ function byCompany({ rows }: Plan): string {
     if (kind in kinds) {
       group.move += assets;
       group.bytes += bytes;
-    } else if (kind === 'leftOut') group.out += assets;
+    } else if (kind === 'skipped') group.out += assets;
     else group.rest += assets;
   }
   const sorted = [...groups.values()].sort((a, b) => b.bytes - a.bytes || b.move - a.move);

@@ -95,9 +95,9 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
 }
 
 /** Why nothing is asked for at present, and until when. */
-function pauseOf({ pace, lastError }: ConnectionSummary): string | undefined {
-  if (pace.parkedUntil === null) return undefined;
-  return `The connection waits until ${pace.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
+function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
+  if (adaptiveLimit.parkedUntil === null) return undefined;
+  return `The connection waits until ${adaptiveLimit.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>

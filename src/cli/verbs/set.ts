@@ -131,12 +131,12 @@ function consequences({ unknown, ...changed }: Changed): string[] {
   return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
 }
 
-function whatCame({ leftOut, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {
-  if (leftOut === null || letIn === null)
+function whatCame({ skipped, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {
+  if (skipped === null || letIn === null)
     return ['Its assets are being held against that; `asset-mirror status` shows it.'];
   return [
-    leftOut > 0 ? `${leftOut} assets that were still to come are left out; what is in the bucket stays.` : '',
-    letIn > 0 ? `${letIn} assets that were left out are mirrored now.` : '',
+    skipped > 0 ? `${skipped} assets that were still to come are skipped; what is in the bucket stays.` : '',
+    letIn > 0 ? `${letIn} assets that were skipped are mirrored now.` : '',
     syncId !== null ? `A full sync (${syncId}) looks for what was not listed before.` : '',
   ].filter(Boolean);
 }

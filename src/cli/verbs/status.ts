@@ -29,7 +29,7 @@ export async function status(api: ApiClient, options: { json?: boolean; watch?: 
 }
 
 function describe(totals: Status, connections: ConnectionSummary[], watched: boolean): string {
-  const { byState, total, leftOut } = totals.assets;
+  const { byState, total, skipped } = totals.assets;
   const lines = [
     ...(watched ? [progressOf(totals)] : []),
     `${paint('bold', `${number(byState.mirrored)} of ${number(total)}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
@@ -37,12 +37,12 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       .map((state) => ({ state, count: byState[state] }))
       .filter(({ count }) => count > 0)
       .map(({ state, count }) => paintIf(state === 'failed', 'red', `${number(count)} ${state}`))
-      .concat(leftOut > 0 ? [`${number(leftOut)} left out by the settings`] : [])
+      .concat(skipped > 0 ? [`${number(skipped)} skipped by a filter`] : [])
       .join(', '),
     leftOf(totals),
     totals.outstanding.later > 0 ? paint('yellow', `${number(totals.outstanding.later)} put off after an error`) : '',
-    totals.outstanding.artefacts > 0
-      ? `${number(totals.outstanding.artefacts)} mirrored, of which a transcript or thumbnail may still come`
+    totals.outstanding.sidecars > 0
+      ? `${number(totals.outstanding.sidecars)} mirrored, of which a transcript or thumbnail may still come`
       : '',
     watched && totals.syncs.running + totals.syncs.waiting > 0
       ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`

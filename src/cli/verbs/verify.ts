@@ -92,10 +92,10 @@ function terminalView(): View {
       const { done, total } = run.progress;
       bar.setTotal(Math.max(total, 1));
       if (run.phase === 'objects') first ??= { done, at: performance.now() };
-      const pace = first
+      const adaptiveLimit = first
         ? speed({ done: done - first.done, left: total - done, ms: performance.now() - first.at })
         : '';
-      const note = [noteOf(run), run.phase === 'objects' && pace].filter(Boolean).join(', ');
+      const note = [noteOf(run), run.phase === 'objects' && adaptiveLimit].filter(Boolean).join(', ');
       bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
     },
     end(run) {
@@ -148,9 +148,9 @@ function summarize(run: Verification): string {
     ? `by every byte (${formatBytes(counts.bytesRead)})`
     : 'by length (and ETag, where the store has one)';
   const lines = [`Objects: ${objects}`, `Compared ${how} in ${formatDuration(ms)}.`];
-  if (run.lines.length + differences + counts.absent + counts.leftOut > 0) lines.unshift('');
+  if (run.lines.length + differences + counts.absent + counts.skipped > 0) lines.unshift('');
   if (counts.absent > 0) lines.push(`Assets of which the library itself has no file (yet): ${counts.absent}`);
-  if (counts.leftOut > 0) lines.push(`Assets that the settings leave out: ${counts.leftOut}`);
+  if (counts.skipped > 0) lines.push(`Assets that the settings skip: ${counts.skipped}`);
   if (counts.moving > 0)
     lines.push(`Objects that were just being changed, so that another run can tell: ${counts.moving}`);
   if (run.repair && counts.repaired > 0) {

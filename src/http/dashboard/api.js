@@ -13,7 +13,7 @@ export class Refusal extends Error {
 /** @param {string} path below /api */
 export const addressOf = (path) => `${base}/api${path}`;
 
-/** @param {Record<string, string | number | undefined | null>} query what is empty is left out */
+/** @param {Record<string, string | number | undefined | null>} query what is empty is skipped */
 export const queryOf = (query) => {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
   return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;

@@ -91,7 +91,7 @@ const planNames = {
   same: 'There already',
   processing: 'Still transcoding',
   unavailable: 'Unavailable',
-  leftOut: 'Left out by the settings',
+  skipped: 'Skipped by the settings',
   unreadable: 'Cannot be read',
 };
 

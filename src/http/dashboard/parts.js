@@ -101,7 +101,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
     (asset) => html`<tr role="row">
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
         <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
-      <td role="cell" data-label="State">${asset.leftOut ? pill('plain', 'Left out') : statePill(asset.state)}</td>
+      <td role="cell" data-label="State">${asset.skipped ? pill('plain', 'Skipped') : statePill(asset.state)}</td>
       <td role="cell" data-label="Why" class="why">${sentence(asset.reason ?? '')}${
         asset.nextAt && asset.state !== 'transferring'
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
@@ -117,9 +117,9 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
   )}</tbody>
 </table>`;
 
-/** @param {Pick<AssetSummary, 'state' | 'leftOut' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */
-export const canRetry = ({ state, leftOut, nextAt, transcript, thumbnail }) =>
-  leftOut === null &&
+/** @param {Pick<AssetSummary, 'state' | 'skipped' | 'nextAt' | 'transcript' | 'thumbnail'>} asset */
+export const canRetry = ({ state, skipped, nextAt, transcript, thumbnail }) =>
+  skipped === null &&
   (['failed', 'unavailable'].includes(state) ||
     (nextAt !== null && new Date(nextAt).getTime() > Date.now()) ||
     (state === 'mirrored' && [transcript, thumbnail].includes('gave_up')));

@@ -74,7 +74,7 @@ export function settingsDialog(connection, then) {
       <fieldset class="fields three"><legend>Only these are mirrored, separated by commas</legend>
         ${lists.map(([list, name]) => field(`include.${list}`, `Only ${name}`, settings.include[list].join(', ') || 'all of them'))}
       </fieldset>
-      <fieldset class="fields three"><legend>These are left out</legend>
+      <fieldset class="fields three"><legend>These are skipped</legend>
         ${lists.map(([list, name]) => field(`exclude.${list}`, `Not ${name}`, settings.exclude[list].join(', ') || 'none'))}
       </fieldset>`,
     async send(form) {
@@ -90,7 +90,7 @@ export function settingsDialog(connection, then) {
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
       const { changed } = await api(`/connections/${connection.id}`, { method: 'PATCH', body: change });
       const parts = [
-        changed.leftOut > 0 && `${counted(changed.leftOut, 'asset')} left out`,
+        changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
         changed.letIn > 0 && `${counted(changed.letIn, 'asset')} let in`,
         changed.syncId && 'a full sync finds what was not listed before',
       ].filter(Boolean);

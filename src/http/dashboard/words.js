@@ -57,11 +57,11 @@ export const withFile = ({ unavailable }) => (unavailable > 0 ? ' with a file' :
  * @param {Connection} connection
  * @returns {{ tone: 'good' | 'go' | 'warn' | 'bad', word: string, more?: string }}
  */
-export function conditionOf({ status, counts, pace, lastSyncAt, settings, connectedAt }) {
+export function conditionOf({ status, counts, adaptiveLimit, lastSyncAt, settings, connectedAt }) {
   if (status === 'disconnected') return { tone: 'bad', word: 'Disconnected', more: 'Its user has to connect again.' };
   if (status === 'paused') return { tone: 'warn', word: 'Paused' };
-  if (pace.parkedUntil) {
-    return { tone: 'warn', word: 'Waiting', more: `It goes on by itself ${ago(pace.parkedUntil)}.` };
+  if (adaptiveLimit.parkedUntil) {
+    return { tone: 'warn', word: 'Waiting', more: `It goes on by itself ${ago(adaptiveLimit.parkedUntil)}.` };
   }
   const { pending, transferring } = counts.byState;
   if (pending + transferring > 0)

@@ -3,8 +3,8 @@ import type { Asset, AssetState, Database, Media, OwnedAsset, UploadPart, Upload
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/events.ts';
 import { dispatch, type QueuedAsset, type Slots, traceparent } from './due.ts';
-import { type TurnEnd, turnRow } from './history.ts';
-import { inHand, type Mirrored, type Turn, turnRecords, workable } from './leases.ts';
+import { type LeaseEnd, leaseRow } from './history.ts';
+import { type AssetLease, inHand, leaseRecords, type Mirrored, workable } from './leases.ts';
 
 /** What failed or was unavailable is pending again; what waits keeps its state. */
 const afresh = sql`
@@ -13,29 +13,29 @@ const afresh = sql`
   next_at = now(), attempts = 0, waits = 0, reason = NULL`;
 
 export function assetRecords(db: Database) {
-  const turns = turnRecords(db);
+  const leases = leaseRecords(db);
 
   /**
-   * Writes what a worker found, if the turn is still its own, and gives the asset back; with it what happened in the turn.
+   * Writes what a worker found, if the lease is still its own, and gives the asset back; with it what happened in the lease.
    * False: it is not.
    */
   async function give(
-    turn: Turn,
+    lease: AssetLease,
     values: Record<string, unknown>,
-    outcome: TurnEnd,
+    outcome: LeaseEnd,
     on: Database = db,
   ): Promise<boolean> {
     const given = on
       .updateTable('assets')
-      .set({ queuedAt: null, turnUntil: null, ...values })
-      .where(inHand(turn))
+      .set({ queuedAt: null, leaseUntil: null, ...values })
+      .where(inHand(lease))
       .returning(['id', 'syncId']);
-    const { numAffectedRows } = await sql`WITH given AS (${given}) ${turnRow(turn, outcome)}`.execute(on);
+    const { numAffectedRows } = await sql`WITH given AS (${given}) ${leaseRow(lease, outcome)}`.execute(on);
     return (numAffectedRows ?? 0n) > 0n;
   }
 
   async function setUpload(
-    turn: Turn,
+    lease: AssetLease,
     upload: UploadUnderWay | null,
     values: Record<string, unknown> = {},
   ): Promise<boolean> {
@@ -43,28 +43,28 @@ export function assetRecords(db: Database) {
       const { numUpdatedRows } = await tx
         .updateTable('assets')
         .set({ upload: upload === null ? null : (JSON.stringify(upload) as never), ...values })
-        .where(inHand(turn))
+        .where(inHand(lease))
         .executeTakeFirst();
       if (numUpdatedRows === 0n) return false;
-      await tx.deleteFrom('uploadParts').where('assetId', '=', turn.assetId).execute();
+      await tx.deleteFrom('uploadParts').where('assetId', '=', lease.assetId).execute();
       return true;
     });
   }
 
   /** What an event of an asset is about: it, and who was in charge. */
-  async function about({ assetId }: Turn, tx: Database): Promise<{ assetId: string; connectionId?: string }> {
+  async function about({ assetId }: AssetLease, tx: Database): Promise<{ assetId: string; connectionId?: string }> {
     const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
     return { assetId, ...(row?.connectionId && { connectionId: row.connectionId }) };
   }
 
-  /** The last word on an asset, unless a listing has changed it since the turn began: then it is looked at again at once. */
+  /** The last word on an asset, unless a listing has changed it since the lease began: then it is looked at again at once. */
   async function conclude(
-    turn: Turn,
+    lease: AssetLease,
     state: 'unavailable' | 'failed',
     reason: string,
     on: Database = db,
   ): Promise<boolean> {
-    const since = sql`revision = ${turn.revision}::int`;
+    const since = sql`revision = ${lease.revision}::int`;
     const values = {
       state: sql`CASE WHEN ${since} THEN ${state} ELSE 'pending' END`,
       reason,
@@ -73,7 +73,7 @@ export function assetRecords(db: Database) {
       waits: 0,
       processingSince: null,
     };
-    return give(turn, values, { outcome: state, reason }, on);
+    return give(lease, values, { outcome: state, reason }, on);
   }
 
   return {
@@ -89,102 +89,102 @@ export function assetRecords(db: Database) {
     dispatch: (slots: Slots) => dispatch(db, slots),
 
     /**
-     * Assets whose worker let its turn run out, and those whose job is said to be on the queue for `staleMs` although no
+     * Assets whose worker let its lease run out, and those whose job is said to be on the queue for `staleMs` although no
      * worker has had it: the worker was killed, or the job is lost.
      * Those that nobody may work on at present leave the queue instead.
      */
     async overdue(staleMs: number): Promise<QueuedAsset[]> {
       const { rows } = await sql<QueuedAsset & { queued: boolean }>`
         WITH late AS MATERIALIZED (
-          SELECT id, sync_id, turn_until > queued_at AS lost FROM assets
-          WHERE queued_at IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
-            AND (queued_at < turn_until OR queued_at < now() - ${staleMs} * interval '1 ms')
+          SELECT id, sync_id, lease_until > queued_at AS lost FROM assets
+          WHERE queued_at IS NOT NULL AND (lease_until IS NULL OR lease_until < now())
+            AND (queued_at < lease_until OR queued_at < now() - ${staleMs} * interval '1 ms')
           ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
         ), told AS (
-          INSERT INTO happenings (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
+          INSERT INTO asset_history (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
         )
         UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END FROM late WHERE assets.id = late.id
-        RETURNING assets.id, state, turn, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
+        RETURNING assets.id, state, lease, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
       return rows.filter((row) => row.queued);
     },
 
     /**
-     * The next turn at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
+     * The next lease at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
      * What may not be worked on at present leaves the queue, and makes room. What was pending is on its way from here on.
      */
     async take(id: string, leaseMs: number): Promise<OwnedAsset | undefined> {
-      return turns.take({ id, leaseMs });
+      return leases.take({ id, leaseMs });
     },
 
-    /** Keeps turns. Returns those that are still held; for the others the worker must stop. */
-    async renew(turns: Turn[], leaseMs: number): Promise<Set<string>> {
-      if (turns.length === 0) return new Set();
+    /** Keeps leases. Returns those that are still held; for the others the worker must stop. */
+    async renew(leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
+      if (leases.length === 0) return new Set();
       // In the order of ids, as all that locks several assets: so nobody waits in a circle.
       const { rows } = await sql<{ id: string }>`
         WITH mine AS (
           SELECT a.id FROM assets a
-          JOIN unnest(${turns.map((t) => t.assetId)}::text[], ${turns.map((t) => t.turn)}::int[]) AS held (id, turn)
-            ON a.id = held.id AND a.turn = held.turn AND a.turn_until IS NOT NULL
+          JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS held (id, lease)
+            ON a.id = held.id AND a.lease = held.lease AND a.lease_until IS NOT NULL
           JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
           ORDER BY a.id FOR UPDATE OF a)
-        UPDATE assets SET turn_until = now() + ${leaseMs} * interval '1 ms'
+        UPDATE assets SET lease_until = now() + ${leaseMs} * interval '1 ms'
         FROM mine WHERE assets.id = mine.id
         RETURNING assets.id`.execute(db);
       return new Set(rows.map((row) => row.id));
     },
 
     /** The transfer begins: of what was pending, it has. */
-    async startTransfer(turn: Turn): Promise<boolean> {
+    async startTransfer(lease: AssetLease): Promise<boolean> {
       const { numUpdatedRows } = await db
         .updateTable('assets')
         .set({ state: 'transferring' })
-        .where(inHand(turn))
+        .where(inHand(lease))
         .executeTakeFirst();
       return numUpdatedRows > 0n;
     },
 
     /**
      * Another file is about to take the place of what is in the bucket: from here on the row says of neither that it is
-     * there, and remembers `outdated`, the keys that one of them has.
+     * there, and remembers `superseded`, the keys that one of them has.
      */
-    async replace(turn: Turn, outdated: string[]): Promise<boolean> {
+    async replace(lease: AssetLease, superseded: string[]): Promise<boolean> {
       const { numUpdatedRows } = await db
         .updateTable('assets')
         .set({
           recordKey: null,
           media: sql`media || '{"version": ""}'`,
-          ...(outdated.length > 0 && { thumbnail: null, transcriptKeys: null, beside: '{}' as never }),
-          outdated: sql`ARRAY(SELECT DISTINCT unnest(outdated || ${outdated}::text[]))`,
+          ...(superseded.length > 0 && { thumbnail: null, transcriptKeys: null, sidecarFiles: '{}' as never }),
+          superseded: sql`ARRAY(SELECT DISTINCT unnest(superseded || ${superseded}::text[]))`,
         })
-        .where(inHand(turn))
+        .where(inHand(lease))
         .executeTakeFirst();
       return numUpdatedRows > 0n;
     },
 
-    /** The media is in the bucket and checked; a later failure of this turn need not fetch it again. */
-    async saveMedia(turn: Turn, media: Media): Promise<boolean> {
+    /** The media is in the bucket and checked; a later failure of this lease need not fetch it again. */
+    async saveMedia(lease: AssetLease, media: Media): Promise<boolean> {
       const values = { media: JSON.stringify(media) as never, bytes: media.bytes, verifiedAt: sql<Date>`now()` };
       // Most came in one stream: there are no parts to forget, and none can be added.
       const { numUpdatedRows } = await db
         .updateTable('assets')
         .set(values)
-        .where(inHand(turn))
+        .where(inHand(lease))
         .where('upload', 'is', null)
         .executeTakeFirst();
-      return numUpdatedRows > 0n || setUpload(turn, null, values);
+      return numUpdatedRows > 0n || setUpload(lease, null, values);
     },
 
     /** An upload in parts has begun, or what there was of one is gone; the parts of the one before are forgotten. */
-    async saveUpload(turn: Turn, upload: UploadUnderWay | null): Promise<boolean> {
-      return setUpload(turn, upload);
+    async saveUpload(lease: AssetLease, upload: UploadUnderWay | null): Promise<boolean> {
+      return setUpload(lease, upload);
     },
 
     /** A part is stored and proven. */
-    async savePart(turn: Turn, part: UploadPart): Promise<boolean> {
+    async savePart(lease: AssetLease, part: UploadPart): Promise<boolean> {
       const { numAffectedRows } = await sql`
         INSERT INTO upload_parts (asset_id, number, bytes, etag, crc32)
         SELECT id, ${part.number}, ${part.bytes}, ${part.etag}, ${part.crc32} FROM assets
-        WHERE ${inHand(turn)} AND upload IS NOT NULL FOR SHARE
+        WHERE ${inHand(lease)} AND upload IS NOT NULL FOR SHARE
         ON CONFLICT (asset_id, number) DO UPDATE
           SET bytes = excluded.bytes, etag = excluded.etag, crc32 = excluded.crc32, stored_at = now()`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
@@ -209,24 +209,24 @@ export function assetRecords(db: Database) {
     },
 
     /**
-     * The record is written, and the turn ends. False if it was not ours any more. A listing that saw another version since
-     * the turn began makes the asset pending again; one that saw another name or tags, due for a new record.
+     * The record is written, and the lease ends. False if it was not ours any more. A listing that saw another version since
+     * the lease began makes the asset pending again; one that saw another name or tags, due for a new record.
      */
-    async mirrored(turn: Turn, done: Mirrored): Promise<boolean> {
+    async mirrored(lease: AssetLease, done: Mirrored): Promise<boolean> {
       const { tell } = done;
-      if (!tell) return turns.end({ turn, done });
+      if (!tell) return leases.end({ lease, done });
       return db.transaction().execute(async (tx) => {
-        const [ended] = await turns.endMirrored([{ turn, done }], tx);
+        const [ended] = await leases.endMirrored([{ lease, done }], tx);
         const data = { key: tell.key, bytes: tell.bytes };
-        if (ended) await addEvent(tx, { kind: 'asset.mirrored', ...(await about(turn, tx)), data });
+        if (ended) await addEvent(tx, { kind: 'asset.mirrored', ...(await about(lease, tx)), data });
         return ended!;
       });
     },
 
     /** Still transcoding: looked at again after `waitMs`. Spends no attempt. */
-    async processing(turn: Turn, waitMs: number): Promise<boolean> {
+    async processing(lease: AssetLease, waitMs: number): Promise<boolean> {
       return give(
-        turn,
+        lease,
         {
           state: 'processing',
           reason: null,
@@ -239,18 +239,18 @@ export function assetRecords(db: Database) {
     },
 
     /** The service has no file for it, or it does not exist any more. */
-    async unavailable(turn: Turn, reason: string): Promise<boolean> {
-      return conclude(turn, 'unavailable', reason);
+    async unavailable(lease: AssetLease, reason: string): Promise<boolean> {
+      return conclude(lease, 'unavailable', reason);
     },
 
     /** Comes back after `waitMs`. `spent`: it was an attempt; `putOff`: it was none, and is counted by itself. */
     async again(
-      turn: Turn,
+      lease: AssetLease,
       waitMs: number,
       options: { spent?: boolean; putOff?: boolean; reason: string | null },
     ): Promise<boolean> {
       return give(
-        turn,
+        lease,
         {
           state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
           nextAt: inMs(waitMs),
@@ -263,26 +263,26 @@ export function assetRecords(db: Database) {
     },
 
     /** The settings leave it out. */
-    async leaveOut(turn: Turn, rule: string, reason: string): Promise<boolean> {
+    async skip(lease: AssetLease, rule: string, reason: string): Promise<boolean> {
       return give(
-        turn,
+        lease,
         {
           state: 'pending',
-          leftOut: rule,
+          skipped: rule,
           reason,
           nextAt: null,
           attempts: 0,
           waits: 0,
           processingSince: null,
         },
-        { outcome: 'left out', reason },
+        { outcome: 'skipped', reason },
       );
     },
 
     /** Another connection wants it, and this one does not. */
-    async handOver(turn: Turn, connectionId: string): Promise<boolean> {
+    async handOver(lease: AssetLease, connectionId: string): Promise<boolean> {
       return give(
-        turn,
+        lease,
         {
           connectionId,
           state: sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`,
@@ -292,29 +292,29 @@ export function assetRecords(db: Database) {
       );
     },
 
-    async failed(turn: Turn, reason: string): Promise<boolean> {
+    async failed(lease: AssetLease, reason: string): Promise<boolean> {
       return db.transaction().execute(async (tx) => {
-        const done = await conclude(turn, 'failed', reason, tx);
-        if (done) await addEvent(tx, { kind: 'asset.failed', ...(await about(turn, tx)), data: { reason } });
+        const done = await conclude(lease, 'failed', reason, tx);
+        if (done) await addEvent(tx, { kind: 'asset.failed', ...(await about(lease, tx)), data: { reason } });
         return done;
       });
     },
 
     /** The media is to be looked at again: another version, or none. */
-    async startOver(turn: Turn): Promise<boolean> {
+    async startOver(lease: AssetLease): Promise<boolean> {
       return give(
-        turn,
+        lease,
         { state: 'pending', nextAt: sql`now()`, attempts: 0, waits: 0, reason: null },
         { outcome: 'started over' },
       );
     },
 
     /** Transcript and thumbnail that are still missing are given up; the media stays as it is. */
-    async giveUpArtefacts(turn: Turn, reason: string): Promise<boolean> {
+    async giveUpSidecars(lease: AssetLease, reason: string): Promise<boolean> {
       return give(
-        turn,
+        lease,
         {
-          nextAt: sql`CASE WHEN revision <> ${turn.revision}::int THEN now() END`,
+          nextAt: sql`CASE WHEN revision <> ${lease.revision}::int THEN now() END`,
           attempts: 0,
           waits: 0,
           reason,
@@ -335,7 +335,7 @@ export function assetRecords(db: Database) {
           transcript_deadline = CASE transcript_state WHEN 'gave_up' THEN NULL ELSE transcript_deadline END,
           transcript_state = CASE transcript_state WHEN 'gave_up' THEN 'pending' ELSE transcript_state END,
           thumbnail_state = CASE thumbnail_state WHEN 'gave_up' THEN 'pending' ELSE thumbnail_state END
-        WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND left_out IS NULL AND (turn_until IS NULL OR turn_until < now())
+        WHERE id = ${id} AND state <> 'gone' AND listed <> '{}' AND skipped IS NULL AND (lease_until IS NULL OR lease_until < now())
           AND (state <> 'mirrored' OR next_at IS NOT NULL OR transcript_state = 'gave_up' OR thumbnail_state = 'gave_up')
       `.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
@@ -346,7 +346,7 @@ export function assetRecords(db: Database) {
       const { numAffectedRows } = await sql`
         WITH work AS (
           SELECT id FROM assets WHERE connection_id = ${connectionId} AND state = 'failed' AND listed <> '{}'
-            AND (turn_until IS NULL OR turn_until < now())
+            AND (lease_until IS NULL OR lease_until < now())
           ORDER BY id LIMIT ${limit} FOR UPDATE)
         UPDATE assets SET ${afresh} FROM work WHERE assets.id = work.id`.execute(db);
       return Number(numAffectedRows ?? 0n);
@@ -379,7 +379,7 @@ export function assetRecords(db: Database) {
       projectId?: string | undefined;
       state?: AssetState | undefined;
       type?: string | undefined;
-      leftOut?: boolean | undefined;
+      skipped?: boolean | undefined;
       q?: string | undefined;
       after?: string | undefined;
       limit: number;
@@ -391,8 +391,8 @@ export function assetRecords(db: Database) {
         filter.state !== undefined && sql`assets.state = ${filter.state}`,
         // While few are, they are found by the index of when that was.
         filter.state === 'mirrored' && sql`assets.mirrored_at IS NOT NULL`,
-        filter.leftOut === true && sql`assets.left_out IS NOT NULL`,
-        filter.leftOut === false && sql`assets.left_out IS NULL`,
+        filter.skipped === true && sql`assets.skipped IS NOT NULL`,
+        filter.skipped === false && sql`assets.skipped IS NULL`,
       ].filter((condition) => condition !== false);
       const facets = [
         filter.projectId !== undefined && sql`asset_facets.project_id = ${filter.projectId}`,

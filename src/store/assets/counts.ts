@@ -1,10 +1,10 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { AssetState, Database } from '../database/schema.ts';
 
-/** How many assets are in a state, and the bytes of their media. `leftOut`: of these, nothing is to be done. */
+/** How many assets are in a state, and the bytes of their media. `skipped`: of these, nothing is to be done. */
 export interface Counted {
   state: AssetState;
-  leftOut: boolean;
+  skipped: boolean;
   count: number;
   bytes: number;
 }
@@ -20,15 +20,15 @@ export const assetStates = [
 ] as const;
 
 /** How many assets are in each state, without those that a filter skips. */
-export function byState(rows: Pick<Counted, 'state' | 'leftOut' | 'count'>[]): Record<AssetState, number> {
+export function byState(rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): Record<AssetState, number> {
   const counts = Object.fromEntries(assetStates.map((state) => [state, 0])) as Record<AssetState, number>;
-  for (const { state, leftOut, count } of rows) if (!leftOut) counts[state] += count;
+  for (const { state, skipped, count } of rows) if (!skipped) counts[state] += count;
   return counts;
 }
 
 /** How many assets a filter skips. */
-export const leftOut = (rows: Pick<Counted, 'state' | 'leftOut' | 'count'>[]): number =>
-  rows.reduce((sum, row) => (row.leftOut ? sum + row.count : sum), 0);
+export const skipped = (rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): number =>
+  rows.reduce((sum, row) => (row.skipped ? sum + row.count : sum), 0);
 
 /**
  * Counts of assets by connection, company and state, without reading the assets. Triggers write what each statement changes
@@ -38,23 +38,23 @@ export const leftOut = (rows: Pick<Counted, 'state' | 'leftOut' | 'count'>[]): n
 export function countRecords(db: Database) {
   const rows = (where: RawBuilder<unknown> = sql``) => sql`
     (SELECT * FROM asset_counts ${where} UNION ALL
-      SELECT connection_id, company_id, state, left_out, assets, bytes, due, due_bytes FROM asset_count_changes ${where}) AS counted`;
+      SELECT connection_id, company_id, state, skipped, assets, bytes, due, due_bytes FROM asset_count_changes ${where}) AS counted`;
 
   return {
     async byConnection(connectionIds: string[]): Promise<(Counted & { connectionId: string })[]> {
       if (connectionIds.length === 0) return [];
       const { rows: found } = await sql<Counted & { connectionId: string }>`
-        SELECT connection_id, state, left_out, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
+        SELECT connection_id, state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
         FROM ${rows(sql`WHERE connection_id = ANY(${connectionIds}::text[])`)}
-        GROUP BY connection_id, state, left_out HAVING sum(assets) <> 0`.execute(db);
+        GROUP BY connection_id, state, skipped HAVING sum(assets) <> 0`.execute(db);
       return found;
     },
 
     /** Of all assets, also of those that no connection is in charge of. */
     async totals(): Promise<Counted[]> {
       const { rows: found } = await sql<Counted>`
-        SELECT state, left_out, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
-        FROM ${rows()} GROUP BY state, left_out HAVING sum(assets) <> 0`.execute(db);
+        SELECT state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
+        FROM ${rows()} GROUP BY state, skipped HAVING sum(assets) <> 0`.execute(db);
       return found;
     },
 
@@ -62,14 +62,14 @@ export function countRecords(db: Database) {
      * What is still to be moved by who can, as far as listings say; how many of these were put off for more than some
      * seconds after an error; and how many wait for a transcript or a thumbnail.
      */
-    async outstanding(): Promise<{ count: number; bytes: number; later: number; artefacts: number }> {
+    async outstanding(): Promise<{ count: number; bytes: number; later: number; sidecars: number }> {
       const readable = sql`
         JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = access.connection_id
         WHERE access.lost_at IS NULL AND c.status = 'active'`;
-      const { rows: found } = await sql<{ count: number; bytes: number; later: number; artefacts: number }>`
+      const { rows: found } = await sql<{ count: number; bytes: number; later: number; sidecars: number }>`
         SELECT coalesce(sum(due) FILTER (WHERE state <> 'mirrored'), 0)::bigint AS count,
           coalesce(sum(due_bytes) FILTER (WHERE state <> 'mirrored'), 0)::bigint AS bytes,
-          coalesce(sum(due) FILTER (WHERE state = 'mirrored'), 0)::bigint AS artefacts,
+          coalesce(sum(due) FILTER (WHERE state = 'mirrored'), 0)::bigint AS sidecars,
           (SELECT count(*) FROM assets ${readable} AND assets.state = 'pending' AND assets.reason IS NOT NULL
             AND assets.next_at > now() + interval '5 seconds') AS later
         FROM ${rows(sql`WHERE (due <> 0 OR due_bytes <> 0) AND state IN ('pending', 'transferring', 'mirrored')`)} ${readable}`.execute(
@@ -93,9 +93,9 @@ async function fold(tx: Database): Promise<void> {
   await sql`
     WITH changed AS (DELETE FROM asset_count_changes RETURNING *)
     INSERT INTO asset_counts AS kept
-    SELECT connection_id, company_id, state, left_out, sum(assets), sum(bytes), sum(due), sum(due_bytes)
-    FROM changed GROUP BY connection_id, company_id, state, left_out
-    ON CONFLICT (connection_id, company_id, state, left_out) DO UPDATE SET
+    SELECT connection_id, company_id, state, skipped, sum(assets), sum(bytes), sum(due), sum(due_bytes)
+    FROM changed GROUP BY connection_id, company_id, state, skipped
+    ON CONFLICT (connection_id, company_id, state, skipped) DO UPDATE SET
       assets = kept.assets + excluded.assets, bytes = kept.bytes + excluded.bytes,
       due = kept.due + excluded.due, due_bytes = kept.due_bytes + excluded.due_bytes`.execute(tx);
 }

@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
 import type { AssetState, Database } from '../database/schema.ts';
 
-/** An asset to be queued. Its last lease number (`turn`) tells its job from an earlier one. */
+/** An asset to be queued. Its last lease number (`lease`) tells its job from an earlier one. */
 export interface QueuedAsset {
   id: string;
   state: AssetState;
-  turn: number;
+  lease: number;
   /** The trace of the sync that found it. */
   traceparent?: string | null;
 }
@@ -13,7 +13,7 @@ export interface QueuedAsset {
 /** The trace of the sync that last changed an asset. */
 export const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
-/** Slots of each connection on the queue, unless its settings or its pace set another number. `only`: skip other connections. */
+/** Slots of each connection on the queue, unless its settings or its adaptiveLimit set another number. `only`: skip other connections. */
 export interface Slots {
   perConnection: number;
   only?: string[] | undefined;
@@ -24,7 +24,7 @@ const ofMedia = sql`state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS
 const ofChecks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
 
 /** No worker holds the lease. A worker may still hold that of an asset which left the queue when its connection was parked. */
-export const free = sql`(turn_until IS NULL OR turn_until < now())`;
+export const free = sql`(lease_until IS NULL OR lease_until < now())`;
 
 /**
  * Connections with waiting media or a due follow-up check. Skips through the indexes from one connection to the next; reads
@@ -78,7 +78,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
       ), slots AS MATERIALIZED (
-        SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (pace->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
+        SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
         WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
       ), spare AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, slots.most - coalesce(queued.jobs, 0) AS free,
@@ -118,7 +118,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         ) AS them
       )
       UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-      RETURNING assets.id, assets.state, assets.turn, due.place, ${traceparent}`.execute(tx);
+      RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`.execute(tx);
     return rows.sort((a, b) => a.place - b.place);
   });
 }

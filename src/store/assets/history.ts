@@ -1,13 +1,13 @@
 import { sql } from 'kysely';
-import type { Database, Happening, Outcome, Step } from '../database/schema.ts';
+import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
-/** So many steps of a turn are told: a file that breaks off again and again has more to tell than anybody reads. */
+/** So many steps of a lease are told: a file that breaks off again and again has more to tell than anybody reads. */
 const mostSteps = 60;
-/** So many happenings of an asset are told, the last ones; about as many are kept (prune.ts). */
+/** So many history of an asset are told, the last ones; about as many are kept (prune.ts). */
 const mostTold = 200;
 
-/** What a worker has done with an asset since its turn began; written together with what came of it. */
-export interface Story {
+/** What a worker has done with an asset since its lease began; written together with what came of it. */
+export interface StepLog {
   /** By the database's clock. */
   began: Date;
   /** The same by the monotonic clock. */
@@ -16,55 +16,55 @@ export interface Story {
   more: number;
 }
 
-export function newStory(began: Date): Story {
+export function newStepLog(began: Date): StepLog {
   return { began, startedAt: performance.now(), steps: [], more: 0 };
 }
 
 /** The time by the database's clock, in epoch ms, as far as a worker knows without asking: compare stored times with this. */
-export function databaseTime({ story }: { story: Story }): number {
-  return story.began.getTime() + performance.now() - story.startedAt;
+export function databaseTime({ stepLog }: { stepLog: StepLog }): number {
+  return stepLog.began.getTime() + performance.now() - stepLog.startedAt;
 }
 
 /** Adds a step: what was done, or met. No links and no tokens. */
-export function note({ story }: { story: Story }, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
-  if (story.steps.length < mostSteps)
-    story.steps.push({ ms: Math.round(performance.now() - story.startedAt), did, ...facts });
-  else story.more++;
+export function note({ stepLog }: { stepLog: StepLog }, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
+  if (stepLog.steps.length < mostSteps)
+    stepLog.steps.push({ ms: Math.round(performance.now() - stepLog.startedAt), did, ...facts });
+  else stepLog.more++;
 }
 
-/** What came of a turn. */
-export interface TurnEnd {
+/** What came of a lease. */
+export interface LeaseEnd {
   outcome: Outcome;
   reason?: string | null;
   /** Comes back after so long. */
   waitMs?: number | null;
 }
 
-/** What is told of a turn that ends now. */
-export function told(turn: { story: Story }, outcome: TurnEnd) {
-  const { startedAt, steps, more } = turn.story;
+/** What is told of a lease that ends now. */
+export function told(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
+  const { startedAt, steps, more } = lease.stepLog;
   const { waitMs } = outcome;
   return {
     outcome: outcome.outcome,
     ...(outcome.reason && { reason: outcome.reason }),
-    ...(typeof waitMs === 'number' && { nextAt: new Date(databaseTime(turn) + waitMs) }),
+    ...(typeof waitMs === 'number' && { nextAt: new Date(databaseTime(lease) + waitMs) }),
     ms: Math.round(performance.now() - startedAt),
     ...(steps.length > 0 && { steps }),
     ...(more > 0 && { more }),
   };
 }
 
-/** The row of a turn that ends, for the assets of the statement's table `given`: that one, if the turn was still its own. */
-export const turnRow = (turn: { story: Story }, outcome: TurnEnd) => sql`
-  INSERT INTO happenings (asset_id, at, kind, sync_id, data)
-  SELECT id, ${turn.story.began}::timestamptz, 'turn', sync_id, ${JSON.stringify(told(turn, outcome))}::jsonb FROM given`;
+/** The row of a lease that ends, for the assets of the statement's table `given`: that one, if the lease was still its own. */
+export const leaseRow = (lease: { stepLog: StepLog }, outcome: LeaseEnd) => sql`
+  INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
+  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(told(lease, outcome))}::jsonb FROM given`;
 
-export function happeningRecords(db: Database) {
+export function historyRecords(db: Database) {
   return {
     /** The last of what happened to an asset, oldest first, and whether there was more. */
-    async ofAsset(assetId: string): Promise<{ rows: Happening[]; more: boolean }> {
+    async ofAsset(assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
       const rows = await db
-        .selectFrom('happenings')
+        .selectFrom('assetHistory')
         .select(['at', 'kind', 'syncId', 'data'])
         .where('assetId', '=', assetId)
         .orderBy('id', 'desc')

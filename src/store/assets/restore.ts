@@ -72,7 +72,7 @@ export function restoreRecords(db: Database) {
         const older = await sql<{ id: string; key: string }>`
           WITH r AS (SELECT * FROM ${recordset}), gone AS (
             SELECT a.id FROM assets a JOIN r ON r.id = a.id
-            WHERE a.turn = 0 AND a.queued_at IS NULL AND a.media->>'key' <> r.media->>'key' AND a.mirrored_at < r.mirrored_at
+            WHERE a.lease = 0 AND a.queued_at IS NULL AND a.media->>'key' <> r.media->>'key' AND a.mirrored_at < r.mirrored_at
             ORDER BY a.id FOR UPDATE OF a)
           DELETE FROM assets USING gone WHERE assets.id = gone.id
           RETURNING assets.id, assets.media->>'key' AS key`.execute(tx);
@@ -87,18 +87,18 @@ export function restoreRecords(db: Database) {
             detail = excluded.detail, media = excluded.media, bytes = excluded.bytes, record_key = excluded.record_key,
             mirrored_at = excluded.mirrored_at, transcript_state = excluded.transcript_state,
             transcript_keys = excluded.transcript_keys, thumbnail_state = excluded.thumbnail_state,
-            thumbnail = excluded.thumbnail, turn = a.turn + 1, left_out = NULL,
+            thumbnail = excluded.thumbnail, lease = a.lease + 1, skipped = NULL,
             (state, reason, next_at) = (
               SELECT CASE WHEN same THEN 'mirrored' ELSE a.state END, CASE WHEN same THEN NULL ELSE a.reason END,
-                CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.left_out IS NOT NULL THEN now()
+                CASE WHEN same AND a.listed = excluded.listed THEN excluded.next_at WHEN same OR a.skipped IS NOT NULL THEN now()
                   ELSE a.next_at END
               FROM (SELECT excluded.state = 'mirrored' AND a.state IN ('pending', 'processing', 'transferring', 'failed')
                 AND a.size IS NOT DISTINCT FROM excluded.size AND a.upload_date IS NOT DISTINCT FROM excluded.upload_date
                 AS same) AS it)
-          WHERE a.media IS NULL AND (a.turn_until IS NULL OR a.turn_until < now())
+          WHERE a.media IS NULL AND (a.lease_until IS NULL OR a.lease_until < now())
           RETURNING a.id`.execute(tx);
         const present = await sql<{ id: string; key: string | null }>`
-          SELECT a.id, CASE WHEN a.turn = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
+          SELECT a.id, CASE WHEN a.lease = 0 AND a.media->>'key' <> r.media->>'key' THEN a.media->>'key' END AS key
           FROM assets a JOIN ${recordset} ON r.id = a.id`.execute(tx);
         const outcomes = new Map<string, Restored>();
         for (const { id, key } of present.rows) {
@@ -116,17 +116,17 @@ export function restoreRecords(db: Database) {
      */
     async adopt(limit: number): Promise<number> {
       const { numAffectedRows } = await sql`
-        WITH heirs AS (
-          SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS heir
+        WITH readers AS (
+          SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS other_id
           FROM connections c JOIN access a ON a.connection_id = c.id
           WHERE c.status = 'active' AND a.lost_at IS NULL
           ORDER BY a.company_id, c.connected_at, c.id
         ), orphans AS (
-          SELECT o.id, heirs.heir FROM heirs CROSS JOIN LATERAL (
-            SELECT id FROM assets WHERE connection_id IS NULL AND company_id = heirs.company_id
+          SELECT o.id, readers.other_id FROM readers CROSS JOIN LATERAL (
+            SELECT id FROM assets WHERE connection_id IS NULL AND company_id = readers.company_id
             LIMIT ${limit} FOR UPDATE SKIP LOCKED) AS o
           LIMIT ${limit})
-        UPDATE assets SET connection_id = orphans.heir FROM orphans WHERE assets.id = orphans.id`.execute(db);
+        UPDATE assets SET connection_id = orphans.other_id FROM orphans WHERE assets.id = orphans.id`.execute(db);
       return Number(numAffectedRows ?? 0n);
     },
   };

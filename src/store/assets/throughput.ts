@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
-/** What a minute brought; `minute` in epoch milliseconds. Minutes without anything are left out. */
+/** What a minute brought; `minute` in epoch milliseconds. Minutes without anything are skipped. */
 export interface Minute {
   minute: number;
   assets: number;
@@ -9,7 +9,7 @@ export interface Minute {
   failed: number;
 }
 
-export function historyRecords(db: Database) {
+export function throughputRecords(db: Database) {
   return {
     /** What was mirrored and what failed from `from` until before `to` (epoch milliseconds), by minute. */
     async minutes(from: number, to: number): Promise<Minute[]> {

@@ -1,19 +1,19 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
-import type { Turn } from './leases.ts';
+import type { AssetLease } from './leases.ts';
 
 /** Uploads in parts as the records know them, and what becomes of those that nobody goes on with. */
 export function uploadRecords(db: Database) {
   return {
     /**
      * Something that a store may take in parts is about to begin at this key. If its process dies before the store's own
-     * name for it is saved, it is found by the key. False: another worker has the turn.
+     * name for it is saved, it is found by the key. False: another worker has the lease.
      */
-    async intend({ assetId, turn }: Turn, key: string): Promise<boolean> {
+    async intend({ assetId, number }: AssetLease, key: string): Promise<boolean> {
       const { numAffectedRows } = await sql`
         INSERT INTO upload_keys (key, asset_id)
         SELECT ${key}, id FROM assets
-        WHERE id = ${assetId} AND turn = ${turn} AND turn_until IS NOT NULL FOR SHARE
+        WHERE id = ${assetId} AND lease = ${number} AND lease_until IS NOT NULL FOR SHARE
         ON CONFLICT (key) DO UPDATE SET asset_id = excluded.asset_id, begun_at = now()`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
     },
@@ -24,14 +24,10 @@ export function uploadRecords(db: Database) {
      */
     async giveUp(patienceMs: number): Promise<number> {
       return db.transaction().execute(async (tx) => {
-        // Of those that were begun before keys were written first.
-        await sql`
-          INSERT INTO upload_keys (key, asset_id) SELECT upload->>'key', id FROM assets WHERE upload IS NOT NULL
-          ON CONFLICT DO NOTHING`.execute(tx);
         const { rows } = await sql<{ id: string }>`
           WITH given_up AS (
             SELECT id FROM assets a
-            WHERE upload IS NOT NULL AND (turn_until IS NULL OR turn_until < now())
+            WHERE upload IS NOT NULL AND (lease_until IS NULL OR lease_until < now())
               AND (next_at IS NULL OR greatest(
                 (SELECT begun_at FROM upload_keys k WHERE k.key = a.upload->>'key'),
                 (SELECT max(stored_at) FROM upload_parts p WHERE p.asset_id = a.id)
@@ -55,7 +51,7 @@ export function uploadRecords(db: Database) {
         LEFT JOIN upload_keys k ON k.key = o.key
         LEFT JOIN assets a ON a.id = k.asset_id
         WHERE (k.key IS NOT NULL OR NOT ${options.shared})
-          AND (a.turn_until IS NULL OR a.turn_until < now())
+          AND (a.lease_until IS NULL OR a.lease_until < now())
           AND o.id NOT IN (SELECT upload->>'id' FROM assets WHERE upload IS NOT NULL)`.execute(db);
       return new Set(rows.map(({ id }) => id));
     },
@@ -65,7 +61,7 @@ export function uploadRecords(db: Database) {
       await sql`
         DELETE FROM upload_keys k WHERE begun_at < now() - ${ageMs} * interval '1 ms'
           AND NOT EXISTS (SELECT FROM assets WHERE id = k.asset_id AND upload->>'key' = k.key)
-          AND NOT EXISTS (SELECT FROM assets WHERE id = k.asset_id AND turn_until > now())`.execute(db);
+          AND NOT EXISTS (SELECT FROM assets WHERE id = k.asset_id AND lease_until > now())`.execute(db);
     },
   };
 }

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Connection, ConnectionStatus, Database, Grant } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/events.ts';
-import { TurnLost } from '../syncs/lease.ts';
+import { LeaseLost } from '../syncs/lease.ts';
 import { syncRecords } from '../syncs/syncs.ts';
 import { adoptable, adoptableBy, type ReadableCompany, type Standing, standing } from './readable-companies.ts';
 
@@ -250,11 +250,17 @@ export function connectionRecords(db: Database) {
       return (numAffectedRows ?? 0n) > 0n;
     },
 
-    /** Takes the place of the pace that was read before; false when another did first. */
-    async setPace(id: string, before: Connection['pace'], after: Connection['pace']): Promise<boolean> {
+    /** Takes the place of the adaptiveLimit that was read before; false when another did first. */
+    async setAdaptiveLimit(
+      id: string,
+      before: Connection['adaptiveLimit'],
+      after: Connection['adaptiveLimit'],
+    ): Promise<boolean> {
       const { numAffectedRows } = await sql`
-        UPDATE connections SET pace = ${JSON.stringify(after)}::jsonb
-        WHERE id = ${id} AND pace IS NOT DISTINCT FROM ${before && JSON.stringify(before)}::jsonb`.execute(db);
+        UPDATE connections SET adaptive_limit = ${JSON.stringify(after)}::jsonb
+        WHERE id = ${id} AND adaptive_limit IS NOT DISTINCT FROM ${before && JSON.stringify(before)}::jsonb`.execute(
+        db,
+      );
       return (numAffectedRows ?? 0n) > 0n;
     },
 
@@ -330,7 +336,7 @@ export function connectionRecords(db: Database) {
      * Assets that nobody able to read them is in charge of become this connection's. With `owner`, nothing is
      * changed unless that one holds the lease of the connection's sync: an answer from before says nothing any more. Where all
      * is as before, that is one read; none, where it was read with the lease (`before`). Returns also what can be read now, as `companies` does.
-     * @throws TurnLost
+     * @throws LeaseLost
      */
     async setCompanies(
       id: string,
@@ -341,7 +347,7 @@ export function connectionRecords(db: Database) {
       const ids = [...named.keys()].sort();
       const ours = (owner: string | null | undefined) => {
         if (options.owner !== undefined && owner !== options.owner) {
-          throw new TurnLost(`another process has taken over the sync of connection ${id}`);
+          throw new LeaseLost(`another process has taken over the sync of connection ${id}`);
         }
       };
       const read = options.before ? undefined : await standing(db, id);
@@ -493,24 +499,24 @@ const afresh = sql`
  */
 export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
   await sql`
-    WITH heirs AS (
-      SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS heir
+    WITH readers AS (
+      SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS other_id
       FROM connections c JOIN access a ON a.connection_id = c.id
       WHERE c.id <> ${id} AND c.status = 'active' AND a.lost_at IS NULL
         AND a.company_id IN (SELECT company_id FROM access WHERE connection_id = ${id})
       ORDER BY a.company_id, c.connected_at, c.id
     ), work AS (
-      SELECT assets.id, heirs.heir FROM assets LEFT JOIN heirs ON heirs.company_id = assets.company_id
+      SELECT assets.id, readers.other_id FROM assets LEFT JOIN readers ON readers.company_id = assets.company_id
       WHERE assets.connection_id = ${id} AND assets.next_at IS NOT NULL
         ${companyIds ? sql`AND assets.company_id = ANY(${companyIds}::text[])` : sql``}
-        AND (heirs.heir IS NOT NULL OR assets.queued_at IS NOT NULL OR assets.turn_until IS NOT NULL)
+        AND (readers.other_id IS NOT NULL OR assets.queued_at IS NOT NULL OR assets.lease_until IS NOT NULL)
       ORDER BY assets.id FOR UPDATE OF assets
     )
     UPDATE assets SET
-      connection_id = coalesce(work.heir, connection_id),
+      connection_id = coalesce(work.other_id, connection_id),
       queued_at = NULL,
-      turn = turn + 1,
-      turn_until = NULL,
+      lease = lease + 1,
+      lease_until = NULL,
       state = CASE state WHEN 'transferring' THEN 'pending' ELSE state END
     FROM work WHERE assets.id = work.id
   `.execute(tx);

@@ -51,5 +51,5 @@ export const adoptable = (id: string) =>
   idleReaders(
     id,
     sql`JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-      AND (assets.turn_until IS NULL OR assets.turn_until < now())`,
+      AND (assets.lease_until IS NULL OR assets.lease_until < now())`,
   );

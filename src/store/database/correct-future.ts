@@ -21,7 +21,7 @@ export interface Horizon {
 /**
  * Corrects times that lie further ahead than anything is planned: they were written while a clock was ahead. What waits is
  * due now, a lease ends as if it was renewed now, and what has happened has happened now. Rows that are locked are left to
- * the next call. Returns how many rows were corrected, by table; those of which there is none are left out.
+ * the next call. Returns how many rows were corrected, by table; those of which there is none are skipped.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
   const { lease, pause, asset, transcript, delivery, chore } = horizon;
@@ -30,7 +30,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
   /** Not `least`, which would replace NULL. */
   const corrected = (column: string, ms: number, value = ahead(0)) =>
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
-  const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('turn_until', lease)} OR ${isBeyond('queued_at', 0)}
+  const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
   const statements = {
     connections: sql`
@@ -54,7 +54,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     // Same words as the conditions of the partial indexes; otherwise all assets would be read.
     assets: sql`
       UPDATE assets SET ${corrected('next_at', asset)}, ${corrected('queued_at', 0)}, ${corrected('processing_since', 0)},
-        ${corrected('transcript_deadline', transcript, ahead(transcript))}, ${corrected('turn_until', lease, ahead(lease))}
+        ${corrected('transcript_deadline', transcript, ahead(transcript))}, ${corrected('lease_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM assets WHERE id IN (
           SELECT id FROM assets WHERE state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL AND ${isWrong}

@@ -21,10 +21,10 @@ const connections = `
     sync_owner text,
     sync_until timestamptz,
     parked_until timestamptz,
-    pace jsonb,
+    adaptive_limit jsonb,
     settings jsonb NOT NULL DEFAULT '{}',
     -- Whether its assets are still to be compared with changed settings.
-    reselect boolean NOT NULL DEFAULT false,
+    filters_pending boolean NOT NULL DEFAULT false,
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     last_error text,
@@ -34,7 +34,7 @@ const connections = `
     links_since timestamptz
   );
   CREATE INDEX connections_in_order ON connections (connected_at, id);
-  CREATE INDEX connections_reselect ON connections (id) WHERE reselect;
+  CREATE INDEX connections_filters_pending ON connections (id) WHERE filters_pending;
 
   CREATE TABLE companies (
     id text PRIMARY KEY,
@@ -90,7 +90,7 @@ const assets = `
     state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
     reason text,
     -- Which setting leaves it out; then nothing is due, although it is pending.
-    left_out text,
+    skipped text,
     attempts integer NOT NULL DEFAULT 0,
     -- How often in a row it was put off without an attempt being spent.
     waits integer NOT NULL DEFAULT 0,
@@ -99,15 +99,15 @@ const assets = `
     next_at timestamptz,
     -- Since when a job for it is on the queue; null: none.
     queued_at timestamptz,
-    -- The fence: each worker that takes the asset gets the next turn, and writes only while the turn is its own.
-    turn integer NOT NULL DEFAULT 0,
-    turn_until timestamptz,
+    -- The fence: each worker that takes the asset gets the next lease, and writes only while the lease is its own.
+    lease integer NOT NULL DEFAULT 0,
+    lease_until timestamptz,
     -- What is in the bucket, as checked there.
     media jsonb,
     bytes bigint,
     record_key text,
-    -- What was stored beside the media, by key: length, ETag and checksum.
-    beside jsonb NOT NULL DEFAULT '{}',
+    -- The sidecars in the bucket, by key: length, ETag and checksum.
+    sidecar_files jsonb NOT NULL DEFAULT '{}',
     mirrored_at timestamptz,
     -- When the media's bytes were last compared with their checksum.
     verified_at timestamptz,
@@ -118,12 +118,12 @@ const assets = `
     thumbnail jsonb,
     thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
     -- Keys that another version of it has, or may have: removed once the record of this one is written.
-    outdated text[] NOT NULL DEFAULT '{}',
+    superseded text[] NOT NULL DEFAULT '{}',
     -- An upload in parts that is under way: what it takes to go on with it. Its parts are in upload_parts.
     upload jsonb,
     first_seen_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT assets_due_or_left_out
-      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR left_out IS NOT NULL)
+    CONSTRAINT assets_due_or_skipped
+      CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped IS NOT NULL)
   )
   -- Room for what changes often and is in no index, such as leases.
   WITH (fillfactor = 85);
@@ -144,7 +144,7 @@ const assets = `
   CREATE INDEX assets_expected ON assets (state, next_at)
     WHERE next_at IS NOT NULL AND (state IN ('processing', 'mirrored') OR reason IS NOT NULL);
   CREATE INDEX assets_not_mirrored ON assets (state, id) WHERE state <> 'mirrored';
-  CREATE INDEX assets_left_out ON assets (company_id, id) WHERE left_out IS NOT NULL;
+  CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
   CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
 
   -- When it was mirrored or marked gone, whoever does it: a worker, a listing, a rebuild.
@@ -177,7 +177,7 @@ const assets = `
   );
 
   -- What happened to each asset, for people. Only added to and pruned; they lie in the order of time, so a small index will do.
-  CREATE TABLE happenings (
+  CREATE TABLE asset_history (
     id bigint GENERATED ALWAYS AS IDENTITY,
     asset_id text NOT NULL,
     at timestamptz NOT NULL DEFAULT now(),
@@ -185,8 +185,8 @@ const assets = `
     sync_id text,
     data jsonb NOT NULL DEFAULT '{}'
   );
-  CREATE INDEX happenings_by_asset ON happenings (asset_id, id);
-  CREATE INDEX happenings_by_age ON happenings USING brin (at);`;
+  CREATE INDEX asset_history_by_asset ON asset_history (asset_id, id);
+  CREATE INDEX asset_history_by_age ON asset_history USING brin (at);`;
 
 /** What people search for, in a table that workers do not write: the indexes of it cost them nothing. */
 const facets = `
@@ -234,15 +234,15 @@ const facets = `
  */
 function counts(): string {
   const columns = `
-    connection_id text NOT NULL, company_id text NOT NULL, state text NOT NULL, left_out boolean NOT NULL,
+    connection_id text NOT NULL, company_id text NOT NULL, state text NOT NULL, skipped boolean NOT NULL,
     assets bigint NOT NULL, bytes bigint NOT NULL, due bigint NOT NULL, due_bytes bigint NOT NULL`;
   const trigger = (event: string, tables: string, changes: string) => `
     CREATE FUNCTION count_assets_${event}() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
       INSERT INTO asset_count_changes
-      SELECT connection_id, company_id, state, left_out, sum(n), sum(n * bytes),
+      SELECT connection_id, company_id, state, skipped, sum(n), sum(n * bytes),
         coalesce(sum(n) FILTER (WHERE due), 0), coalesce(sum(n * size) FILTER (WHERE due), 0)
-      FROM (${changes}) AS changes GROUP BY connection_id, company_id, state, left_out
+      FROM (${changes}) AS changes GROUP BY connection_id, company_id, state, skipped
       HAVING sum(n) <> 0 OR sum(n * bytes) <> 0 OR coalesce(sum(n) FILTER (WHERE due), 0) <> 0
         OR coalesce(sum(n * size) FILTER (WHERE due), 0) <> 0;
       RETURN NULL;
@@ -250,11 +250,11 @@ function counts(): string {
     CREATE TRIGGER count_assets_${event} AFTER ${event} ON assets REFERENCING ${tables}
       FOR EACH STATEMENT EXECUTE FUNCTION count_assets_${event}();`;
   const change = (n: number, rows: string) => `
-    SELECT ${n} AS n, coalesce(connection_id, '') AS connection_id, company_id, state, left_out IS NOT NULL AS left_out,
+    SELECT ${n} AS n, coalesce(connection_id, '') AS connection_id, company_id, state, skipped IS NOT NULL AS skipped,
       coalesce(bytes, 0) AS bytes, next_at IS NOT NULL AS due, coalesce(size, 0) AS size FROM ${rows}`;
   const [added, removed] = [change(1, 'after'), change(-1, 'before')];
   return `
-    CREATE TABLE asset_counts (${columns}, PRIMARY KEY (connection_id, company_id, state, left_out));
+    CREATE TABLE asset_counts (${columns}, PRIMARY KEY (connection_id, company_id, state, skipped));
     -- Emptied every few seconds: what is dead in it must not pile up.
     CREATE TABLE asset_count_changes (${columns})
       WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);

@@ -12,13 +12,13 @@ export const remembered = {
   syncs: 30,
   events: 30,
   /** What happened to assets. */
-  happenings: 30,
+  history: 30,
 };
 
 export interface Pruned {
   syncs: number;
   events: number;
-  happenings: number;
+  history: number;
   states: number;
 }
 
@@ -26,7 +26,7 @@ export interface Pruned {
 const leaseMs = 600_000;
 /** So many events at a time. */
 const batch = 10_000;
-/** So many happenings of an asset are kept. */
+/** So many history of an asset are kept. */
 const mostOfAsset = 200;
 
 /**
@@ -44,7 +44,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     return {
       syncs: await pruneSyncs(db),
       events: await pruneEvents(db),
-      happenings: await pruneHappenings(db),
+      history: await pruneHappenings(db),
       states: await pruneStates(db),
     };
   } finally {
@@ -97,14 +97,14 @@ async function pruneEvents(db: Database): Promise<number> {
 async function pruneHappenings(db: Database): Promise<number> {
   let pruned = 0;
   for (const which of [
-    sql`SELECT ctid FROM happenings WHERE at < now() - ${remembered.happenings}::int * interval '1 day'`,
+    sql`SELECT ctid FROM asset_history WHERE at < now() - ${remembered.history}::int * interval '1 day'`,
     sql`
-      SELECT h.ctid FROM (SELECT asset_id FROM happenings GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
-      CROSS JOIN LATERAL (SELECT ctid FROM happenings WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`,
+      SELECT h.ctid FROM (SELECT asset_id FROM asset_history GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
+      CROSS JOIN LATERAL (SELECT ctid FROM asset_history WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`,
   ]) {
     for (;;) {
       const { numAffectedRows } = await sql`
-        DELETE FROM happenings WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`.execute(db);
+        DELETE FROM asset_history WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`.execute(db);
       pruned += Number(numAffectedRows);
       if (Number(numAffectedRows) < batch) break;
     }

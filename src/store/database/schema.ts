@@ -22,7 +22,7 @@ export interface Schema {
   usedStates: { state: string; until: Date };
   endedSessions: { id: string; until: Date };
   events: EventTable;
-  happenings: HappeningTable;
+  assetHistory: HistoryTable;
   bucket: { single: Generated<boolean>; id: string };
   bucketProposal: { single: Generated<boolean>; id: string };
   uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
@@ -50,11 +50,11 @@ interface ConnectionTable {
   syncOwner: string | null;
   syncUntil: Date | null;
   parkedUntil: Date | null;
-  /** How much of it the service bears at once (jobs/pace.ts); null: as much as is allowed. */
-  pace: { limit: number | null; strikes: number; slowedAt: number } | null;
+  /** How much of it the service bears at once (jobs/adaptiveLimit.ts); null: as much as is allowed. */
+  adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
   /** The settings have changed, and not all of its assets were held against them since. */
-  reselect: Generated<boolean>;
+  filtersPending: Generated<boolean>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   lastError: string | null;
@@ -110,18 +110,18 @@ export interface Media {
   version: string;
 }
 
-/** What lies beside the media: transcript and thumbnail, each with where it stands. */
-export interface Artefacts {
+/** The states of transcript and thumbnail, and the sidecars in the bucket. */
+export interface SidecarStates {
   transcriptState: TranscriptState;
   transcriptKeys: string[] | null;
   transcriptDeadline: Date | null;
   thumbnailState: ThumbnailState;
   thumbnail: { key: string; bytes: number } | null;
   /** What was stored of them, by key. */
-  beside: Record<string, Kept>;
+  sidecarFiles: Record<string, Kept>;
 }
 
-/** An object beside the media, as it was stored. */
+/** A sidecar as it was stored. */
 export interface Kept {
   bytes: number;
   etag: string | null;
@@ -167,15 +167,15 @@ interface AssetTable {
   state: AssetState;
   reason: string | null;
   /** Which setting of its connection leaves it out: it is pending, never mirrored, and nothing is done for it. */
-  leftOut: string | null;
+  skipped: string | null;
   attempts: number;
   /** How often in a row it was put off without an attempt being spent. */
   waits: Generated<number>;
   processingSince: Date | null;
   nextAt: Date | null;
   queuedAt: Date | null;
-  turn: number;
-  turnUntil: Date | null;
+  lease: number;
+  leaseUntil: Date | null;
   media: Media | null;
   bytes: number | null;
   recordKey: string | null;
@@ -187,12 +187,12 @@ interface AssetTable {
   transcriptDeadline: Date | null;
   thumbnail: { key: string; bytes: number } | null;
   thumbnailState: ThumbnailState;
-  /** What was stored beside the media, by key. */
-  beside: Generated<Record<string, Kept>>;
+  /** The sidecars in the bucket, by key. */
+  sidecarFiles: Generated<Record<string, Kept>>;
   /** When the media's bytes were last held against their checksum. */
   verifiedAt: Date | null;
   /** Keys that another version of it has, or may have: removed once the record of this one is written. */
-  outdated: Generated<string[]>;
+  superseded: Generated<string[]>;
   upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
   /** The run that last saw something new in it. */
@@ -302,7 +302,7 @@ export interface VerificationCounts {
   /** Told, and no difference: the library itself has no file to give (yet). */
   absent: number;
   /** Told, and no difference: the settings leave them out. */
-  leftOut: number;
+  skipped: number;
   /** Changed while they were looked at: nothing is said of them. */
   moving: number;
   /** Assets whose media was compared, of how many. */
@@ -350,7 +350,7 @@ interface VerificationLineTable {
 }
 export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
 
-/** What came of a worker's turn at an asset. */
+/** What came of a worker's lease of an asset. */
 export const outcomes = [
   'mirrored',
   'processing',
@@ -359,12 +359,12 @@ export const outcomes = [
   'again',
   'started over',
   'gave up',
-  'left out',
+  'skipped',
   'handed over',
 ] as const;
 export type Outcome = (typeof outcomes)[number];
 
-/** What a worker did, or met, so many ms after its turn began. */
+/** What a worker did, or met, so many ms after its lease began. */
 export interface Step {
   ms: number;
   did:
@@ -379,7 +379,7 @@ export interface Step {
     | 'thumbnail'
     | 'transcript'
     | 'recorded';
-  /** What the service said of it; where an artefact stands. */
+  /** What the service said of it; where an sidecar stands. */
   status?: string | null;
   variant?: Media['variant'];
   bytes?: number | null;
@@ -391,13 +391,13 @@ export interface Step {
   reason?: string;
 }
 
-export const happeningKinds = ['listed', 'turn', 'lost', 'leftOut', 'letIn', 'mended'] as const;
+export const historyKinds = ['listed', 'attempt', 'lost', 'skipped', 'unskipped', 'repaired'] as const;
 
-interface HappeningTable {
+interface HistoryTable {
   id: Generated<number>;
   assetId: string;
   at: Generated<Date>;
-  kind: (typeof happeningKinds)[number];
+  kind: (typeof historyKinds)[number];
   /** The run that last saw something new in the asset. */
   syncId: string | null;
   data: Generated<{
@@ -406,7 +406,7 @@ interface HappeningTable {
     fields?: string[];
     state?: AssetState;
     due?: boolean;
-    /** Of a turn. */
+    /** Of a lease. */
     outcome?: Outcome;
     ms?: number;
     steps?: Step[];
@@ -420,7 +420,7 @@ interface HappeningTable {
     objects?: string[];
   }>;
 }
-export type Happening = Pick<Selectable<HappeningTable>, 'at' | 'kind' | 'syncId' | 'data'>;
+export type HistoryEntry = Pick<Selectable<HistoryTable>, 'at' | 'kind' | 'syncId' | 'data'>;
 
 interface EventTable {
   id: Generated<number>;

@@ -3,8 +3,8 @@ import type { Database } from '../database/schema.ts';
 import { isStranded, type LockedAsset } from './record-page.ts';
 
 /** A run whose lease another process has taken over must not write anything more. */
-export class TurnLost extends Error {
-  override readonly name = 'TurnLost';
+export class LeaseLost extends Error {
+  override readonly name = 'LeaseLost';
 }
 
 /** Extends the lease of a connection's sync. 0: another process has it. */
@@ -15,7 +15,7 @@ export async function holdLease(db: Database, connectionId: string, owner: strin
 /**
  * Extends the lease, and locks those of the assets that are in the records: first the connection, then the assets in the
  * order of their ids, so that two pages never wait for each other in a circle.
- * @throws TurnLost
+ * @throws LeaseLost
  */
 export async function lockPage(
   tx: Database,
@@ -27,13 +27,13 @@ export async function lockPage(
   const { rows } = await sql<LockedAsset & { id: string | null; settings: Record<string, unknown> }>`
     WITH held AS (${extendLease(connectionId, owner, leaseMs)} RETURNING settings),
     known AS (
-      SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.left_out, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
+      SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
         ${isStranded} AS stranded
       FROM assets a CROSS JOIN held WHERE a.id = ANY(${ids}::text[]) ORDER BY a.id FOR UPDATE OF a
     )
     SELECT held.settings, known.* FROM held LEFT JOIN known ON true`.execute(tx);
-  if (!rows[0]) throw new TurnLost(`another process has taken over the sync of connection ${connectionId}`);
+  if (!rows[0]) throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
   const known = new Map(rows.flatMap((asset) => (asset.id === null ? [] : [[asset.id, asset] as const])));
   return { settings: rows[0].settings, known };
 }

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
 import { addEvent } from '../events/events.ts';
-import { holdLease, TurnLost } from './lease.ts';
+import { holdLease, LeaseLost } from './lease.ts';
 
 /** A run that has listed a company to its end, and whose lease `owner` holds. */
 interface Listed {
@@ -26,7 +26,7 @@ export function missingRecords(db: Database) {
     const { connectionId } = listed.sync;
     return db.transaction().execute(async (tx) => {
       if ((await holdLease(tx, connectionId, listed.owner, listed.leaseMs)) === 0n) {
-        throw new TurnLost(`another process has taken over the sync of connection ${connectionId}`);
+        throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
       }
       return work(tx);
     });
@@ -52,18 +52,18 @@ export function missingRecords(db: Database) {
     /**
      * They are gone: nothing more is to be done for them, and what is in the bucket stays. What a worker has in hand is left
      * to it. Returns how many.
-     * @throws TurnLost
+     * @throws LeaseLost
      */
     async gone(listed: Listed, ids: string[]): Promise<number> {
       return holding(listed, async (tx) => {
         const { rows } = await sql<{ count: number }>`
           WITH lacking AS (
             SELECT a.id FROM assets a
-            WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND (a.turn_until IS NULL OR a.turn_until < now())
+            WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND (a.lease_until IS NULL OR a.lease_until < now())
             ORDER BY a.id FOR UPDATE
           ), changed AS (
-            UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, turn = turn + 1, turn_until = NULL,
-              revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, left_out = NULL,
+            UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
+              revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
               reason = CASE WHEN media IS NULL THEN 'no longer in the library, and never mirrored'
                 ELSE 'no longer in the library; what is in the bucket stays' END
             FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
@@ -87,7 +87,7 @@ export function missingRecords(db: Database) {
     /**
      * The company is done in this run, which goes on at `position`. `held`: so much is missing that nothing is taken for
      * gone before an operator has looked.
-     * @throws TurnLost
+     * @throws LeaseLost
      */
     async settle(
       listed: Listed,

@@ -28,7 +28,7 @@ export interface Decision {
   /** A worker has to handle it now. */
   due: boolean;
   /** The filter that skips it: then nothing is due. */
-  leftOut?: string;
+  skipped?: string;
   transcriptState?: TranscriptState;
   thumbnailState?: ThumbnailState;
 }
@@ -38,7 +38,7 @@ export type KnownAsset = Pick<
   | 'connectionId'
   | 'state'
   | 'reason'
-  | 'leftOut'
+  | 'skipped'
   | 'projectId'
   | 'assetType'
   | 'name'
@@ -127,13 +127,13 @@ export async function recordListed(tx: Database, page: ListedPage): Promise<Coun
       const kept = asset.problem === undefined ? asset : { ...before, id: asset.id, problem: asset.problem };
       const fields = differing(before.listed, kept.listed);
       const isSame = fields.length === 0 && asset.problem === undefined;
-      const again = isSame && before.state !== 'gone' && !before.leftOut;
+      const again = isSame && before.state !== 'gone' && !before.skipped;
       changed.push({ asset: kept, decision, fields, again });
     }
   }
   const inserted = fresh.length && (await insert(tx, page, fresh));
   const updated = changed.length && (await update(tx, page, changed));
-  const again = changed.filter((row) => row.again && !row.decision.leftOut).length;
+  const again = changed.filter((row) => row.again && !row.decision.skipped).length;
   return { new: inserted, changed: updated - again, again, refused };
 }
 
@@ -191,16 +191,16 @@ function differing(before: Record<string, unknown>, after: Record<string, unknow
 
 async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   // Another connection of the company may have inserted it first; if its filter skips the asset, this one takes it over.
-  const inserted = await sql<{ leftOut: string | null }>`
+  const inserted = await sql<{ skipped: string | null }>`
     WITH r AS (SELECT * FROM ${recordset(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
-      left_out, next_at, sync_id)
+      skipped, next_at, sync_id)
     SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
-      r.state, r.reason, r.left_out, CASE WHEN r.due THEN now() END, ${page.syncId}
+      r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
     FROM r ORDER BY r.id
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
-      left_out = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
-      WHERE assets.left_out IS NOT NULL AND excluded.left_out IS NULL AND assets.company_id = excluded.company_id
-    RETURNING id, left_out) ${addSteps(page)}`.execute(tx);
+      skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
+      WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
+    RETURNING id, skipped) ${addSteps(page)}`.execute(tx);
   return wanted(inserted.rows);
 }
 
@@ -211,17 +211,17 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
   // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
-  const updated = await sql<{ leftOut: string | null }>`
+  const updated = await sql<{ skipped: string | null }>`
     WITH r AS (SELECT * FROM ${recordset(rows, 'changed')}), taken AS (UPDATE assets AS a SET
       connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
       -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
       company_id = ${companyId},
       ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')}, ${unlessAnother('record_key', 'NULL')},
       ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
-      ${unlessAnother('beside', "'{}'")}, ${unlessAnother('outdated', "'{}'")},
+      ${unlessAnother('sidecar_files', "'{}'")}, ${unlessAnother('superseded', "'{}'")},
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
-      left_out = r.left_out, sync_id = ${page.syncId},
+      skipped = r.skipped, sync_id = ${page.syncId},
       next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
       attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
       waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
@@ -229,17 +229,17 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.left_out) ${addSteps(page)}`.execute(tx);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addSteps(page)}`.execute(tx);
   return wanted(updated.rows);
 }
 
 /** Adds a step to the history of each written asset, in the same statement. */
 const addSteps = ({ syncId }: ListedPage) => sql`, told AS (
-    INSERT INTO happenings (asset_id, kind, sync_id, data)
+    INSERT INTO asset_history (asset_id, kind, sync_id, data)
     SELECT taken.id, 'listed', ${syncId}, r.told FROM taken JOIN r ON r.id = taken.id)
-    SELECT left_out FROM taken`;
+    SELECT skipped FROM taken`;
 
-const wanted = (rows: { leftOut: string | null }[]) => rows.filter((row) => row.leftOut === null).length;
+const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
 
 const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
   jsonb_to_recordset(${JSON.stringify(
@@ -255,7 +255,7 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       reason: decision.reason,
       due: decision.due,
       afresh: decision.afresh,
-      left_out: decision.leftOut ?? null,
+      skipped: decision.skipped ?? null,
       transcript_state: decision.transcriptState ?? null,
       thumbnail_state: decision.thumbnailState ?? null,
       told: {
@@ -267,5 +267,5 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason text, due boolean, afresh boolean, left_out text, transcript_state text,
+    state text, reason text, due boolean, afresh boolean, skipped text, transcript_state text,
     thumbnail_state text, told jsonb)`;

@@ -139,7 +139,7 @@ export function syncRecords(db: Database) {
      * that the database refuses never keeps the others out.
      * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
      * Returns the connection's settings, by which the page was decided.
-     * @throws TurnLost
+     * @throws LeaseLost
      */
     async recordPage(page: {
       sync: Sync;

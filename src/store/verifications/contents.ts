@@ -10,10 +10,10 @@ const columns = [
   'uploadDate',
   'state',
   'reason',
-  'leftOut',
+  'skipped',
   'revision',
   'nextAt',
-  'turn',
+  'lease',
   'media',
   'recordKey',
   'mirroredAt',
@@ -22,9 +22,9 @@ const columns = [
   'transcriptKeys',
   'thumbnailState',
   'thumbnail',
-  'beside',
+  'sidecarFiles',
   'verifiedAt',
-  'outdated',
+  'superseded',
 ] as const satisfies (keyof Asset)[];
 
 /** What the records say about an asset and its objects, without what the API said of it. */
@@ -41,7 +41,7 @@ const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
 
 /** What should be in the bucket, as the records have it: in pages, so that a million assets need no memory. */
 export function contentsRecords(db: Database) {
-  const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(turn_until > now(), false))`;
+  const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(lease_until > now(), false))`;
   const assets = () => db.selectFrom('assets').select(columns).select(isMoving.as('isMoving'));
   return {
     async get(id: string): Promise<AssetContents | undefined> {
@@ -129,33 +129,33 @@ export function contentsRecords(db: Database) {
     },
 
     /** Their media was read, and is what was stored: unless it has changed since. */
-    async verified(seen: { id: string; turn: number }[]): Promise<void> {
+    async verified(seen: { id: string; lease: number }[]): Promise<void> {
       if (seen.length === 0) return;
       // In the order of ids, as all that locks several assets: so nobody waits in a circle.
       await sql`
         WITH same AS (
           SELECT a.id FROM assets a
-          JOIN unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ turn }) => turn)}::int[]) AS seen (id, turn)
-            ON a.id = seen.id AND a.turn = seen.turn
+          JOIN unnest(${seen.map(({ id }) => id)}::text[], ${seen.map(({ lease }) => lease)}::int[]) AS seen (id, lease)
+            ON a.id = seen.id AND a.lease = seen.lease
           ORDER BY a.id FOR UPDATE OF a)
         UPDATE assets SET verified_at = now() FROM same WHERE assets.id = same.id`.execute(db);
     },
 
     /** The store calls these objects otherwise than it did, as after a copy, and their content is right: it is read once. */
-    async copied(objects: { id: string; turn: number; key: string; etag: string }[]): Promise<void> {
-      for (const { id, turn, key, etag } of objects) {
+    async copied(objects: { id: string; lease: number; key: string; etag: string }[]): Promise<void> {
+      for (const { id, lease, key, etag } of objects) {
         await sql`
           UPDATE assets SET
             media = CASE WHEN media->>'key' = ${key} THEN jsonb_set(media, '{etag}', to_jsonb(${etag}::text)) ELSE media END,
-            beside = CASE WHEN beside ? ${key}
-              THEN jsonb_set(beside, ARRAY[${key}::text, 'etag'], to_jsonb(${etag}::text)) ELSE beside END
-          WHERE id = ${id} AND turn = ${turn}`.execute(db);
+            sidecar_files = CASE WHEN sidecar_files ? ${key}
+              THEN jsonb_set(sidecar_files, ARRAY[${key}::text, 'etag'], to_jsonb(${etag}::text)) ELSE sidecar_files END
+          WHERE id = ${id} AND lease = ${lease}`.execute(db);
       }
     },
 
     /**
      * Has what is missing or wrong in the bucket made again. Of what is on its way nothing is changed: false. Only `check` and
-     * `fetch` may lead to another download; the rest is written beside the media as it is.
+     * `fetch` may lead to another download; the rest is written again as it is.
      */
     async mend(id: string, what: { kind: ObjectKind; remedy: Remedy }[]): Promise<boolean> {
       const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
@@ -177,13 +177,13 @@ export function contentsRecords(db: Database) {
         .where('id', '=', id)
         .where('state', '=', 'mirrored')
         .where('queuedAt', 'is', null)
-        .where((e) => e.or([e('turnUntil', 'is', null), e('turnUntil', '<', sql<Date>`now()`)]))
+        .where((e) => e.or([e('leaseUntil', 'is', null), e('leaseUntil', '<', sql<Date>`now()`)]))
         .returning(['id', 'syncId']);
       const told = JSON.stringify({ objects: what.map(({ kind }) => kind) });
       const { numAffectedRows } = await sql`
         WITH mended AS (${mended})
-        INSERT INTO happenings (asset_id, kind, sync_id, data)
-        SELECT id, 'mended', sync_id, ${told}::jsonb FROM mended`.execute(db);
+        INSERT INTO asset_history (asset_id, kind, sync_id, data)
+        SELECT id, 'repaired', sync_id, ${told}::jsonb FROM mended`.execute(db);
       return (numAffectedRows ?? 0n) > 0n;
     },
   };

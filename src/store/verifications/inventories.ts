@@ -19,7 +19,7 @@ export function inventoryRecords(db: Database) {
           WHERE (i.until IS NULL OR i.until < now()) AND (
             i.written_at IS NULL OR ${options.asked ?? false} OR (
               i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}
-              AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND left_out IS NULL)))
+              AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND skipped IS NULL)))
         RETURNING day`.execute(db);
       return rows.length > 0;
     },

@@ -29,19 +29,19 @@ afterAll(async () => {
 async function counted() {
   const read = async (text: string) => (await pool.query({ text, types: numbers })).rows;
   const numbers = { getTypeParser: (oid: number) => (oid === 20 ? Number : pg.types.getTypeParser(oid)) } as never;
-  const facts = `left_out IS NOT NULL AS "leftOut", count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes`;
+  const facts = `skipped IS NOT NULL AS "skipped", count(*) AS count, coalesce(sum(bytes), 0)::bigint AS bytes`;
   const [outstanding] = await read(`
     SELECT count(*) FILTER (WHERE state IN ('pending', 'transferring')) AS count,
       coalesce(sum(size) FILTER (WHERE state IN ('pending', 'transferring')), 0)::bigint AS bytes,
       count(*) FILTER (WHERE state = 'pending' AND reason IS NOT NULL AND next_at > now() + interval '5 seconds') AS later,
-      count(*) FILTER (WHERE state = 'mirrored') AS artefacts
+      count(*) FILTER (WHERE state = 'mirrored') AS sidecars
     FROM assets JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = assets.connection_id
     WHERE next_at IS NOT NULL AND access.lost_at IS NULL AND c.status = 'active'`);
   return {
-    totals: await read(`SELECT state, ${facts} FROM assets GROUP BY state, left_out IS NOT NULL`),
+    totals: await read(`SELECT state, ${facts} FROM assets GROUP BY state, skipped IS NOT NULL`),
     byConnection: await read(
       `SELECT connection_id AS "connectionId", state, ${facts} FROM assets WHERE connection_id IS NOT NULL
-       GROUP BY connection_id, state, left_out IS NOT NULL`,
+       GROUP BY connection_id, state, skipped IS NOT NULL`,
     ),
     outstanding,
   };
@@ -66,7 +66,7 @@ const row = fc.record({
   state,
   size: fc.option(fc.nat(1000)),
   bytes: fc.option(fc.nat(1000)),
-  leftOut: fc.boolean(),
+  skipped: fc.boolean(),
   due: fc.boolean(),
   reason: fc.boolean(),
 });
@@ -89,8 +89,8 @@ const values = (ids: number[], r: Row) => {
     r.state,
     r.size,
     r.bytes,
-    r.leftOut ? 'type videos' : null,
-    (moving && !r.leftOut) || (r.due && !r.leftOut) ? new Date(Date.now() + 60_000) : null,
+    r.skipped ? 'type videos' : null,
+    (moving && !r.skipped) || (r.due && !r.skipped) ? new Date(Date.now() + 60_000) : null,
     r.reason ? 'why' : null,
   ];
 };
@@ -98,8 +98,8 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
   if (what === 'fold') return store.counts.fold();
   const names = values(ids, r)[0];
   if (what === 'delete') return client.query('DELETE FROM assets WHERE id = ANY($1)', [names]);
-  if (what === 'touch') return client.query(`UPDATE assets SET turn = turn + 1 WHERE id = ANY($1)`, [names]);
-  const set = `connection_id = $2, company_id = $3, state = $4, size = $5::bigint, bytes = $6::bigint, left_out = $7, next_at = $8, reason = $9`;
+  if (what === 'touch') return client.query(`UPDATE assets SET lease = lease + 1 WHERE id = ANY($1)`, [names]);
+  const set = `connection_id = $2, company_id = $3, state = $4, size = $5::bigint, bytes = $6::bigint, skipped = $7, next_at = $8, reason = $9`;
   if (what === 'update') {
     return client.query(
       `UPDATE assets SET ${set} FROM (SELECT id FROM assets WHERE id = ANY($1) ORDER BY id FOR UPDATE) AS mine WHERE assets.id = mine.id`,
@@ -107,9 +107,9 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
     );
   }
   return client.query(
-    `INSERT INTO assets (id, connection_id, company_id, state, size, bytes, left_out, next_at, reason, listed)
+    `INSERT INTO assets (id, connection_id, company_id, state, size, bytes, skipped, next_at, reason, listed)
      SELECT id, $2, $3, $4, $5::bigint, $6::bigint, $7, $8::timestamptz, $9, '{}' FROM unnest($1::text[]) AS id ORDER BY id
-     ON CONFLICT (id) DO UPDATE SET state = excluded.state, next_at = excluded.next_at, left_out = excluded.left_out`,
+     ON CONFLICT (id) DO UPDATE SET state = excluded.state, next_at = excluded.next_at, skipped = excluded.skipped`,
     values(ids, r),
   );
 }
@@ -160,10 +160,10 @@ test('a statement that changes no count writes none', async () => {
   await pool.query('DELETE FROM assets');
   await apply(pool, { what: 'insert', ids: [1, 2, 3], row: fc.sample(row, 1)[0]! });
   await store.counts.fold();
-  await pool.query('UPDATE assets SET turn = turn + 1, queued_at = now()');
+  await pool.query('UPDATE assets SET lease = lease + 1, queued_at = now()');
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBe(0);
   // And many that change in the same way write one.
-  await pool.query(`UPDATE assets SET state = 'failed', bytes = 7, left_out = NULL, next_at = NULL`);
+  await pool.query(`UPDATE assets SET state = 'failed', bytes = 7, skipped = NULL, next_at = NULL`);
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBeLessThanOrEqual(2);
   await expectRight();
 });

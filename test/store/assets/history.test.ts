@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
 import { note } from '../../../src/store/assets/history.ts';
-import { turnOf } from '../../../src/store/assets/leases.ts';
+import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { until } from '../../support/until.ts';
 import { listed, newStore, running } from '../records.ts';
 
@@ -25,24 +25,24 @@ async function queued(company: string, ...ids: string[]) {
   await store.assets.dispatch({ perConnection: 1000 });
   return run;
 }
-const kinds = async (id: string) => (await store.happenings.ofAsset(id)).rows.map(({ kind }) => kind);
+const kinds = async (id: string) => (await store.history.ofAsset(id)).rows.map(({ kind }) => kind);
 async function query(text: string, values: unknown[] = []): Promise<void> {
   const client = new pg.Client({ connectionString: opened.url });
   await client.connect();
   await client.query(text, values).finally(() => client.end());
 }
 
-test('a turn is one row: what was done in it, what came of it, and of which run', async () => {
+test('a lease is one row: what was done in it, what came of it, and of which run', async () => {
   const { sync } = await queued('a', 'a1');
-  const turn = turnOf((await store.assets.take('a1', 60_000))!);
-  note(turn, 'asked', { status: 'ready' });
-  for (let n = 0; n < 70; n++) note(turn, 'part failed', { part: n, reason: 'it broke off' });
-  expect(await store.assets.again(turn, 60_000, { spent: true, reason: 'it broke off' })).toBe(true);
-  const { rows } = await store.happenings.ofAsset('a1');
+  const lease = leaseOf((await store.assets.take('a1', 60_000))!);
+  note(lease, 'asked', { status: 'ready' });
+  for (let n = 0; n < 70; n++) note(lease, 'part failed', { part: n, reason: 'it broke off' });
+  expect(await store.assets.again(lease, 60_000, { spent: true, reason: 'it broke off' })).toBe(true);
+  const { rows } = await store.history.ofAsset('a1');
   expect(rows).toMatchObject([
     { kind: 'listed', syncId: sync.id, data: { news: 'new', state: 'pending', due: true } },
     {
-      kind: 'turn',
+      kind: 'attempt',
       syncId: sync.id,
       data: { outcome: 'again', reason: 'it broke off', nextAt: expect.any(String), more: 11 },
     },
@@ -53,31 +53,31 @@ test('a turn is one row: what was done in it, what came of it, and of which run'
   expect(rows[1]!.data.steps![0]).toMatchObject({ did: 'asked', status: 'ready' });
 });
 
-test('who has lost the turn tells nothing; that its worker was lost is told once', async () => {
+test('who has lost the lease tells nothing; that its worker was lost is told once', async () => {
   await queued('b', 'b1');
-  const turn = turnOf((await store.assets.take('b1', 1))!);
+  const lease = leaseOf((await store.assets.take('b1', 1))!);
   await until('it to be missed', async () => (await store.assets.overdue(60_000)).length > 0);
   await until('it to be missed again', async () => (await store.assets.overdue(0)).length > 0);
   const next = (await store.assets.take('b1', 60_000))!;
-  note(turn, 'asked', { status: 'ready' });
-  expect(await store.assets.failed(turn, 'too late')).toBe(false);
+  note(lease, 'asked', { status: 'ready' });
+  expect(await store.assets.failed(lease, 'too late')).toBe(false);
   expect(await kinds('b1')).toEqual(['listed', 'lost']);
-  expect(await store.assets.failed(turnOf(next), 'in time')).toBe(true);
-  expect(await kinds('b1')).toEqual(['listed', 'lost', 'turn']);
+  expect(await store.assets.failed(leaseOf(next), 'in time')).toBe(true);
+  expect(await kinds('b1')).toEqual(['listed', 'lost', 'attempt']);
 });
 
 test('what is old is forgotten, and the oldest of what one asset has too much of', async () => {
   await queued('c', 'c1', 'c2');
   await query(
-    `INSERT INTO happenings (asset_id, kind, at) SELECT 'c1', 'turn', now() - interval '31 days' FROM generate_series(1, 25)`,
+    `INSERT INTO asset_history (asset_id, kind, at) SELECT 'c1', 'attempt', now() - interval '31 days' FROM generate_series(1, 25)`,
   );
   await query(
-    `INSERT INTO happenings (asset_id, kind, data) SELECT 'c2', 'turn', jsonb_build_object('ms', n) FROM generate_series(1, 320) n`,
+    `INSERT INTO asset_history (asset_id, kind, data) SELECT 'c2', 'attempt', jsonb_build_object('ms', n) FROM generate_series(1, 320) n`,
   );
-  expect((await store.happenings.ofAsset('c2')).more).toBe(true);
-  expect(await store.prune()).toMatchObject({ happenings: 25 + 121 });
+  expect((await store.history.ofAsset('c2')).more).toBe(true);
+  expect(await store.prune()).toMatchObject({ history: 25 + 121 });
   expect(await kinds('c1')).toEqual(['listed']);
-  const { rows, more } = await store.happenings.ofAsset('c2');
+  const { rows, more } = await store.history.ofAsset('c2');
   expect(more).toBe(false);
   expect(rows.map(({ data }) => data.ms)).toEqual(Array.from({ length: 200 }, (_, i) => 121 + i));
 });

@@ -171,7 +171,7 @@ test('counts and pages of assets are those of the connection, the company and th
   expect(await found('search-1')).toEqual([1]);
   expect((await store.assets.search({ companyId: 'searched', after: 'search-2', limit: 10 })).length).toBe(2);
   expect(await store.counts.byConnection([connectionId])).toEqual([
-    { connectionId, state: 'pending', leftOut: false, count: 5, bytes: 0 },
+    { connectionId, state: 'pending', skipped: false, count: 5, bytes: 0 },
   ]);
   expect(await store.assets.get('search-4')).toMatchObject({ size: 2 ** 40 + 4 });
 });

@@ -58,7 +58,7 @@ test('times that are further ahead than anything is planned are brought back; ot
   await client.query(`UPDATE syncs SET requested_at = now() + interval '2 h' WHERE id = $1`, [sync.id]);
   const waiting = await newAsset(`next_at = now() + interval '2 days'`);
   const due = await newAsset(`state = 'mirrored', next_at = now() + interval '2 days'`);
-  const queued = await newAsset(`queued_at = now() + interval '2 h', turn_until = now() + interval '2 h'`);
+  const queued = await newAsset(`queued_at = now() + interval '2 h', lease_until = now() + interval '2 h'`);
   const legitimate = await newAsset(`next_at = now() + interval '75 minutes', reason = 'put off'`);
   const film = await newAsset(
     `state = 'mirrored', next_at = now(), processing_since = now() + interval '1 h', transcript_deadline = now() + interval '3 h'`,
@@ -78,9 +78,9 @@ test('times that are further ahead than anything is planned are brought back; ot
   expect(await ahead('connections', connectionId, 'disconnected_at', 'last_sync_at')).toEqual([0, 0]);
   expect(await ahead('connections', connectionId, 'refresh_until')).toEqual([null]);
   expect(await ahead('syncs', sync.id, 'requested_at', 'started_at', 'finished_at')).toEqual([0, 0, null]);
-  expect(await ahead('assets', waiting, 'next_at', 'queued_at', 'turn_until')).toEqual([0, null, null]);
+  expect(await ahead('assets', waiting, 'next_at', 'queued_at', 'lease_until')).toEqual([0, null, null]);
   expect(await ahead('assets', due, 'next_at')).toEqual([0]);
-  expect(await ahead('assets', queued, 'queued_at', 'turn_until')).toEqual([0, 1]);
+  expect(await ahead('assets', queued, 'queued_at', 'lease_until')).toEqual([0, 1]);
   expect(await ahead('assets', film, 'processing_since', 'transcript_deadline')).toEqual([0, 120]);
   expect(await ahead('assets', legitimate, 'next_at')).toEqual([75]);
   expect(await store.correctFuture(horizon)).toEqual({});

@@ -186,7 +186,7 @@ test.each(backends)('finished jobs are kept in a bounded number on $name', { tim
     void worker.run();
     for (let round = 0; round < 15; round++) {
       await queues.addAssets(
-        Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, turn: 0 })),
+        Array.from({ length: 100 }, (_, i) => ({ id: `${round} ${i}`, state: 'pending' as const, lease: 0 })),
       );
     }
     await until('all to be done', () => done === 1500, 150_000);

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
-import { turnOf } from '../../../src/store/assets/leases.ts';
+import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { mirroredAlone } from '../../support/mirrored.ts';
 import { listed, newStore, running } from '../records.ts';
 
@@ -18,12 +18,12 @@ test('what passes from one figure to another between two reads is still seen whe
     position: { cursor: null },
   });
   await store.assets.dispatch({ perConnection: 1 });
-  const turn = turnOf((await store.assets.take('film', 60_000))!);
+  const lease = leaseOf((await store.assets.take('film', 60_000))!);
   const figures = await store.snapshot(async (at) => {
-    const { artefacts } = await at.counts.outstanding();
-    expect(await store.assets.mirrored(turn, { ...mirroredAlone, transcriptState: 'pending', waitMs: 0 })).toBe(true);
-    return { artefacts, states: (await at.counts.totals()).map(({ state }) => state) };
+    const { sidecars } = await at.counts.outstanding();
+    expect(await store.assets.mirrored(lease, { ...mirroredAlone, transcriptState: 'pending', waitMs: 0 })).toBe(true);
+    return { sidecars, states: (await at.counts.totals()).map(({ state }) => state) };
   });
-  expect(figures).toEqual({ artefacts: 0, states: ['transferring'] });
-  expect(await store.counts.outstanding()).toMatchObject({ artefacts: 1 });
+  expect(figures).toEqual({ sidecars: 0, states: ['transferring'] });
+  expect(await store.counts.outstanding()).toMatchObject({ sidecars: 1 });
 });

@@ -76,7 +76,7 @@ test.each(['on a new directory', 'again'])(
 
 test('one that is just ending is waited for, and started', async () => {
   const ending = server.stop();
-  server = (await until('its turn', () =>
+  server = (await until('its lease', () =>
     startEmbeddedPostgres({ directory, log }).catch((error) => {
       if (!/in use by another/.test(error.message)) throw error;
     }),

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
-import { turnOf } from '../../../src/store/assets/leases.ts';
-import { TurnLost } from '../../../src/store/syncs/lease.ts';
+import { leaseOf } from '../../../src/store/assets/leases.ts';
+import { LeaseLost } from '../../../src/store/syncs/lease.ts';
 import type { Decide, ListedAsset } from '../../../src/store/syncs/record-page.ts';
 import type { TakenSync } from '../../../src/store/syncs/syncs.ts';
 import { mirroredAlone as found } from '../../support/mirrored.ts';
@@ -140,7 +140,7 @@ test('who has lost the lease writes nothing', async () => {
   await store.syncs.release(run.connectionId, run.owner);
   const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
-  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(TurnLost);
+  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(LeaseLost);
   await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
@@ -254,9 +254,9 @@ test('two that list the same page, one that comes and goes, workers and the disp
       setCompanies(b, (round + 1) % 3),
       store.assets.dispatch({ perConnection: 20 }).then(async (due) => {
         const held = await Promise.all((due ?? []).map(({ id }) => store.assets.take(id, 60_000)));
-        const turns = held.flatMap((asset) => (asset ? [turnOf(asset)] : []));
-        await store.assets.renew(turns.reverse(), 60_000);
-        await Promise.all(turns.map((turn) => store.assets.again(turn, 0, { spent: false, reason: null })));
+        const leases = held.flatMap((asset) => (asset ? [leaseOf(asset)] : []));
+        await store.assets.renew(leases.reverse(), 60_000);
+        await Promise.all(leases.map((lease) => store.assets.again(lease, 0, { spent: false, reason: null })));
       }),
       store.assets.overdue(0),
     ];
@@ -279,24 +279,24 @@ test('two that list the same page, one that comes and goes, workers and the disp
 /** An asset in a worker's hands. */
 async function inHand(run: Run, companyId: string, id: string) {
   await record(run, companyId, [listed(id)]);
-  await until('its turn to come', async () => {
+  await until('its lease to come', async () => {
     await store.assets.dispatch({ perConnection: 100 });
     return (await store.assets.get(id))!.queuedAt;
   });
-  return turnOf((await store.assets.take(id, 60_000))!);
+  return leaseOf((await store.assets.take(id, 60_000))!);
 }
 
 test('what a worker found says nothing of what a listing has seen since', async () => {
   const run = await running(store, 'since');
   const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
   for (const [id, conclude] of [
-    ['since failed', (turn) => store.assets.failed(turn, 'why')],
-    ['since unavailable', (turn) => store.assets.unavailable(turn, 'why')],
-    ['since mirrored', (turn) => store.assets.mirrored(turn, found)],
-  ] as [string, (turn: ReturnType<typeof turnOf>) => Promise<boolean>][]) {
-    const turn = await inHand(run, 'since', id);
+    ['since failed', (lease) => store.assets.failed(lease, 'why')],
+    ['since unavailable', (lease) => store.assets.unavailable(lease, 'why')],
+    ['since mirrored', (lease) => store.assets.mirrored(lease, found)],
+  ] as [string, (lease: ReturnType<typeof leaseOf>) => Promise<boolean>][]) {
+    const lease = await inHand(run, 'since', id);
     await changed(id);
-    expect(await conclude(turn)).toBe(true);
+    expect(await conclude(lease)).toBe(true);
     const { state, nextAt, attempts } = (await store.assets.get(id))!;
     expect({ id, state, due: nextAt !== null, attempts }).toEqual({
       id,
@@ -314,14 +314,14 @@ test('what a worker found says nothing of what a listing has seen since', async 
 
 test('what was given back is in nobody’s hands: a late heartbeat or a second word changes nothing', async () => {
   const run = await running(store, 'late');
-  const turn = await inHand(run, 'late', 'late');
-  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set(['late']));
-  expect(await store.assets.again(turn, 0, { spent: false, reason: null })).toBe(true);
-  expect(await store.assets.renew([turn], 60_000)).toEqual(new Set());
-  expect(await store.assets.failed(turn, 'why')).toBe(false);
-  expect(await store.assets.startTransfer(turn)).toBe(false);
-  expect(await store.assets.get('late')).toMatchObject({ state: 'pending', turnUntil: null });
-  await until('its next turn', async () => {
+  const lease = await inHand(run, 'late', 'late');
+  expect(await store.assets.renew([lease], 60_000)).toEqual(new Set(['late']));
+  expect(await store.assets.again(lease, 0, { spent: false, reason: null })).toBe(true);
+  expect(await store.assets.renew([lease], 60_000)).toEqual(new Set());
+  expect(await store.assets.failed(lease, 'why')).toBe(false);
+  expect(await store.assets.startTransfer(lease)).toBe(false);
+  expect(await store.assets.get('late')).toMatchObject({ state: 'pending', leaseUntil: null });
+  await until('its next lease', async () => {
     await store.assets.dispatch({ perConnection: 100 });
     return store.assets.take('late', 60_000);
   });

@@ -31,7 +31,7 @@ async function load() {
 const checksumNames = { crc32: 'CRC-32', crc64nvme: 'CRC-64/NVME', md5: 'MD5', sha256: 'SHA-256' };
 
 /** @type {Record<string, string>} */
-const artefacts = {
+const sidecars = {
   none: 'None',
   pending: 'Not there yet',
   mirrored: 'Mirrored',
@@ -50,7 +50,7 @@ export const assetView = {
   refresh: load,
   render() {
     if (!asset) return html`${trouble(error)}${error ? nothing : html`<section class="card">${skeleton(6)}</section>`}`;
-    const { checksums, beside, upload } = asset;
+    const { checksums, sidecarFiles, upload } = asset;
     return html`
       <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a> <a href="#/assets">Assets</a>${
         asset.connectionId
@@ -71,14 +71,14 @@ export const assetView = {
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
           ${asset.mirroredAt ? html`<div><dt>Checked</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
-          <div><dt>Transcript</dt><dd>${artefacts[asset.transcript]}</dd></div>
-          <div><dt>Thumbnail</dt><dd>${artefacts[asset.thumbnail]}</dd></div>
+          <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>
+          <div><dt>Thumbnail</dt><dd>${sidecars[asset.thumbnail]}</dd></div>
           ${asset.nextAt ? html`<div><dt>Next look</dt><dd>${time(asset.nextAt)}</dd></div>` : nothing}
           ${upload ? html`<div><dt>Upload</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${asset.id}</code></dd></div>
           ${asset.key ? html`<div class="wide"><dt>In the bucket</dt><dd><code>${asset.key}</code></dd></div>` : nothing}
           ${Object.entries(checksums ?? {}).map(([name, value]) => html`<div class="wide"><dt>${checksumNames[name] ?? name}</dt><dd><code>${value}</code></dd></div>`)}
-          ${beside.map((one) => html`<div class="wide"><dt>Beside it, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
+          ${sidecarFiles.map((one) => html`<div class="wide"><dt>Sidecar, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
         </dl>
       </section>
       <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">What happened</h2>${timelineOf(asset)}</section>`;

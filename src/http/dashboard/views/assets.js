@@ -9,7 +9,7 @@ import { stateNames, states, typeNames } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<AssetSummary>>} */
 const assets = listOf('/assets', 'assets');
-const names = ['state', 'q', 'type', 'projectId', 'connectionId', 'leftOut'];
+const names = ['state', 'q', 'type', 'projectId', 'connectionId', 'skipped'];
 /** @type {Record<string, string | undefined>} */
 let query = {};
 
@@ -42,12 +42,12 @@ export const assetsView = {
           <label><span class="hidden">State</span><select @change=${(/** @type {Event} */ event) => {
             const { value } = /** @type {HTMLSelectElement} */ (event.target);
             change({
-              state: value === 'leftOut' ? undefined : value,
-              leftOut: value === 'leftOut' ? 'true' : undefined,
+              state: value === 'skipped' ? undefined : value,
+              skipped: value === 'skipped' ? 'true' : undefined,
             });
-          }}>${[['', 'All states'], ...states.map((name) => [name, stateNames[name]]), ['leftOut', 'Left out']].map(
+          }}>${[['', 'All states'], ...states.map((name) => [name, stateNames[name]]), ['skipped', 'Skipped']].map(
             ([value, name]) =>
-              html`<option value=${value} ?selected=${value === (query.leftOut ? 'leftOut' : (query.state ?? ''))}>${name}</option>`,
+              html`<option value=${value} ?selected=${value === (query.skipped ? 'skipped' : (query.state ?? ''))}>${name}</option>`,
           )}</select></label>
         </div></div>
       ${

@@ -79,9 +79,9 @@ export const connectionView = {
           <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
-          <div><dt>At once</dt><dd>${counted(connection.pace.limit, 'asset')}${connection.pace.limit < connection.pace.ceiling ? html` <small>slowed down from ${connection.pace.ceiling}</small>` : nothing}</dd></div>
+          <div><dt>At once</dt><dd>${counted(connection.adaptiveLimit.limit, 'asset')}${connection.adaptiveLimit.limit < connection.adaptiveLimit.ceiling ? html` <small>slowed down from ${connection.adaptiveLimit.ceiling}</small>` : nothing}</dd></div>
           <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
-          ${connection.counts.leftOut > 0 ? html`<div><dt>Left out</dt><dd><a href="#/assets?leftOut=true&connectionId=${id}">${counted(connection.counts.leftOut, 'asset')}</a></dd></div>` : nothing}
+          ${connection.counts.skipped > 0 ? html`<div><dt>Skipped</dt><dd><a href="#/assets?skipped=true&connectionId=${id}">${counted(connection.counts.skipped, 'asset')}</a></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${connection.id}</code></dd></div>
         </dl>
       </section>

@@ -180,7 +180,7 @@ function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, co
         (name) =>
           html`<li><a href="#/assets?state=${name}"><i class=${name}></i>${stateNames[name]} <b>${number(byState[name])}</b></a></li>`,
       )}
-      ${assets.leftOut > 0 ? html`<li><a href="#/assets?leftOut=true"><i class="gone"></i>Left out <b>${number(assets.leftOut)}</b></a></li>` : nothing}</ul>
+      ${assets.skipped > 0 ? html`<li><a href="#/assets?skipped=true"><i class="gone"></i>Skipped <b>${number(assets.skipped)}</b></a></li>` : nothing}</ul>
       ${all === 0 ? nothing : html`<button @click=${() => verifyDialog(undefined)}>Verify …</button>`}</div>
   </section>`;
 }

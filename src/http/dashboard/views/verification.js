@@ -128,7 +128,7 @@ export const verificationView = {
           ${fact('Not ours', counts.foreign)}
           ${fact('In error', counts.errors)}
           ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
-          ${counts.leftOut > 0 ? fact('Left out by the settings', counts.leftOut) : nothing}
+          ${counts.skipped > 0 ? fact('Skipped by the settings', counts.skipped) : nothing}
           ${counts.moving > 0 ? fact('Just being changed', counts.moving) : nothing}
           ${run.repair ? fact('Assets made again', counts.repaired) : nothing}
           ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
