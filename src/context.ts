@@ -53,6 +53,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
   const installation = await store.settings.installation();
   const queues = openQueues({ redisUrl: config.redisUrl, databaseUrl, installation, log });
   opening.defer(() => queues.close());
+  await queues.ready();
 
   const connections = config.transfer.concurrency * 5 + 8;
   const objects = await openStorage(config.storage, { connections, memory: store.bucket, log });

@@ -168,7 +168,7 @@ export async function startWorkers(options: {
   });
   const pruning = startPruning({ store, log });
   const webhooks = options.webhooks && startWebhooks(options.webhooks);
-  await breaker.check();
+  await Promise.all([breaker.check(), queues.ready()]);
   const janitor = startSweeping({ store, storage, breaker, log });
   for (const worker of [assets, syncs]) {
     void worker.run().catch((err) => {

@@ -72,8 +72,10 @@ export function openQueues(options: {
     return queue;
   };
   const queues = { syncs: open<SyncJob>('syncs'), assets: open<AssetJob>('assets') };
+  const opened: Pick<Queue, 'waitUntilReady'>[] = [queues.syncs, queues.assets];
   const firstWaiting = async (name: QueueName) => {
-    // Counted from the newest: the only order in which both backends slice alike.
+    // Counted from the newest. To be reported, BullMQ 6.7.0: `getJobs(['waiting'], 0, 0, true)` is the oldest job on Redis and
+    // the newest on PostgreSQL, as `QueueGetters.getRanges` reverses a page that `get_range` has cut from the newest.
     const last = (await queues[name].getWaitingCount()) - 1;
     return last < 0 ? [] : queues[name].getJobs(['waiting'], last, last, false);
   };
@@ -127,7 +129,16 @@ export function openQueues(options: {
         ...backend,
       );
       worker.on('error', (err) => log.debug({ err, queue: name }, 'worker connection'));
+      opened.push(worker);
       return worker;
+    },
+
+    /**
+     * Waits for the first connections to PostgreSQL; Redis may come later. To be reported, BullMQ 6.7.0: where the first one
+     * fails, `waitUntilReady` of `PostgresConnection` and `PostgresQueueBackend` keeps its error for ever. @throws that error
+     */
+    async ready(): Promise<void> {
+      if (!redis) await Promise.all(opened.map((each) => each.waitUntilReady()));
     },
 
     async counts(): Promise<Record<QueueName, Record<string, number>>> {

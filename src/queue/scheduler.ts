@@ -9,7 +9,10 @@ export type Schedule = ReturnType<typeof createSchedule>;
 
 type Scheduler = JobSchedulerJson<SyncJob>;
 
-/** The id of a scheduled job is its time. One that is kept is in the way when that time comes again. */
+/**
+ * To be reported, BullMQ 6.7.0, both backends: `updateJobScheduler` adds no job where a finished one is kept as
+ * `repeat:KEY:NEXT`, as after the clock was set back. It emits `duplicated` only, and the scheduler never runs again.
+ */
 const freesItsId = { removeOnComplete: true, removeOnFail: true };
 
 /**
@@ -29,7 +32,7 @@ export function createSchedule(options: {
 
   /**
    * Whether a scheduler has this interval, a next run within it, and a job for that. Too far ahead: it was made while the
-   * clock was ahead. Without a job it stands still: BullMQ adds none whose id is taken, and says nothing.
+   * clock was ahead. Without a job it stands still, see `freesItsId`.
    */
   async function isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
     if (!scheduler || Number(scheduler.every) !== every) return false;
