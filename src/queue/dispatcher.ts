@@ -11,8 +11,8 @@ export type Dispatcher = ReturnType<typeof startDispatcher>;
 
 /** How often the records are asked for what fell due, when nobody says so earlier. */
 const tickMs = 1000;
-/** A place on the queue that became free waits so long for others, for one round fills them all. */
-const gatherMs = 5;
+/** A slot that became free waits this long for others, so that one batch fills them all. */
+const batchMs = 5;
 /** How often lost jobs are looked for; how often schedules are compared, and times that lie too far ahead corrected. */
 const sweepMs = 5000;
 const alignMs = 30_000;
@@ -47,7 +47,7 @@ export function startDispatcher(options: {
   /** Whether all connections are to be looked at; or those alone in which a place became free. */
   let all = true;
   const freed = new Map<string, number>();
-  let gathering: NodeJS.Timeout | undefined;
+  let batching: NodeJS.Timeout | undefined;
   // By a clock that nobody sets.
   let lastAll = Number.NEGATIVE_INFINITY;
   let lastSweep = Number.NEGATIVE_INFINITY;
@@ -81,7 +81,7 @@ export function startDispatcher(options: {
     // Another process is at it, and may be past these.
     all ||= only === undefined;
     for (const connectionId of only ?? []) freed.set(connectionId, 1);
-    gathering ??= setTimeout(look, gatherMs);
+    batching ??= setTimeout(look, batchMs);
   }
 
   /** Makes schedules what the records say, and times what the clock allows. */
@@ -136,8 +136,8 @@ export function startDispatcher(options: {
   })();
 
   function look(): void {
-    clearTimeout(gathering);
-    gathering = undefined;
+    clearTimeout(batching);
+    batching = undefined;
     woken = true;
     wake();
   }
@@ -159,11 +159,11 @@ export function startDispatcher(options: {
       const places = (freed.get(connectionId) ?? 0) + 1;
       freed.set(connectionId, places);
       if (places * 2 >= options.perConnection) look();
-      else gathering ??= setTimeout(look, gatherMs);
+      else batching ??= setTimeout(look, batchMs);
     },
     async stop(): Promise<void> {
       silence();
-      clearTimeout(gathering);
+      clearTimeout(batching);
       stopping.abort();
       await Promise.race([running, sleep(stopMs, undefined, { ref: false })]);
     },
