@@ -124,9 +124,7 @@ const assets = `
     first_seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT assets_due_or_skipped
       CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped IS NOT NULL)
-  )
-  -- Room for what changes often and is in no index, such as leases.
-  WITH (fillfactor = 85);
+  );
 
   -- Each change of state writes all indexes that have the row. So there are few over all rows, and some over the few rows for
   -- which something is to be done.
