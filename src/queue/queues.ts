@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
 import type { Log } from '../log.ts';
 import type { QueuedAsset } from '../store/assets/due.ts';
-import { queueTelemetry, withinTrace } from '../tracing/tracing.ts';
+import { queueTelemetry } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
 import { connectRedis } from './redis.ts';
 
@@ -88,17 +88,18 @@ export function openQueues(options: {
      * by the asset and its last lease: one that has just ended its lease, and not yet its job, is not in the way of the next.
      */
     async addAssets(assets: QueuedAsset[]): Promise<void> {
-      for (const together of inTraces(assets)) {
-        await withinTrace(together[0]!.traceparent, () =>
-          queues.assets.addBulk(
-            together.map(({ id, state, lease }) => ({
-              name: (state === 'mirrored' ? 'follow-up' : 'mirror-asset') satisfies AssetJobName,
-              data: { assetId: id },
-              opts: { deduplication: { id: `${id} ${lease}` } } as never,
-            })),
-          ),
-        );
-      }
+      if (assets.length === 0) return;
+      await queues.assets.addBulk(
+        assets.map(({ id, state, lease, traceparent }) => ({
+          name: (state === 'mirrored' ? 'follow-up' : 'mirror-asset') satisfies AssetJobName,
+          data: { assetId: id },
+          opts: {
+            deduplication: { id: `${id} ${lease}` },
+            // Part of the trace of the sync that found the asset, in the form in which BullMQOtel reads it.
+            ...(traceparent && { telemetry: { metadata: JSON.stringify({ traceparent }) } }),
+          },
+        })),
+      );
     },
 
     /** Wakes the connection's runs, which are in the records. */
@@ -178,15 +179,4 @@ export function openQueues(options: {
       redis?.disconnect();
     },
   };
-}
-
-/** Neighbours that one run has brought, together; all of them, where runs have no traces. The order stays as it is. */
-function inTraces(assets: QueuedAsset[]): QueuedAsset[][] {
-  const groups: QueuedAsset[][] = [];
-  for (const asset of assets) {
-    const last = groups.at(-1);
-    if (last && last[0]!.traceparent === asset.traceparent) last.push(asset);
-    else groups.push([asset]);
-  }
-  return groups;
 }

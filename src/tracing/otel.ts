@@ -44,11 +44,6 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
     ],
   });
   const tracer = trace.getTracer('asset-mirror', options.version);
-  const carrierHere = () => {
-    const carrier: { traceparent?: string } = {};
-    propagation.inject(context.active(), carrier);
-    return carrier;
-  };
   return {
     span: (name, attributes, work) =>
       tracer.startActiveSpan(name, { attributes }, async (span) => {
@@ -61,8 +56,11 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
           span.end();
         }
       }),
-    within: (traceparent, work) => context.with(propagation.extract(context.active(), { traceparent }), work),
-    here: () => carrierHere().traceparent,
+    here() {
+      const carrier: { traceparent?: string } = {};
+      propagation.inject(context.active(), carrier);
+      return carrier.traceparent;
+    },
     telemetry: new BullMQOtel({ tracerName: 'asset-mirror', version: options.version }),
     /** Sends what is left. A collector that is away holds no stop up. */
     async stop() {

@@ -1,8 +1,6 @@
 /** What tracing does when it is on (otel.ts). Off, as it is by default, nothing of it is loaded and work is just done. */
 export interface Tracing {
   span<T>(name: string, attributes: Record<string, string | undefined>, work: () => Promise<T>): Promise<T>;
-  /** Does the work as part of a trace that began elsewhere. */
-  within<T>(traceparent: string, work: () => Promise<T>): Promise<T>;
   /** The trace that is under way here, for what follows from it (W3C Trace Context). */
   here(): string | undefined;
   /** What BullMQ wants to be given. */
@@ -23,10 +21,6 @@ export function span<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   return on ? on.span(name, attributes, work) : work();
-}
-
-export function withinTrace<T>(traceparent: string | null | undefined, work: () => Promise<T>): Promise<T> {
-  return on && traceparent ? on.within(traceparent, work) : work();
 }
 
 export const traceHere = (): string | undefined => on?.here();
