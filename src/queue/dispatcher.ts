@@ -44,9 +44,9 @@ export function startDispatcher(options: {
   const stopping = new AbortController();
   let wake = () => {};
   let woken = false;
-  /** Whether all connections are to be looked at; or those alone in which a place became free. */
+  /** Whether all connections are to be looked at; or those alone in which a slot became free. */
   let all = true;
-  const freed = new Map<string, number>();
+  const freed = new Set<string>();
   let batching: NodeJS.Timeout | undefined;
   // By a clock that nobody sets.
   let lastAll = Number.NEGATIVE_INFINITY;
@@ -69,9 +69,9 @@ export function startDispatcher(options: {
   }
 
   async function dispatch(): Promise<void> {
-    // Also while places become free all the time: what fell due elsewhere, or later, is not told by anybody.
+    // Also while slots become free all the time: what fell due elsewhere, or later, is not told by anybody.
     if (performance.now() - lastAll >= tickMs) all = true;
-    const only = all ? undefined : [...freed.keys()];
+    const only = all ? undefined : [...freed];
     if (all) lastAll = performance.now();
     all = false;
     freed.clear();
@@ -80,7 +80,7 @@ export function startDispatcher(options: {
     if (due) return queues.addAssets(due);
     // Another process is at it, and may be past these.
     all ||= only === undefined;
-    for (const connectionId of only ?? []) freed.set(connectionId, 1);
+    for (const connectionId of only ?? []) freed.add(connectionId);
     batching ??= setTimeout(look, batchMs);
   }
 
@@ -154,12 +154,10 @@ export function startDispatcher(options: {
       nextAligned = Number.NEGATIVE_INFINITY;
       wakeUp();
     },
-    /** A place of a connection on the queue became free. Half of what it may have there is worth a round at once. */
+    /** A slot of a connection on the queue became free. */
     freed(connectionId: string): void {
-      const places = (freed.get(connectionId) ?? 0) + 1;
-      freed.set(connectionId, places);
-      if (places * 2 >= options.perConnection) look();
-      else batching ??= setTimeout(look, batchMs);
+      freed.add(connectionId);
+      batching ??= setTimeout(look, batchMs);
     },
     async stop(): Promise<void> {
       silence();

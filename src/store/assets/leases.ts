@@ -51,7 +51,8 @@ export interface Mirrored extends SidecarStates {
 export function leaseRecords(db: Database) {
   const take = batched(async (asked: { id: string; leaseMs: number }[]) => {
     const ids = asked.map(({ id }) => id);
-    const leases = asked.map(({ leaseMs }) => leaseMs);
+    // All workers ask for the same.
+    const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
     // Locks in the order of ids, like every other statement, so that there are no deadlocks; and selects by ids alone, or the
     // planner would read all queued assets.
     const { rows } = await sql<OwnedAsset>`
@@ -60,8 +61,7 @@ export function leaseRecords(db: Database) {
       ), free AS (
         SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${free} AND ${workable}
       )
-      UPDATE assets SET ${begins}, lease_until = now() + interval '1 ms' * (
-        SELECT min(ms) FROM unnest(${ids}::text[], ${leases}::int[]) AS asked (id, ms) WHERE asked.id = assets.id)
+      UPDATE assets SET ${begins}, lease_until = now() + ${leaseMs} * interval '1 ms'
       FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
       RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(db);
     const taken = new Map(rows.map((row) => [row.id, row]));
