@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isMap, isScalar, type Pair, parseDocument, type YAMLMap } from 'yaml';
-import { secretVariables, variableNames } from '../src/config/config.ts';
+import { secretVariables, variableNames } from '../src/config/environment.ts';
 
 /**
  * Makes the chart's README and values.schema.json of its values.yaml: what stands above a value there is its description.

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { readConfig, variableNames } from '../src/config/config.ts';
+import { readConfig } from '../src/config/config.ts';
+import { variableNames } from '../src/config/environment.ts';
 import { parseDuration } from '../src/units.ts';
 
 const root = join(import.meta.dirname, '..');

@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { readClientConfig, readConfig, variableNames } from '../../src/config/config.ts';
+import { readClientConfig, readConfig } from '../../src/config/config.ts';
+import { variableNames } from '../../src/config/environment.ts';
 import { ConfigurationError } from '../../src/errors.ts';
 
 const required = {

@@ -1,0 +1,173 @@
+import { z } from 'zod';
+import { ConfigurationError, scrub } from '../errors.ts';
+import { parseRate, syncIntervals } from '../units.ts';
+import { webhookKinds } from '../webhook-kinds.ts';
+import * as p from './parsers.ts';
+import { parseRedisUrl } from './redis-address.ts';
+import { leastTokenLength } from './secrets.ts';
+
+/** The environment variables: what each may be, and the errors of those that are wrong. */
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Every variable of the service, in the order of the documentation. */
+export const variables = {
+  LIBRARY_API_URL: p.libraryUrl('API'),
+  LIBRARY_APP_URL: p.libraryUrl('sign-in'),
+  LIBRARY_CLIENT_ID: p.text('the client_id of the app registration'),
+  LIBRARY_CLIENT_SECRET: p.text('the client_secret of the app registration'),
+  PUBLIC_URL: p
+    .httpUrl('the address at which people reach this service', 'https://mirror.example.com')
+    .prefault('http://localhost:8080'),
+  HOST: p.text('an address to listen on').prefault('127.0.0.1'),
+  PORT: p.port().prefault('8080'),
+  METRICS_PORT: p.port().optional(),
+  TRUST_PROXY: p
+    .parsed(
+      (t) => p.listOf(t, p.parseTrustedProxy),
+      'addresses and ranges with commas between them, such as 10.0.0.0/8,fd00::/8, or of loopback, linklocal, uniquelocal',
+    )
+    .optional(),
+  DATABASE_URL: p.databaseUrl('or nothing at all').optional(),
+  REDIS_URL: p
+    .parsed((t) => {
+      const single = URL.canParse(t) && ['redis:', 'rediss:'].includes(new URL(t).protocol);
+      return single || parseRedisUrl(t) ? t : undefined;
+    }, 'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all')
+    .optional(),
+  STORAGE_URL: p.parsed(p.parseStorageUrl, 's3://bucket/prefix or file:///directory').optional(),
+  S3_ENDPOINT: p.httpUrl('the address of the S3-compatible store', 'https://s3.example.com').optional(),
+  S3_REGION: p.text('a region').optional(),
+  S3_FORCE_PATH_STYLE: p.flag(false),
+  S3_CHECKSUMS: p.oneOf('auto', 'crc32', 'crc64nvme', 'md5-etag', 'none').prefault('auto'),
+  S3_STORAGE_CLASS: p.text('a storage class').optional(),
+  S3_SSE: p.oneOf('AES256', 'aws:kms', 'aws:kms:dsse').optional(),
+  S3_SSE_KMS_KEY_ID: p.text('a KMS key id').optional(),
+  DATA_DIR: p.text('a directory').prefault('./data'),
+  ENCRYPTION_KEYS: p
+    .parsed(
+      (t) => p.listOf(t, (key) => p.parseKey(key)),
+      '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
+    )
+    .optional(),
+  ADMIN_TOKEN: p.variable(
+    z.string().min(leastTokenLength).optional(),
+    `a random text of at least ${leastTokenLength} characters (openssl rand -base64 32 makes one)`,
+  ),
+  HTTP_PROXY: p.proxyUrl().optional(),
+  HTTPS_PROXY: p.proxyUrl().optional(),
+  NO_PROXY: p.text('host names with commas between them').optional(),
+  KEY_TEMPLATE: p
+    .parsed(
+      p.parseTemplate,
+      'a path of {companyId}, {projectId}, {assetId} and {filename} in which {companyId} and {assetId} are segments of their own and {filename} is the last one',
+    )
+    .prefault('{companyId}/{projectId}/{assetId}/{filename}'),
+  SYNC_INTERVAL: p.duration('5m', { ...syncIntervals, least: 100 }),
+  RECONCILE_INTERVAL: p.duration('24h', { least: 100 }),
+  CURSOR_OVERLAP: p.duration('10m', { least: 0 }),
+  PROCESSING_POLL: p.duration('30s'),
+  PROCESSING_GIVE_UP: p.duration('24h'),
+  TRANSCRIPT_DELAY: p.duration('5m', { least: 0 }),
+  TRANSCRIPT_GIVE_UP: p.duration('24h'),
+  TRANSFER_CONCURRENCY: p.count(8, 1000),
+  CONNECTION_CONCURRENCY: p.count(4, 1000),
+  TRANSFER_STALL_TIMEOUT: p.timer('30s'),
+  TRANSFER_MIN_RATE: p
+    .parsed((t) => (t.toLowerCase() === 'off' ? 0 : parseRate(t)), 'a size per second, such as 4KiB/s, or off')
+    .prefault('4KiB/s'),
+  TRANSFER_MIN_RATE_WINDOW: p.timer('3m'),
+  BANDWIDTH_LIMIT: p.parsed(parseRate, 'a size per second, such as 50MiB/s').optional(),
+  DOWNLOAD_ALLOW_PRIVATE: p
+    .parsed(p.parsePrivateHosts, 'true, false, or hosts with commas between them, such as media.internal,10.0.0.5')
+    .prefault('false'),
+  INCLUDE_ASSET_TYPES: p.typeNames(),
+  EXCLUDE_ASSET_TYPES: p.typeNames(),
+  MIRROR_THUMBNAILS: p.flag(true),
+  MIRROR_TRANSCRIPTS: p.flag(true),
+  WEBHOOK_URL: p
+    .httpUrl('the address that events are sent to', 'https://hooks.example.com/mirror', { query: true })
+    .optional(),
+  WEBHOOK_SECRET: p
+    .parsed(
+      (t) => p.listOf(t, p.parseWebhookSecret),
+      'whsec_ and 24 to 64 bytes in base64 (openssl rand -base64 32 makes them), or several with commas between them',
+    )
+    .optional(),
+  WEBHOOK_EVENTS: p
+    .parsed(
+      (t) => p.listOf(t, (kind) => webhookKinds.find((known) => known === kind)),
+      `names with commas between them, of ${webhookKinds.join(', ')}`,
+    )
+    .prefault('connection.disconnected,connection.recovered,sync.failed,asset.failed'),
+  WEBHOOK_ALLOW_PRIVATE: p.flag(false),
+  LOG_LEVEL: p.oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent').prefault('info'),
+  LOG_PRETTY: p.flag(process.stdout.isTTY ?? false),
+  SHUTDOWN_GRACE: p.timer('25s', 0),
+  OTEL_EXPORTER_OTLP_ENDPOINT: p
+    .httpUrl('the address of an OpenTelemetry collector', 'http://localhost:4318')
+    .optional(),
+  OTEL_SERVICE_NAME: p.text('a name').prefault('asset-mirror'),
+  OTEL_TRACES_SAMPLER_ARG: p
+    .parsed((t) => (/^\d*\.?\d+$/.test(t) && Number(t) <= 1 ? Number(t) : undefined), 'a share from 0 to 1')
+    .prefault('1'),
+};
+
+export const variableNames: readonly string[] = Object.keys(variables);
+
+/** Variables whose values are never shown. */
+export const secretVariables: ReadonlySet<string> = new Set([
+  'LIBRARY_CLIENT_SECRET',
+  'DATABASE_URL',
+  'REDIS_URL',
+  'HTTP_PROXY',
+  'HTTPS_PROXY',
+  'ENCRYPTION_KEYS',
+  'ADMIN_TOKEN',
+  'WEBHOOK_URL',
+  'WEBHOOK_SECRET',
+]);
+
+/**
+ * Reads the variables of `schema`. An empty value counts as unset, because compose files and charts pass those; spaces and
+ * line ends around a value are dropped.
+ * @throws ConfigurationError with one sentence for each wrong or missing value
+ */
+export function readEnvironment<T extends z.ZodRawShape>(
+  schema: T,
+  environment: Environment,
+  alsoRequired: readonly string[] = [],
+): z.output<z.ZodObject<T>> {
+  const given = Object.fromEntries(
+    Object.entries(environment)
+      .map(([name, value]) => [name, value?.trim()] as const)
+      .filter(([, value]) => value),
+  );
+  const result = z.object(schema).safeParse(given);
+  const wrong = new Set([
+    ...(result.error?.issues.map((issue) => String(issue.path[0])) ?? []),
+    ...alsoRequired.filter((name) => given[name] === undefined),
+  ]);
+  if (wrong.size > 0 || !result.success) {
+    throw new ConfigurationError(
+      [...wrong].map((name) => `${name} ${shown(name, given[name])}; expected ${expectedOf(schema[name])}.`),
+    );
+  }
+  return result.data;
+}
+
+function shown(name: string, value: string | undefined): string {
+  if (value === undefined) return 'is not set';
+  return secretVariables.has(name)
+    ? `is set to something else (${value.length} characters, not shown)`
+    : `is ${JSON.stringify(scrub(value))}`;
+}
+
+function expectedOf(schema: unknown): string {
+  // `prefault` and `optional` wrap the schema that has `expected`.
+  for (let s = schema as z.ZodType & { def: { innerType?: z.ZodType } }; s; s = s.def.innerType as typeof s) {
+    const expected = s.meta()?.expected;
+    if (typeof expected === 'string') return expected;
+  }
+  return 'something else';
+}

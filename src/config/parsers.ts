@@ -1,0 +1,158 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { parseDuration } from '../units.ts';
+
+/** Schemas for environment variables: text in, checked values out. Durations are milliseconds, sizes bytes. */
+
+/** `expected` says what a valid value is: the second half of the error message. */
+export const variable = <T extends z.ZodType>(schema: T, expected: string): T => schema.meta({ expected });
+
+/** A variable that `parse` reads; undefined means that the text is not valid. */
+export const parsed = <T>(parse: (text: string) => T | undefined, expected: string) =>
+  variable(
+    z.string().transform((text, context) => {
+      const value = parse(text);
+      if (value !== undefined) return value;
+      context.addIssue('wrong');
+      return z.NEVER;
+    }),
+    expected,
+  );
+
+export const text = (expected: string) => variable(z.string(), expected);
+
+export const oneOf = <const T extends readonly [string, string, ...string[]]>(...names: T) =>
+  variable(z.enum(names), `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`);
+
+export const httpUrl = (expected: string, example: string, options: { query?: boolean } = {}) =>
+  parsed(
+    (text) => {
+      const url = URL.canParse(text) ? new URL(text) : undefined;
+      const bare = options.query || (!url?.search && !url?.hash && !url?.username && !url?.password);
+      return url && /^https?:$/.test(url.protocol) && bare ? text : undefined;
+    },
+    `${expected}, such as ${example}${options.query ? '' : ', without user and password'}`,
+  );
+
+export const libraryUrl = (which: string) =>
+  httpUrl(`the ${which} address of the Asset Library Service`, 'https://library.example.com');
+
+/** The usual form of a proxy's address: without a scheme it is http. */
+export const proxyUrl = () =>
+  parsed((text) => {
+    const url = /^\w+:\/\//.test(text) ? text : `http://${text}`;
+    return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : undefined;
+  }, 'the address of a proxy, such as http://proxy.example.com:3128');
+
+export const databaseUrl = (or: string) =>
+  parsed(
+    (text) => (URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol) ? text : undefined),
+    `postgres://user:password@host/database, ${or}`,
+  );
+
+const days = 86_400_000;
+
+export function duration(fallback: string, { least = 1, most = 3650 * days } = {}) {
+  const from = least < 1000 ? `${least}ms` : `${least / 1000}s`;
+  return parsed(
+    (text) => within(parseDuration(text), least, most),
+    `a duration with units, such as 30s, 5m or 24h, from ${from} to ${most / days} days`,
+  ).prefault(fallback);
+}
+
+/** A duration for a timer of Node: a longer timer would fire at once. */
+export const timer = (fallback: string, least = 1) => duration(fallback, { least, most: 24 * days });
+
+export const count = (fallback: number, most: number) =>
+  parsed((text) => within(integer(text), 1, most), `a whole number from 1 to ${most}`).prefault(String(fallback));
+
+export const port = () =>
+  parsed((text) => within(integer(text), 0, 65_535), 'a port number from 0 to 65535 (0 takes any free one)');
+
+const integer = (text: string) => (/^\d{1,9}$/.test(text) ? Number(text) : undefined);
+const within = (value: number | undefined, least: number, most: number) =>
+  value !== undefined && value >= least && value <= most ? value : undefined;
+
+const flags = new Map(Object.entries({ true: true, false: false, 1: true, 0: false, yes: true, no: false }));
+export const flag = (fallback: boolean) =>
+  parsed((text) => flags.get(text.toLowerCase()), 'true or false').prefault(String(fallback));
+
+export const typeNames = () =>
+  parsed((text) => split(text).filter(Boolean), 'names with commas between them, such as videos,photography').prefault(
+    '',
+  );
+
+const split = (text: string) => text.split(',').map((entry) => entry.trim());
+
+/** The entries of a list with commas; undefined if one of them is not valid. */
+export function listOf<T>(text: string, parse: (entry: string) => T | undefined): T[] | undefined {
+  const values = split(text).map(parse);
+  return values.every((value) => value !== undefined) ? values : undefined;
+}
+
+/** An entry of TRUST_PROXY in Fastify's form. Not a number of hops: a client that bypasses the proxy could forge its address. */
+export function parseTrustedProxy(place: string): string | undefined {
+  if (['loopback', 'linklocal', 'uniquelocal'].includes(place)) return place;
+  const [, address = '', bits] = /^([^/]+)(?:\/(\d{1,3}))?$/.exec(place) ?? [];
+  const version = isIP(address);
+  return version !== 0 && Number(bits ?? 0) <= (version === 4 ? 32 : 128) ? place : undefined;
+}
+
+/** `true`: any address. Else the hosts that may have private addresses. */
+export function parsePrivateHosts(text: string): true | string[] | undefined {
+  const all = flags.get(text.toLowerCase());
+  if (all !== undefined) return all || [];
+  return listOf(text.toLowerCase(), (entry) => {
+    const host = entry.replace(/^\[|\]$/g, '');
+    return isIP(host) || /^[\w-]+(\.[\w-]+)*$/.test(host) ? host : undefined;
+  });
+}
+
+/** A key in base64 or base64url. */
+export function parseKey(text: string, { least = 32, most = 32 } = {}): Buffer | undefined {
+  const key = Buffer.from(text, 'base64');
+  return /^[\w+/-]+=*$/.test(text) && key.length >= least && key.length <= most ? key : undefined;
+}
+
+/** The key in a secret with or without `whsec_` (https://www.standardwebhooks.com, "Signature scheme"). */
+export const parseWebhookSecret = (secret: string) => parseKey(secret.replace(/^whsec_/, ''), { least: 24, most: 64 });
+
+/**
+ * KEY_TEMPLATE. `{companyId}` and `{assetId}` must be whole segments and `{filename}` the last one: so two assets never
+ * share a key, and no key is the folder of another.
+ */
+export function parseTemplate(template: string): string | undefined {
+  const segments = template.split('/');
+  const known = /^[^{}]*(\{(companyId|projectId|assetId|filename)\}[^{}]*)*$/;
+  const valid =
+    segments.every((s) => s !== '' && s !== '.' && s !== '..' && known.test(s)) &&
+    segments.includes('{companyId}') &&
+    segments.includes('{assetId}') &&
+    segments.at(-1) === '{filename}' &&
+    !template.startsWith('_mirror');
+  return valid ? template : undefined;
+}
+
+export type StorageTarget = { kind: 's3'; bucket: string; prefix: string } | { kind: 'directory'; path: string };
+
+/** `s3://bucket/prefix` or `file:///dir`. */
+export function parseStorageUrl(value: string): StorageTarget | undefined {
+  const s3 = /^s3:\/\/([a-z0-9][a-z0-9._-]{1,62})(?:\/(.*))?$/i.exec(value);
+  if (s3) {
+    const prefix = (s3[2] ?? '').replace(/^\/+|\/+$/g, '');
+    if (prefix.split('/').some((segment) => segment === '..' || segment === '.')) return undefined;
+    return { kind: 's3', bucket: s3[1]!, prefix };
+  }
+  // Not parsed as a URL, because `file://./data` and paths with spaces are allowed.
+  const file = /^file:\/\/(.+)$/.exec(value);
+  return file ? { kind: 'directory', path: resolve(decode(file[1]!)) } : undefined;
+}
+
+function decode(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
