@@ -33,7 +33,7 @@ export const modules = {
 const homes = {
   bullmq: ['bullmq', 'queue'],
   ioredis: ['ioredis', 'queue'],
-  'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3|storage/probe-storage'],
+  'aws-sdk': ['@aws-sdk|@smithy', 'storage/s3'],
   sql: ['kysely|pg', 'store|library/database'],
   fastify: ['fastify|@fastify|fastify-type-provider-zod|@bull-board', 'http|library'],
   opentelemetry: ['@opentelemetry|bullmq-otel', 'tracing'],

@@ -63,7 +63,7 @@ describe.each([
       'PostgreSQL',
       'schema',
       'objects',
-      'identity',
+      'mirror id',
       'API',
       'app',
       'token',
@@ -136,7 +136,7 @@ describe.each([
       DATABASE_URL: 'postgres://u:p@127.0.0.1:1/d',
     });
     expect(wrong(all)).toEqual(['database: PostgreSQL']);
-    expect(of(all, 'identity')).toMatchObject({
+    expect(of(all, 'mirror id')).toMatchObject({
       level: 'note',
       found: expect.stringContaining('could not be looked up'),
     });
@@ -180,7 +180,7 @@ describe.each([
   test('a bucket that is not the one of the records', async () => {
     const other = s3 ? `${environment.STORAGE_URL}/other` : `${environment.STORAGE_URL}-other`;
     const all = await findings({ ...environment, STORAGE_URL: other });
-    expect(of(all, 'identity')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
+    expect(of(all, 'mirror id')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
   });
 
   test('what the service does with downloads: refused, without ranges, for whoever asks', async () => {

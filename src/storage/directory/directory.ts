@@ -11,7 +11,7 @@ import { caseCheck, ignoresCase } from './letter-case.ts';
 import { type Claim, directoryUploads } from './uploads.ts';
 
 /** Holds files under way; never listed, and swept when the store is opened. */
-const draftFolder = '.asset-mirror-tmp';
+export const draftFolder = '.asset-mirror-tmp';
 
 /** A draft that was not touched for this long belongs to a process that died. */
 const abandonedMs = 60 * 60 * 1000;

@@ -2,8 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Command, CommanderError, Option } from 'commander';
-import { probeS3 } from '../../../src/storage/probe-storage.ts';
 import type { S3Options } from '../../../src/storage/s3/client.ts';
+import { probeS3 } from '../../../src/storage/s3/probe.ts';
 
 const command = new Command('npm run conformance:storage --')
   .description(
@@ -57,7 +57,7 @@ async function printFindings(options: S3Options): Promise<boolean> {
   let objects = false;
   for await (const { what, found, remedy, level } of probeS3(options)) {
     if (what === 'objects' && level === 'ok') objects = true;
-    if (what === 'identity') continue;
+    if (what === 'mirror id') continue;
     process.stdout.write(`${marks[level]} ${what.padEnd(12)} ${found}${remedy ? `; ${remedy}` : ''}\n`);
   }
   return objects;

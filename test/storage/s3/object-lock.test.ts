@@ -11,7 +11,7 @@ import {
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { StorageUnavailable } from '../../../src/errors.ts';
 import { identified } from '../../../src/storage/mirror-id.ts';
-import { probeS3 } from '../../../src/storage/probe-storage.ts';
+import { probeS3 } from '../../../src/storage/s3/probe.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
 import { installed, type S3Server, startMinio, startVersity } from '../../support/services.ts';

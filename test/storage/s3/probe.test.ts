@@ -1,5 +1,3 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import {
   CreateMultipartUploadCommand,
   DeleteBucketPolicyCommand,
@@ -11,12 +9,13 @@ import {
   PutBucketVersioningCommand,
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import type { Finding } from '../../src/finding.ts';
-import { lifecycleFindings, probeDirectory, probeS3 } from '../../src/storage/probe-storage.ts';
-import type { S3Options } from '../../src/storage/s3/client.ts';
-import type { Storage } from '../../src/storage/storage.ts';
-import { freePort } from '../support/ports.ts';
-import { newBucket, newDirectory } from './grounds.ts';
+import type { Finding } from '../../../src/finding.ts';
+import type { S3Options } from '../../../src/storage/s3/client.ts';
+import { lifecycleFindings } from '../../../src/storage/s3/lifecycle.ts';
+import { probeS3 } from '../../../src/storage/s3/probe.ts';
+import type { Storage } from '../../../src/storage/storage.ts';
+import { freePort } from '../../support/ports.ts';
+import { newBucket } from '../grounds.ts';
 
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
 const ceph = inject('s3')!;
@@ -224,53 +223,5 @@ describe('rules of a bucket', () => {
       level: 'note',
       found: expect.stringMatching(/DEEP_ARCHIVE/),
     });
-  });
-});
-
-describe('a directory', () => {
-  test('that works has nothing to mend, and nothing is left in it', async () => {
-    const ground = await newDirectory();
-    const findings = await Array.fromAsync(probeDirectory({ path: ground.path }));
-    expect(findings.map(({ level }) => level)).toEqual(findings.map(() => 'ok'));
-    expect(await ground.leftovers()).toEqual([]);
-    expect(await keysIn(ground.storage)).toEqual([]);
-    await ground.clear();
-  });
-
-  test('that is not there is not made', async () => {
-    const ground = await newDirectory();
-    const path = join(dirname(ground.path), 'not', 'there');
-    const findings = await Array.fromAsync(probeDirectory({ path }));
-    expect(findings).toMatchObject([{ level: 'note', remedy: 'the first start makes it' }]);
-    expect(await readdir(dirname(ground.path))).toEqual(['mirror']);
-    await ground.clear();
-  });
-
-  test('whose place is a file', async () => {
-    const ground = await newDirectory();
-    const path = join(dirname(ground.path), 'file');
-    await writeFile(path, '');
-    expect(bad(await Array.fromAsync(probeDirectory({ path })))).toMatchObject([{ what: 'objects' }]);
-    await ground.clear();
-  });
-
-  test('that is not the one of the records is told, with or without an id', async () => {
-    const ground = await newDirectory();
-    const look = () => Array.fromAsync(probeDirectory({ path: ground.path }, 'the-id-we-know'));
-    expect(of(await look(), 'identity')).toMatchObject({ level: 'wrong', found: 'there is no object _mirror/id' });
-    await mkdir(join(ground.path, '_mirror'), { recursive: true });
-    await writeFile(join(ground.path, '_mirror/id'), 'another\n');
-    expect(of(await look(), 'identity')).toMatchObject({
-      level: 'wrong',
-      remedy: expect.stringMatching(/STORAGE_URL/),
-    });
-    await writeFile(join(ground.path, '_mirror/id'), 'the-id-we-know\n');
-    expect(of(await look(), 'identity')).toMatchObject({ level: 'ok' });
-    const byNew = await Array.fromAsync(probeDirectory({ path: ground.path }));
-    expect(of(byNew, 'identity')).toMatchObject({
-      level: 'note',
-      remedy: expect.stringMatching(/asset-mirror rebuild/),
-    });
-    await ground.clear();
   });
 });

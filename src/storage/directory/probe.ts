@@ -1,0 +1,62 @@
+import { constants } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { reasonOf } from '../../errors.ts';
+import { exists } from '../../files.ts';
+import { type Finding, told } from '../../finding.ts';
+import { formatBytes } from '../../units.ts';
+import { mirrorIdFinding, not, ok } from '../findings.ts';
+import { bucketIdKey } from '../keys.ts';
+import { draftFolder, openDirectory } from './directory.ts';
+import { ignoresCase } from './letter-case.ts';
+
+/** What a directory and its file system can do. A missing directory is not made. `knownId`: see `mirrorIdFinding`. */
+export async function* probeDirectory({ path }: { path: string }, knownId?: string | null): AsyncGenerator<Finding> {
+  if (!(await exists(path))) {
+    yield knownId ? mirrorIdFinding(undefined, knownId) : await missingDirectory(path);
+    return;
+  }
+  const storage = await openDirectory({ path });
+  try {
+    try {
+      await storage.check();
+      yield ok('objects', 'are written and synced to the disk');
+    } catch (error) {
+      const { found, remedy } = told(reasonOf(error).replace(`${path}: `, ''));
+      yield not('wrong', 'objects', found, remedy ?? `let this account write to ${path}, or correct STORAGE_URL`);
+      return;
+    }
+    const id = await storage.get(bucketIdKey);
+    yield mirrorIdFinding(id && ((await text(id)).trim() || undefined), knownId);
+    yield await freeSpace(path);
+    yield await letterCase(path);
+  } finally {
+    await storage.close();
+  }
+}
+
+async function missingDirectory(path: string): Promise<Finding> {
+  const parent = await nearestParent(path);
+  return (await exists(parent, constants.W_OK))
+    ? not('note', 'directory', `${path} does not exist yet`, 'the first start makes it')
+    : not('wrong', 'directory', `${path} does not exist and cannot be made`, `let this account write to ${parent}`);
+}
+
+async function freeSpace(path: string): Promise<Finding> {
+  const { bavail, blocks, bsize, files, ffree } = await statfs(path);
+  const free = `${formatBytes(bavail * bsize)} free of ${formatBytes(blocks * bsize)}`;
+  if (bavail * bsize < 2 ** 30) return not('note', 'space', free, 'free some, or move the mirror to a larger disk');
+  if (files > 0 && ffree < 10_000) return not('note', 'space', `${ffree} more files`, 'the file system has few left');
+  return ok('space', free);
+}
+
+async function letterCase(path: string): Promise<Finding> {
+  if (!(await ignoresCase(join(path, draftFolder)))) return ok('names', 'upper and lower case differ');
+  const remedy = 'use another file system: of two assets whose ids differ only in case, the second one fails';
+  return not('note', 'names', 'the file system ignores upper and lower case', remedy);
+}
+
+async function nearestParent(path: string): Promise<string> {
+  for (let at = dirname(path); ; at = dirname(at)) if (at === dirname(at) || (await exists(at))) return at;
+}

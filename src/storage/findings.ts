@@ -1,0 +1,29 @@
+import { type Finding, findingsOn } from '../finding.ts';
+import { bucketIdKey } from './keys.ts';
+
+/** Findings of `doctor` about a bucket or a directory. */
+export const { ok, not } = findingsOn('bucket');
+
+/**
+ * Whether the id in the bucket is that of the records. `known`: undefined if the records have none, null if they could not
+ * be read.
+ */
+export function mirrorIdFinding(found: string | undefined, known: string | null | undefined): Finding {
+  const what = 'mirror id';
+  if (known === null) {
+    const state = found ? `the bucket has ${found}` : 'the bucket has none';
+    return not('note', what, `${state}; the records could not be read to compare it`);
+  }
+  if (known === undefined) {
+    if (!found) return ok(what, 'none yet; the first start writes it');
+    const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
+    return not('note', what, 'the bucket is a mirror already, and the records are new', remedy);
+  }
+  if (found === known) return ok(what, 'the bucket is the one of the records');
+  return not(
+    'wrong',
+    what,
+    found ? `its object ${bucketIdKey} says ${found}, the records say ${known}` : `there is no object ${bucketIdKey}`,
+    'is the disk mounted, is STORAGE_URL right?',
+  );
+}

@@ -1,0 +1,54 @@
+import { GetBucketLifecycleConfigurationCommand, type LifecycleRule } from '@aws-sdk/client-s3';
+import type { Finding } from '../../finding.ts';
+import { not, ok } from '../findings.ts';
+import { codeOf, statusOf } from './errors.ts';
+import type { ProbedBucket } from './probed-bucket.ts';
+
+export async function lifecycle({ client, options, full }: ProbedBucket): Promise<Finding[]> {
+  const rules = await client.send(new GetBucketLifecycleConfigurationCommand({ Bucket: options.bucket })).then(
+    ({ Rules = [] }) => Rules.filter((rule) => rule.Status === 'Enabled'),
+    (error) => {
+      if (codeOf(error) === 'NoSuchLifecycleConfiguration' || statusOf(error) === 404) return [];
+      throw error;
+    },
+  );
+  return lifecycleFindings(rules, full(''));
+}
+
+/** Findings about the lifecycle rules that apply to objects below `prefix`. */
+export function lifecycleFindings(rules: LifecycleRule[], prefix: string): Finding[] {
+  const prefixOf = (rule: LifecycleRule) => rule.Filter?.Prefix ?? rule.Filter?.And?.Prefix ?? rule.Prefix ?? '';
+  const tagged = (rule: LifecycleRule) => Boolean(rule.Filter?.Tag || rule.Filter?.And?.Tags?.length);
+  const touching = rules.filter((rule) => {
+    const theirs = prefixOf(rule);
+    return (theirs.startsWith(prefix) || prefix.startsWith(theirs)) && !tagged(rule);
+  });
+  const findings: Finding[] = [];
+  for (const rule of touching) {
+    const named = rule.ID ? `rule "${rule.ID}"` : 'a rule';
+    if (rule.Expiration?.Days || rule.Expiration?.Date) {
+      const when = rule.Expiration.Days ? `after ${rule.Expiration.Days} days` : 'on a date';
+      findings.push(not('wrong', 'lifecycle', `${named} removes objects ${when}`, 'exclude the mirror from this rule'));
+    }
+    const cold = rule.Transitions?.find(({ StorageClass }) => /GLACIER$|DEEP_ARCHIVE/.test(StorageClass ?? ''));
+    if (cold) {
+      const found = `${named} moves objects to ${cold.StorageClass}`;
+      findings.push(not('note', 'lifecycle', found, 'they cannot be read or verified there without a restore'));
+    }
+  }
+  const clears = touching.find(
+    (rule) => rule.AbortIncompleteMultipartUpload?.DaysAfterInitiation && prefix.startsWith(prefixOf(rule)),
+  );
+  const days = clears?.AbortIncompleteMultipartUpload?.DaysAfterInitiation;
+  findings.push(
+    days
+      ? ok('lifecycle', `unfinished uploads in parts are removed after ${days} ${days === 1 ? 'day' : 'days'}`)
+      : not(
+          'note',
+          'lifecycle',
+          'no rule removes unfinished uploads in parts',
+          'add AbortIncompleteMultipartUpload of some days: stored parts of such uploads cost',
+        ),
+  );
+  return findings;
+}

@@ -1,0 +1,101 @@
+import {
+  AbortMultipartUploadCommand,
+  type CompletedPart,
+  CompleteMultipartUploadCommand,
+  HeadObjectCommand,
+  ListPartsCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import type { Finding } from '../../finding.ts';
+import { not, ok } from '../findings.ts';
+import { smallestPart } from '../storage.ts';
+import { probeKey } from './checksum-support.ts';
+import { isUnsupported, statusOf } from './errors.ts';
+import type { ProbedBucket } from './probed-bucket.ts';
+import { listUploads } from './sweep.ts';
+
+/** Whether an object can be made of parts, and stored parts can be listed. */
+export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
+  if (bucket.versionsStay) {
+    const { listed } = await upload(bucket, [1]);
+    return [partsFinding('are accepted; completing an upload was not tried, because its object would stay', listed)];
+  }
+  const equal = [smallestPart, smallestPart, 1];
+  const unequal = [smallestPart, smallestPart + 1, 1];
+  const first = await upload(bucket, unequal).catch((error) => {
+    if (statusOf(error) === 403 || isUnsupported(error)) throw error;
+  });
+  const { listed, bytes } = first ?? (await upload(bucket, equal));
+  const total = (first ? unequal : equal).reduce((sum, length) => sum + length, 0);
+  if (bytes !== total) {
+    return [not('wrong', 'parts', `of ${total} bytes in parts the store has ${bytes}`, 'is this an S3 store?')];
+  }
+  return [partsFinding(first ? 'of any size are accepted' : 'of equal size are accepted, as the mirror sends', listed)];
+}
+
+function partsFinding(what: string, listed: boolean | undefined): Finding {
+  if (listed) return ok('parts', `${what}, and listed`);
+  const but = listed === undefined ? 'cannot be listed' : 'are not listed correctly';
+  return not('note', 'parts', `${what}, but ${but}`, 'an interrupted upload starts over with this store');
+}
+
+/** One upload of parts of these lengths. `listed` is undefined where the store cannot list parts. */
+async function upload(bucket: ProbedBucket, lengths: number[]) {
+  const { client, at, checksum } = bucket;
+  const UploadId = await bucket.beginUpload();
+  const Parts: CompletedPart[] = [];
+  for (const [index, length] of lengths.entries()) {
+    const PartNumber = index + 1;
+    const body = { Body: Buffer.alloc(length), ContentLength: length };
+    const { ETag, ChecksumCRC32, ChecksumCRC64NVME } = await client.send(
+      new UploadPartCommand({ ...at, ...checksum, UploadId, PartNumber, ...body }),
+    );
+    Parts.push({ PartNumber, ETag, ChecksumCRC32, ChecksumCRC64NVME });
+  }
+  const page = await client.send(new ListPartsCommand({ ...at, UploadId })).catch((error) => {
+    if (!isUnsupported(error)) throw error;
+    return undefined;
+  });
+  const listed = page && lengths.every((length, index) => page.Parts?.[index]?.Size === length);
+  if (bucket.versionsStay) return { listed, bytes: undefined };
+  const done = await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
+  bucket.uploads.delete(UploadId);
+  bucket.written.add(done.VersionId);
+  const { ContentLength } = await client.send(new HeadObjectCommand(at));
+  return { listed, bytes: ContentLength };
+}
+
+/** Whether an upload in parts can be ended without an object. */
+export async function giveUp(bucket: ProbedBucket): Promise<Finding[]> {
+  const { client, at } = bucket;
+  const UploadId = await bucket.beginUpload();
+  try {
+    await client.send(new AbortMultipartUploadCommand({ ...at, UploadId }));
+  } catch (error) {
+    if (!isUnsupported(error)) throw error;
+    const remedy = 'the parts of interrupted uploads stay in the store; remove them there';
+    return [not('wrong', 'give up', 'the store cannot end an upload in parts', remedy)];
+  }
+  const left = await client.send(new ListPartsCommand({ ...at, UploadId })).then(
+    () => true,
+    (error) => statusOf(error) !== 404 && !isUnsupported(error),
+  );
+  if (left) return [not('note', 'give up', 'an aborted upload is still there', 'add a lifecycle rule for it')];
+  bucket.uploads.delete(UploadId);
+  return [ok('give up', 'an aborted upload in parts is removed')];
+}
+
+export async function openUploads({ client, options }: ProbedBucket): Promise<Finding[]> {
+  const dayAgo = Date.now() - 86_400_000;
+  let open = 0;
+  let old = 0;
+  for await (const { key, begun } of listUploads(client, options)) {
+    if (key === probeKey) continue;
+    open++;
+    if (begun && begun.getTime() < dayAgo) old++;
+    if (open === 10_000) break;
+  }
+  if (old === 0) return [ok('open uploads', open === 0 ? 'none' : `${open}, none older than a day`)];
+  const found = `${open}, of which ${old} are older than a day`;
+  return [not('note', 'open uploads', found, 'a running service removes its own')];
+}

@@ -1,0 +1,178 @@
+import { randomUUID } from 'node:crypto';
+import {
+  GetBucketVersioningCommand,
+  GetObjectCommand,
+  GetObjectLockConfigurationCommand,
+  ListObjectsV2Command,
+} from '@aws-sdk/client-s3';
+import { clockFinding, type Finding } from '../../finding.ts';
+import { mirrorIdFinding, not, ok } from '../findings.ts';
+import { bucketIdKey } from '../keys.ts';
+import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './checksum-support.ts';
+import { placeOf, type S3Options } from './client.ts';
+import { codeOf, isUnsupported, statusOf } from './errors.ts';
+import { lifecycle } from './lifecycle.ts';
+import { giveUp, openUploads, parts } from './probe-uploads.ts';
+import { ProbedBucket } from './probed-bucket.ts';
+import { createSender } from './send.ts';
+
+/**
+ * What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, also after an
+ * error. Where versions cannot be removed one small object stays, and a finding says so. `knownId`: see `mirrorIdFinding`.
+ */
+export async function* probeS3(options: S3Options, knownId?: string | null): AsyncGenerator<Finding> {
+  const bucket = new ProbedBucket(options);
+  try {
+    // One after the other: if an early one fails, the later ones would fail too.
+    const list = await listing(bucket);
+    if (list) yield list.finding;
+    if (list?.ends) return;
+    yield* attempt(bucket, versioning, 'note', 'versions', 's3:GetBucketVersioning');
+    yield* attempt(bucket, objectLock, 'note', 'object lock', 's3:GetBucketObjectLockConfiguration');
+    try {
+      yield* await objects(bucket);
+    } catch (error) {
+      yield failure(bucket, 'objects', error, 'allow s3:PutObject, s3:GetObject and s3:DeleteObject');
+      return;
+    }
+    yield await mirrorId(bucket, knownId);
+    yield* attempt(bucket, parts, 'wrong', 'parts', 's3:PutObject and s3:ListMultipartUploadParts');
+    yield* attempt(bucket, giveUp, 'wrong', 'give up', 's3:AbortMultipartUpload');
+    yield* attempt(bucket, openUploads, 'note', 'open uploads', 's3:ListBucketMultipartUploads');
+    yield* attempt(bucket, lifecycle, 'note', 'lifecycle', 's3:GetLifecycleConfiguration');
+    if (bucket.behindMs !== undefined) yield clockFinding('bucket', bucket.behindMs, 'the store');
+    const left = await bucket.cleanUp();
+    if (left > 0) {
+      const found = `${left} ${left === 1 ? 'version' : 'versions'} of ${bucket.full(probeKey)}`;
+      yield not(
+        'note',
+        'left behind',
+        found,
+        'allow s3:DeleteObjectVersion on it, unless the bucket locks its versions',
+      );
+    }
+  } finally {
+    await bucket.cleanUp();
+    bucket.client.destroy();
+  }
+}
+
+/** The findings of one function, or a finding about its error. `level`: of that finding. */
+async function* attempt(
+  bucket: ProbedBucket,
+  probe: (bucket: ProbedBucket) => Promise<Finding[]>,
+  level: 'note' | 'wrong',
+  what: string,
+  permission: string,
+): AsyncGenerator<Finding> {
+  try {
+    yield* await probe(bucket);
+  } catch (error) {
+    if (isUnsupported(error)) {
+      yield level === 'note'
+        ? not('note', what, 'the store does not tell')
+        : not('wrong', what, `the store has no multipart uploads (${codeOf(error) || statusOf(error)})`, noMultipart);
+      return;
+    }
+    const { found, remedy } = bucket.explain(error);
+    yield not(level, what, found, statusOf(error) === 403 ? `allow ${permission}` : remedy);
+  }
+}
+
+const noMultipart = 'files of more than 32 MiB cannot be mirrored: use a store with multipart uploads';
+
+/** Of the first requests a 403 may also be about the keys: only AccessDenied is about a permission. */
+const isDenied = (error: unknown) => statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
+
+function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied: string): Finding {
+  const { found, remedy } = bucket.explain(error);
+  return not('wrong', what, found, isDenied(error) ? whenDenied : remedy);
+}
+
+/** Undefined if the bucket can be listed. `ends`: nothing else can work either. */
+async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: boolean } | undefined> {
+  const { Bucket, Key: Prefix } = bucket.at;
+  try {
+    await bucket.client.send(new ListObjectsV2Command({ Bucket, Prefix, MaxKeys: 1 }));
+    return undefined;
+  } catch (error) {
+    const finding = failure(bucket, 'list', error, 'allow s3:ListBucket on the bucket, or correct the keys');
+    return { finding, ends: !isDenied(error) };
+  }
+}
+
+async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
+  const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.at.Bucket }));
+  if (Status === 'Enabled')
+    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost')];
+  bucket.versionsStay = false;
+  return [ok('versions', 'off: replaced and removed objects are gone')];
+}
+
+async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
+  // A bucket without versions has no lock.
+  if (bucket.versionsStay === false) return [];
+  const rule = await bucket.client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket.at.Bucket })).then(
+    ({ ObjectLockConfiguration }) => ObjectLockConfiguration?.Rule?.DefaultRetention,
+    (error) => {
+      if (statusOf(error) === 403) throw error;
+    },
+  );
+  if (!rule) return [ok('object lock', 'no default retention')];
+  bucket.versionsStay = true;
+  const time = rule.Years ? `${rule.Years} years` : `${rule.Days} days`;
+  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost`)];
+}
+
+/** Writes an object for each way to prove what is stored, and reads the first one back. */
+async function objects(bucket: ProbedBucket): Promise<Finding[]> {
+  const { client, at, target, written } = bucket;
+  const content = Buffer.from(`probe ${randomUUID()}`);
+  const found: Proof[] = [];
+  const send = createSender(client, bucket.agents, bucket.options);
+  for await (const proof of findProofs(client, send, target, { content, written })) {
+    found.push(proof);
+    if (found.length === 1) {
+      const { Body } = await client.send(new GetObjectCommand(at));
+      if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
+        const remedy = 'is there a proxy or a cache in front of the store?';
+        return [not('wrong', 'objects', 'what is read back is not what was written', remedy)];
+      }
+      bucket.versionsStay ??= (await removeProbes(client, at, written)) > 0;
+    }
+    if (bucket.versionsStay) break;
+  }
+  const ChecksumAlgorithm = algorithmOf(found[0]!);
+  bucket.checksum = ChecksumAlgorithm ? { ChecksumAlgorithm } : {};
+  return [ok('objects', 'are written, listed and read back'), await checksums(bucket, found)];
+}
+
+const proofNames: Record<Proof, string> = {
+  crc32: 'CRC-32',
+  crc64nvme: 'CRC-64/NVME',
+  'md5-etag': 'MD5 as ETag',
+  none: 'none that can be compared',
+};
+
+async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[]): Promise<Finding> {
+  const best = proofs[0]!;
+  const named = best === 'none' ? proofs : proofs.filter((proof) => proof !== 'none');
+  const found = named.map((proof) => proofNames[proof]).join(', ');
+  if (options.checksums === 'auto') {
+    await options.memory?.keep(placeOf(options), best).catch(() => {});
+    if (best !== 'none') return ok('checksums', found, best);
+    return { ...not('note', 'checksums', found, 'a store that keeps checksums proves more'), chosen: 'none' };
+  }
+  // Where versions stay, only the best proof was tried.
+  if (proofs.includes(options.checksums) || versionsStay) return ok('checksums', found, options.checksums);
+  const remedy = `S3_CHECKSUMS is ${options.checksums}, which the store does not support; set it to auto`;
+  return not('wrong', 'checksums', found, remedy);
+}
+
+async function mirrorId({ client, at, full }: ProbedBucket, knownId: string | null | undefined): Promise<Finding> {
+  const found = await client
+    .send(new GetObjectCommand({ Bucket: at.Bucket, Key: full(bucketIdKey) }))
+    .then(({ Body }) => Body!.transformToString())
+    .catch(() => undefined);
+  return mirrorIdFinding(found?.trim(), knownId);
+}

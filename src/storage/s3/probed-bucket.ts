@@ -1,0 +1,75 @@
+import { AbortMultipartUploadCommand, CreateMultipartUploadCommand, type S3Client } from '@aws-sdk/client-s3';
+import { reasonOf } from '../../errors.ts';
+import { told } from '../../finding.ts';
+import { probeKey, removeProbes } from './checksum-support.ts';
+import { type Agents, agentsTo, connect, type S3Options, writeSettings } from './client.ts';
+import { classify } from './errors.ts';
+
+/** The bucket that a probe examines: what is known of it so far, and what was written and must be removed again. */
+export class ProbedBucket {
+  readonly options: S3Options;
+  readonly agents: Agents;
+  readonly client: S3Client;
+  readonly name: string;
+  readonly at: { Bucket: string; Key: string };
+  readonly target;
+  /** Versions of the probe's object. */
+  readonly written = new Set<string | undefined>();
+  readonly uploads = new Set<string>();
+  /** Whether versions cannot be removed, because they are locked or it is denied. Undefined until that is known. */
+  versionsStay: boolean | undefined;
+  /** The checksum that the store compares, and may require of each PUT. */
+  checksum: { ChecksumAlgorithm?: 'CRC32' | 'CRC64NVME' } = {};
+  /** How far our clock is behind that of the store. */
+  behindMs: number | undefined;
+
+  constructor(options: S3Options) {
+    this.options = options;
+    this.agents = agentsTo(options);
+    this.client = connect(options, this.agents);
+    this.name = `s3://${options.bucket}${options.prefix && `/${options.prefix}`}`;
+    this.at = { Bucket: options.bucket, Key: this.full(probeKey) };
+    this.target = { ...this.at, ContentType: 'application/octet-stream', ...writeSettings(options) };
+    this.#watchClock();
+  }
+
+  full = (key: string) => (this.options.prefix ? `${this.options.prefix}/${key}` : key);
+
+  /** An error as a finding and its remedy. */
+  explain = (error: unknown) => told(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+
+  async beginUpload(): Promise<string> {
+    const whole = 'ChecksumAlgorithm' in this.checksum && { ChecksumType: 'FULL_OBJECT' as const };
+    const { UploadId } = await this.client.send(
+      new CreateMultipartUploadCommand({ ...this.target, ...this.checksum, ...whole }),
+    );
+    this.uploads.add(UploadId!);
+    return UploadId!;
+  }
+
+  /** Removes what the probe has written. Returns the number of versions that stay. */
+  async cleanUp(): Promise<number> {
+    for (const UploadId of this.uploads) {
+      await this.client.send(new AbortMultipartUploadCommand({ ...this.at, UploadId })).catch(() => {});
+    }
+    this.uploads.clear();
+    const left = await removeProbes(this.client, this.at, this.written);
+    this.written.clear();
+    return left;
+  }
+
+  #watchClock(): void {
+    this.client.middlewareStack.add(
+      (next) => async (call) => {
+        const sent = Date.now();
+        const result = await next(call);
+        const { headers } = (result.response ?? {}) as { headers?: Record<string, string> };
+        const theirs = Date.parse(headers?.date ?? '');
+        // A Date header has whole seconds: on average half a second has passed since.
+        if (!Number.isNaN(theirs)) this.behindMs = theirs + 500 - (sent + Date.now()) / 2;
+        return result;
+      },
+      { step: 'deserialize', priority: 'high' },
+    );
+  }
+}
