@@ -8,8 +8,9 @@ import { type Finding, told } from '../../finding.ts';
 import { formatBytes } from '../../units.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
-import { draftFolder, openDirectory } from './directory.ts';
+import { openDirectory } from './directory.ts';
 import { ignoresCase } from './letter-case.ts';
+import { draftFolder } from './root.ts';
 
 /** What a directory and its file system can do. A missing directory is not made. `knownId`: see `mirrorIdFinding`. */
 export async function* probeDirectory({ path }: { path: string }, knownId?: string | null): AsyncGenerator<Finding> {

@@ -1,0 +1,123 @@
+import { readdir, rm, stat, statfs, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
+import { StorageUnavailable } from '../../errors.ts';
+import type { OpenUpload, Sweep } from '../storage.ts';
+import { codeOf } from './errors.ts';
+import type { Root } from './root.ts';
+
+/** A draft that was not touched for this long belongs to a process that died. */
+const abandonedMs = 60 * 60 * 1000;
+/** The same for uploads in parts, which a later process resumes. */
+const abandonedUploadMs = 7 * 24 * 60 * 60 * 1000;
+/** How often a process touches its drafts: a body may be slow, or pause for any time. */
+const touchMs = 10 * 60 * 1000;
+
+/** Smaller bodies are written without asking for free space first: that would take longer than the write. */
+const large = 4 * 2 ** 20;
+/** Free space that stays reserved for records and other small objects. */
+const spare = 2 ** 20;
+
+/** A body that is being written, and the bytes that are reserved for it. */
+export interface Claim {
+  draft: string;
+  bytes: number;
+  meter: { passed: number };
+}
+
+/** The files under way of a store. Other processes may have theirs in the same folder. */
+export class Drafts {
+  readonly #root: Root;
+  /** Those of this process. */
+  readonly underWay = new Set<Claim>();
+  readonly #timer: NodeJS.Timeout;
+
+  constructor(root: Root, everyMs = touchMs) {
+    this.#root = root;
+    this.#timer = setInterval(() => this.#touch(), everyMs).unref();
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  async #touch(): Promise<void> {
+    const now = new Date();
+    for (const { draft } of this.underWay) await utimes(draft, now, now).catch(() => {});
+    await this.sweep().catch(() => {});
+  }
+
+  /** @throws StorageUnavailable if the disk has not enough space for the claim */
+  async makeRoomFor(claim: Claim, key: string): Promise<void> {
+    if (claim.bytes < large || (await this.#room()) >= spare) return;
+    await this.sweep();
+    const left = await this.#room();
+    if (left >= spare) return;
+    const [needed, free] = [claim.bytes, Math.max(0, left + claim.bytes - spare)].map(mebibytes);
+    throw new StorageUnavailable(`${this.#root.path}: no room for ${key}: it has ${needed}, and ${free} are free`, {
+      scope: 'object',
+    });
+  }
+
+  /** The error to throw if the disk is full for this object, but still has space for smaller ones. */
+  async noRoomFor(key: string, error: unknown): Promise<StorageUnavailable | undefined> {
+    if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return undefined;
+    await this.sweep().catch(() => {});
+    const left = await this.#room().catch(() => 0);
+    if (left < spare) return undefined;
+    const message = `${error.message}, but for smaller objects than ${key}`;
+    return new StorageUnavailable(message, { scope: 'object', cause: error.cause });
+  }
+
+  /** Free bytes on the disk, without what the bodies under way still need. */
+  async #room(): Promise<number> {
+    const { bavail, bsize, files, ffree } = await statfs(this.#root.path);
+    if (files > 0 && ffree === 0) return 0;
+    let left = bavail * bsize;
+    for (const { bytes, meter } of this.underWay) left -= Math.max(0, bytes - meter.passed);
+    return left;
+  }
+
+  /**
+   * Removes abandoned drafts: each process touches its own. `olderThan`: a draft that is no upload in parts and was not
+   * touched since is abandoned as well.
+   */
+  async sweep(olderThan = new Date(0)): Promise<void> {
+    const mine = this.#mine();
+    for (const name of await readdir(this.#root.drafts)) {
+      const draft = join(this.#root.drafts, name);
+      const touched = await stat(draft).catch(() => undefined);
+      if (!touched || mine.has(draft)) continue;
+      const inParts = /\.(upload|parts)$/.test(name);
+      const patience = inParts ? abandonedUploadMs : abandonedMs;
+      if (Date.now() - touched.mtimeMs < patience && (inParts || touched.mtime >= olderThan)) continue;
+      await rm(draft, { force: true });
+    }
+  }
+
+  /** The ids of uploads in parts that nobody continues. */
+  async abandonedUploads({ olderThan, strays, signal }: Sweep): Promise<Set<string>> {
+    const mine = this.#mine();
+    const old = (await this.#root.onDisk(this.#openUploads())).filter(
+      ({ id, begun }) => begun < olderThan && !mine.has(join(this.#root.drafts, `${id}.upload`)),
+    );
+    signal?.throwIfAborted();
+    return strays(old, { shared: false });
+  }
+
+  #mine(): Set<string> {
+    return new Set([...this.underWay].map(({ draft }) => draft));
+  }
+
+  /** Uploads in parts by their drafts and lines. Each part that is stored touches one of the two at least. */
+  async #openUploads(): Promise<(OpenUpload & { begun: Date })[]> {
+    const touched = new Map<string, Date>();
+    for (const name of await readdir(this.#root.drafts)) {
+      const id = /^(.+)\.(upload|parts)$/.exec(name)?.[1];
+      const { mtime } = (id && (await stat(join(this.#root.drafts, name)).catch(() => undefined))) || {};
+      if (id && mtime && mtime > (touched.get(id) ?? new Date(0))) touched.set(id, mtime);
+    }
+    return [...touched].map(([id, begun]) => ({ id, begun }));
+  }
+}
+
+const mebibytes = (bytes: number) => `${Math.round(bytes / 2 ** 20).toLocaleString('en')} MiB`;

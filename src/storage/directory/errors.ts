@@ -1,0 +1,49 @@
+import { Rejected, StorageUnavailable } from '../../errors.ts';
+
+export const codeOf = (error: unknown) => (error as NodeJS.ErrnoException | undefined)?.code ?? '';
+export const isMissing = (error: unknown) => ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'].includes(codeOf(error));
+
+const words: Record<string, string> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EROFS: 'the file system is read-only',
+  EACCES: 'this process may not write there',
+  EPERM: 'this process may not write there',
+  EIO: 'the disk reports errors',
+  EREMOTEIO: 'the disk reports errors',
+  ENODEV: 'the disk is gone',
+  ENXIO: 'the disk is gone',
+  ENOTCONN: 'the file system is not connected any more; mount it again',
+  ESHUTDOWN: 'the file system is not connected any more; mount it again',
+  ESTALE: 'the network file system has lost the directory; mount it again',
+  ETIMEDOUT: 'the network file system does not answer',
+  EHOSTDOWN: 'the network file system does not answer',
+  EHOSTUNREACH: 'the network file system does not answer',
+  EMFILE: 'this process has as many files open as it may; raise its limit (ulimit -n)',
+  ENFILE: 'this machine has as many files open as it can',
+  ENOENT: 'the directory is not there any more',
+  ENOTDIR: 'a file is in the way of the directory',
+  EEXIST: 'a file is in the way of the directory',
+};
+
+/** An error of the file system as one of the classes of errors.ts, if it concerns the whole directory; else unchanged. */
+export function classify(error: unknown, root: string): unknown {
+  if (codeOf(error) === 'EFBIG') return new Rejected(`${root}: the file is larger than this file system takes`);
+  const word = words[codeOf(error)];
+  return word ? new StorageUnavailable(`${root}: ${word}`, { cause: error }) : error;
+}
+
+/** The error of a rename into place, if it concerns only this object and not the whole directory; else unchanged. */
+export function classifyOfKey(error: unknown, key: string): unknown {
+  const code = codeOf(error);
+  if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ELOOP'].includes(code)) {
+    return new Error(`store ${key}: a file or directory is in its place`, { cause: error });
+  }
+  if (code === 'ENAMETOOLONG') {
+    return new Rejected(`store ${key}: the name is too long for this file system; shorten KEY_TEMPLATE or the path`);
+  }
+  if (code === 'EILSEQ' || code === 'EINVAL') {
+    return new Rejected(`store ${key}: this file system does not take such a name`, { cause: error });
+  }
+  return error;
+}

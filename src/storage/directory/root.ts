@@ -1,0 +1,126 @@
+import { mkdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Rejected, StorageUnavailable } from '../../errors.ts';
+import type { StoredObject } from '../storage.ts';
+import { classify, isMissing } from './errors.ts';
+import { caseCheck, ignoresCase } from './letter-case.ts';
+
+/** Holds files under way; never listed, and swept when the store is opened. */
+export const draftFolder = '.asset-mirror-tmp';
+
+/** The directory of a store, and the disk it must be on. */
+export class Root {
+  readonly path: string;
+  readonly drafts: string;
+  #made = false;
+  /** Undefined until the first use decides: the disk may not be mounted yet. */
+  #device: number | undefined;
+  readonly #letterCase;
+  #caseOfDevice: { device: number | undefined; ignored: boolean } | undefined;
+
+  constructor(path: string) {
+    this.path = path;
+    this.drafts = join(path, draftFolder);
+    this.#letterCase = caseCheck(path);
+  }
+
+  /** @throws when it is no key */
+  fileOf(key: string): string {
+    const segments = key.split('/');
+    if (segments.some((s) => s === '' || s === '.' || s === '..' || s.includes('\0')) || segments[0] === draftFolder) {
+      throw new Error(`not a key: ${JSON.stringify(key)}`);
+    }
+    return join(this.path, key);
+  }
+
+  /** Classifies the errors of file system calls; errors of a body must not pass through here. */
+  async onDisk<T>(work: Promise<T>): Promise<T> {
+    return work.catch((error) => {
+      throw classify(error, this.path);
+    });
+  }
+
+  async prepare(): Promise<void> {
+    await this.#make();
+    this.#device = await this.sameDisk();
+    await mkdir(this.drafts).catch((error) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+  }
+
+  /** Makes the root, once: if it is gone later, its disk may be unmounted, and must not be replaced by a new directory. */
+  async #make(): Promise<void> {
+    if (!this.#made) await mkdir(this.path, { recursive: true });
+    this.#made = true;
+  }
+
+  /** @throws if another disk is mounted than before: files written below an empty mount point would be hidden later */
+  async sameDisk(): Promise<number> {
+    const root = await stat(this.path);
+    if (!root.isDirectory()) throw new StorageUnavailable(`${this.path}: a file is in the way of the directory`);
+    const { dev } = root;
+    if (dev !== (this.#device ?? dev)) {
+      throw new StorageUnavailable(
+        `${this.path}: another disk is there than before; mount the right one, or if it is this one, start anew`,
+      );
+    }
+    return dev;
+  }
+
+  /** The disk of the next use is the right one. */
+  forgetDisk(): void {
+    this.#device = undefined;
+  }
+
+  async trustDisk(): Promise<void> {
+    this.#device = (await this.onDisk(stat(this.path))).dev;
+  }
+
+  /** @throws if the disk is away: only with the disk mounted does a missing file mean that there is no object */
+  async checkMounted(): Promise<void> {
+    await this.onDisk(this.#make().then(() => this.sameDisk()));
+  }
+
+  async describe(key: string): Promise<StoredObject | undefined> {
+    try {
+      const entry = await stat(this.fileOf(key));
+      return entry.isFile() ? { key, bytes: entry.size, etag: undefined, modified: entry.mtime } : undefined;
+    } catch (error) {
+      if (!isMissing(error)) throw classify(error, this.path);
+      await this.checkMounted();
+      return undefined;
+    }
+  }
+
+  /** See `Storage.stamp`. */
+  async stamp(key: string): Promise<string | undefined> {
+    try {
+      const [root, file] = await Promise.all([stat(this.path), stat(this.fileOf(key), { bigint: true })]);
+      // A new directory may get the inode of the old one, but a new file has another time of change.
+      return `${root.dev}:${root.ino} ${file.dev}:${file.ino}:${file.ctimeNs}`;
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      throw classify(error, this.path);
+    }
+  }
+
+  async ignoresCase(): Promise<boolean> {
+    if (!this.#caseOfDevice || this.#caseOfDevice.device !== this.#device) {
+      this.#caseOfDevice = { device: this.#device, ignored: await ignoresCase(this.drafts) };
+    }
+    return this.#caseOfDevice.ignored;
+  }
+
+  /** The path of another key that differs only in case, on a file system that ignores case. */
+  async otherInPlaceOf(key: string): Promise<string | undefined> {
+    return (await this.ignoresCase()) ? this.#letterCase.other(key) : undefined;
+  }
+
+  async refuseOther(key: string): Promise<void> {
+    const other = await this.otherInPlaceOf(key);
+    if (other === undefined) return;
+    throw new Rejected(
+      `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
+    );
+  }
+}

@@ -1,0 +1,85 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, open, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { Readable } from 'node:stream';
+import { exists } from '../../files.ts';
+import { metered } from '../meter.ts';
+import type { PutOptions, Stored } from '../storage.ts';
+import type { Drafts } from './drafts.ts';
+import { classifyOfKey, codeOf } from './errors.ts';
+import type { Root } from './root.ts';
+
+/** Writes a body to a draft, syncs it, and moves it into its place. */
+export async function write(
+  root: Root,
+  drafts: Drafts,
+  key: string,
+  body: Readable | Buffer | string,
+  put: PutOptions,
+): Promise<Stored> {
+  const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
+  const { promise: ready, resolve: start } = Promise.withResolvers<undefined>();
+  const meter = metered(source, { expected: put.bytes, fence: put.fence, signal: put.signal, ready });
+  const draft = join(root.drafts, randomUUID());
+  const claim = { draft, bytes: put.bytes ?? 0, meter };
+  try {
+    put.signal?.throwIfAborted();
+    const target = root.fileOf(key);
+    await root.onDisk(root.prepare());
+    drafts.underWay.add(claim);
+    await root.onDisk(root.refuseOther(key));
+    await root.onDisk(drafts.makeRoomFor(claim, key));
+    const file = await root.onDisk(open(draft, 'wx'));
+    try {
+      start(undefined);
+      for await (const chunk of meter) await root.onDisk(file.writeFile(chunk));
+      await root.onDisk(file.sync());
+      const { size } = await root.onDisk(file.stat());
+      if (size !== meter.passed) throw new Error(`store ${key}: the file has ${size} bytes of ${meter.passed}`);
+    } finally {
+      await file.close();
+    }
+    put.signal?.throwIfAborted();
+    await root.onDisk(place(root, draft, target, key));
+    return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
+  } catch (error) {
+    await rm(draft, { force: true }).catch(() => {});
+    drafts.underWay.delete(claim);
+    put.signal?.throwIfAborted();
+    throw meter.bodyError ?? (await drafts.noRoomFor(key, error)) ?? error;
+  } finally {
+    drafts.underWay.delete(claim);
+    source.destroy();
+  }
+}
+
+/** Moves a draft to its place. When this returns, the rename and every new directory are on the disk. */
+export async function place(root: Root, draft: string, target: string, key: string): Promise<void> {
+  const folder = dirname(target);
+  try {
+    const first = await mkdir(folder, { recursive: true });
+    await root.refuseOther(key);
+    await rename(draft, target);
+    for (let at = folder; ; at = dirname(at)) {
+      await syncDirectory(at);
+      if (!first || at === dirname(first)) return;
+    }
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT' && !(await exists(draft)) && (await exists(root.drafts))) {
+      throw new Error(`store ${key}: its draft was removed before it was done`, { cause: error });
+    }
+    throw classifyOfKey(error, key);
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync().catch((error) => {
+      // Some file systems cannot sync a directory.
+      if (!['EINVAL', 'ENOTSUP'].includes(codeOf(error))) throw error;
+    });
+  } finally {
+    await handle.close();
+  }
+}
