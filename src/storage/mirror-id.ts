@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { StorageUnavailable } from '../errors.ts';
 import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
-import type { Storage } from './storage.ts';
+import type { Storage, Uploads } from './storage.ts';
 
 /** How long a check of the mirror id is valid where each check costs a request. */
 const recentMs = 10_000;
@@ -21,21 +21,198 @@ const recentMs = 10_000;
  * only with `adopt`. `onWrong` is called once whenever the id turns out to be missing or another: objects written since the
  * last check may be in the wrong place.
  */
-export function identified(
-  storage: Storage,
-  settle: (find: (proposed: string) => Promise<string>) => Promise<string>,
-  options: { adopt?: boolean; onWrong?: () => Promise<void> } = {},
-): Storage {
-  let id: string | undefined;
-  /** The last successful check; undefined before it, and while it is in doubt. */
-  let confirmed: { at: number; stamp: string | undefined } | undefined;
-  let checking: Promise<void> | undefined;
-  let reported = false;
-  /** The last write failed for the whole store. `check` then writes too, until that succeeds. */
-  let writesFail = false;
+export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
+  const id = new MirrorId(storage, settle, options);
+  return {
+    name: storage.name,
+    async put(key, body, options = {}) {
+      // The caller may change its buffer while the id is checked.
+      const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;
+      await id.ready(options.signal, content instanceof Readable ? content : undefined);
+      return storage.put(key, content, options).catch(id.doubtWrites);
+    },
+    uploads: identifiedUploads(storage.uploads, id),
+    async get(key, options = {}) {
+      await id.ready(options.signal);
+      return storage.get(key, options).catch(id.doubt);
+    },
+    async head(key, options = {}) {
+      await id.ready(options.signal);
+      return storage.head(key, options).catch(id.doubt);
+    },
+    async *list(prefix, options = {}) {
+      await id.ready(options.signal);
+      try {
+        yield* storage.list(prefix, options);
+      } catch (error) {
+        id.doubt(error);
+      }
+    },
+    async remove(key) {
+      await id.ready();
+      return storage.remove(key).catch(id.doubtWrites);
+    },
+    async sweep(what) {
+      await id.ready(what.signal);
+      return storage.sweep(what).catch(id.doubt);
+    },
+    check: () => id.check(),
+    close: () => storage.close(),
+  };
+}
 
-  async function read(): Promise<string | undefined> {
-    const body = await storage.get(bucketIdKey);
+function identifiedUploads(uploads: Uploads, id: MirrorId): Uploads {
+  return {
+    async begin(key, options) {
+      await id.ready(options.signal);
+      return uploads.begin(key, options).catch(id.doubtWrites);
+    },
+    async put(upload, number, body, options = {}) {
+      await id.ready(options.signal, body);
+      return uploads.put(upload, number, body, options).catch(id.doubtWrites);
+    },
+    async list(upload, options = {}) {
+      await id.ready(options.signal);
+      return uploads.list(upload, options).catch(id.doubt);
+    },
+    async complete(upload, parts, options = {}) {
+      await id.ready(options.signal);
+      return uploads.complete(upload, parts, options).catch(id.doubtWrites);
+    },
+    async abort(upload) {
+      await id.ready();
+      return uploads.abort(upload).catch(id.doubt);
+    },
+  };
+}
+
+type Settle = (find: (proposed: string) => Promise<string>) => Promise<string>;
+interface IdOptions {
+  adopt?: boolean;
+  onWrong?: () => Promise<void>;
+}
+
+class MirrorId {
+  readonly #storage: Storage;
+  readonly #settle: Settle;
+  readonly #options: IdOptions;
+  #id: string | undefined;
+  /** The last successful check; undefined before it, and while it is in doubt. */
+  #confirmed: { at: number; stamp: string | undefined } | undefined;
+  #checking: Promise<void> | undefined;
+  #reported = false;
+  /** The last write failed for the whole store. `check` then writes too, until that succeeds. */
+  #writesFail = false;
+
+  constructor(storage: Storage, settle: Settle, options: IdOptions) {
+    this.#storage = storage;
+    this.#settle = settle;
+    this.#options = options;
+  }
+
+  /** Returns when the id is known to be right. An abort, or an error of the body, ends the wait. */
+  async ready(signal?: AbortSignal, body?: Readable): Promise<void> {
+    const { promise: broken, reject } = Promise.withResolvers<never>();
+    broken.catch(() => {});
+    body?.on('error', reject);
+    try {
+      await unlessAborted(Promise.race([broken, this.#confirmUnlessRecent()]), signal);
+    } catch (error) {
+      body?.destroy();
+      throw error;
+    }
+  }
+
+  /** After an error of the whole store, another store may be in its place: the id is read again. */
+  readonly doubt = (error: unknown): never => {
+    if (error instanceof StorageUnavailable && error.scope === 'all') this.#confirmed = undefined;
+    throw error;
+  };
+
+  readonly doubtWrites = (error: unknown): never => {
+    if (error instanceof StorageUnavailable && error.scope === 'all') this.#writesFail = true;
+    return this.doubt(error);
+  };
+
+  async check(): Promise<void> {
+    const { name } = this.#storage;
+    await this.#confirm().catch((error) => {
+      if (error instanceof StorageUnavailable) throw error;
+      throw new StorageUnavailable(`${name}: cannot tell whether it is the right bucket`, { cause: error });
+    });
+    if (!this.#writesFail) return;
+    await this.#storage.check().catch(this.doubt);
+    this.#writesFail = false;
+  }
+
+  async #confirmUnlessRecent(): Promise<void> {
+    const stamp = await this.#storage.stamp?.(bucketIdKey);
+    // Read after the await: another caller's check may have failed meanwhile.
+    const confirmed = this.#confirmed;
+    const recent =
+      confirmed &&
+      (this.#storage.stamp
+        ? stamp !== undefined && stamp === confirmed.stamp
+        : performance.now() - confirmed.at < recentMs);
+    if (!recent) await this.#confirm();
+  }
+
+  /** Checks the id now; callers at the same time share one check. */
+  #confirm(): Promise<void> {
+    this.#checking ??= this.#checkId()
+      .catch((error) => {
+        this.#confirmed = undefined;
+        throw error;
+      })
+      .finally(() => {
+        this.#checking = undefined;
+      });
+    return this.#checking;
+  }
+
+  async #checkId(): Promise<void> {
+    this.#id ??= await this.#settle((proposed) => this.#find(proposed));
+    // Taken before the id is read, so a replacement in between is noticed by the next operation.
+    const now = { at: performance.now(), stamp: await this.#storage.stamp?.(bucketIdKey) };
+    const found = await this.#read();
+    if (found === this.#id) {
+      await this.#storage.trust?.();
+      this.#confirmed = now;
+      this.#reported = false;
+      return;
+    }
+    if (!this.#reported) {
+      this.#reported = true;
+      // A report that fails is repeated by the next check.
+      await this.#options.onWrong?.().catch(() => {
+        this.#reported = false;
+      });
+    }
+    const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
+    throw new StorageUnavailable(
+      `${this.#storage.name}: not the bucket that the records are about: ${what}, and they know it as ${this.#id}. ` +
+        'Is the disk mounted, is STORAGE_URL right? ' +
+        `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${this.#id}`,
+    );
+  }
+
+  /** Writes the id to the bucket before the records have it, so that they never name an id that does not exist. */
+  async #find(proposed: string): Promise<string> {
+    const found = await this.#read();
+    if (found === undefined || found === '') {
+      await this.#storage.put(bucketIdKey, `${proposed}\n`, { contentType: 'text/plain' });
+      return proposed;
+    }
+    if (found === proposed || this.#options.adopt) return found;
+    throw new StorageUnavailable(
+      `${this.#storage.name}: is a mirror already, and the records are new: its object ${bucketIdKey} says ${found}, and they ` +
+        'know of none. If the database was lost, `asset-mirror rebuild` gives the records back from the bucket. ' +
+        'If not, are DATABASE_URL and STORAGE_URL right? Each mirror needs a bucket or a prefix of its own',
+    );
+  }
+
+  async #read(): Promise<string | undefined> {
+    const body = await this.#storage.get(bucketIdKey);
     if (!body) return undefined;
     let text = '';
     for await (const chunk of body) {
@@ -44,157 +221,4 @@ export function identified(
     }
     return text.trim().slice(0, 200);
   }
-
-  /** Writes the id to the bucket before the records have it, so that they never name an id that does not exist. */
-  async function find(proposed: string): Promise<string> {
-    const found = await read();
-    if (found === undefined || found === '') {
-      await storage.put(bucketIdKey, `${proposed}\n`, { contentType: 'text/plain' });
-      return proposed;
-    }
-    if (found === proposed || options.adopt) return found;
-    throw new StorageUnavailable(
-      `${storage.name}: is a mirror already, and the records are new: its object ${bucketIdKey} says ${found}, and they ` +
-        'know of none. If the database was lost, `asset-mirror rebuild` gives the records back from the bucket. ' +
-        'If not, are DATABASE_URL and STORAGE_URL right? Each mirror needs a bucket or a prefix of its own',
-    );
-  }
-
-  async function checkId(): Promise<void> {
-    id ??= await settle(find);
-    // Taken before the id is read, so a replacement in between is noticed by the next operation.
-    const now = { at: performance.now(), stamp: await storage.stamp?.(bucketIdKey) };
-    const found = await read();
-    if (found === id) {
-      await storage.trust?.();
-      confirmed = now;
-      reported = false;
-      return;
-    }
-    if (!reported) {
-      reported = true;
-      // A report that fails is repeated by the next check.
-      await options.onWrong?.().catch(() => {
-        reported = false;
-      });
-    }
-    const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
-    throw new StorageUnavailable(
-      `${storage.name}: not the bucket that the records are about: ${what}, and they know it as ${id}. ` +
-        'Is the disk mounted, is STORAGE_URL right? ' +
-        `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${id}`,
-    );
-  }
-
-  /** Checks the id now; callers at the same time share one check. */
-  function confirm(): Promise<void> {
-    checking ??= checkId()
-      .catch((error) => {
-        confirmed = undefined;
-        throw error;
-      })
-      .finally(() => {
-        checking = undefined;
-      });
-    return checking;
-  }
-
-  async function confirmUnlessRecent(): Promise<void> {
-    const stamp = await storage.stamp?.(bucketIdKey);
-    // Read after the await: another caller's check may have failed meanwhile.
-    const recent =
-      confirmed &&
-      (storage.stamp ? stamp !== undefined && stamp === confirmed.stamp : performance.now() - confirmed.at < recentMs);
-    if (!recent) await confirm();
-  }
-
-  /** Returns when the id is known to be right. An abort, or an error of the body, ends the wait. */
-  async function ready(signal?: AbortSignal, body?: Readable): Promise<void> {
-    const { promise: broken, reject } = Promise.withResolvers<never>();
-    broken.catch(() => {});
-    body?.on('error', reject);
-    try {
-      await unlessAborted(Promise.race([broken, confirmUnlessRecent()]), signal);
-    } catch (error) {
-      body?.destroy();
-      throw error;
-    }
-  }
-
-  /** After an error of the whole store, another store may be in its place: the id is read again. */
-  function doubt(error: unknown): never {
-    if (error instanceof StorageUnavailable && error.scope === 'all') confirmed = undefined;
-    throw error;
-  }
-
-  function doubtWrites(error: unknown): never {
-    if (error instanceof StorageUnavailable && error.scope === 'all') writesFail = true;
-    return doubt(error);
-  }
-
-  return {
-    name: storage.name,
-    async put(key, body, options = {}) {
-      // The caller may change its buffer while the id is checked.
-      const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;
-      await ready(options.signal, content instanceof Readable ? content : undefined);
-      return storage.put(key, content, options).catch(doubtWrites);
-    },
-    uploads: {
-      async begin(key, options) {
-        await ready(options.signal);
-        return storage.uploads.begin(key, options).catch(doubtWrites);
-      },
-      async put(upload, number, body, options = {}) {
-        await ready(options.signal, body);
-        return storage.uploads.put(upload, number, body, options).catch(doubtWrites);
-      },
-      async list(upload, options = {}) {
-        await ready(options.signal);
-        return storage.uploads.list(upload, options).catch(doubt);
-      },
-      async complete(upload, parts, options = {}) {
-        await ready(options.signal);
-        return storage.uploads.complete(upload, parts, options).catch(doubtWrites);
-      },
-      async abort(upload) {
-        await ready();
-        return storage.uploads.abort(upload).catch(doubt);
-      },
-    },
-    async get(key, options = {}) {
-      await ready(options.signal);
-      return storage.get(key, options).catch(doubt);
-    },
-    async head(key, options = {}) {
-      await ready(options.signal);
-      return storage.head(key, options).catch(doubt);
-    },
-    async *list(prefix, options = {}) {
-      await ready(options.signal);
-      try {
-        yield* storage.list(prefix, options);
-      } catch (error) {
-        doubt(error);
-      }
-    },
-    async remove(key) {
-      await ready();
-      return storage.remove(key).catch(doubtWrites);
-    },
-    async sweep(what) {
-      await ready(what.signal);
-      return storage.sweep(what).catch(doubt);
-    },
-    async check() {
-      await confirm().catch((error) => {
-        if (error instanceof StorageUnavailable) throw error;
-        throw new StorageUnavailable(`${storage.name}: cannot tell whether it is the right bucket`, { cause: error });
-      });
-      if (!writesFail) return;
-      await storage.check().catch(doubt);
-      writesFail = false;
-    },
-    close: () => storage.close(),
-  };
 }
