@@ -22,6 +22,9 @@ export type Proof = (typeof proofs)[number];
 export const algorithmOf = (proof: Proof) =>
   proof === 'crc32' ? 'CRC32' : proof === 'crc64nvme' ? 'CRC64NVME' : undefined;
 
+/** Asks for one CRC-32 of the whole object, not one of its parts' checksums. */
+export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
+
 /** What a body is summed with while it passes, and from that the checksum that the store is to compare. */
 export function summing(proof: Proof) {
   const crc64 = proof === 'crc64nvme' ? new Crc64Nvme() : undefined;

@@ -4,15 +4,17 @@ import { not, ok } from '../findings.ts';
 import { codeOf, statusOf } from './errors.ts';
 import type { ProbedBucket } from './probed-bucket.ts';
 
-export async function lifecycle({ client, options, full }: ProbedBucket): Promise<Finding[]> {
-  const rules = await client.send(new GetBucketLifecycleConfigurationCommand({ Bucket: options.bucket })).then(
-    ({ Rules = [] }) => Rules.filter((rule) => rule.Status === 'Enabled'),
-    (error) => {
-      if (codeOf(error) === 'NoSuchLifecycleConfiguration' || statusOf(error) === 404) return [];
-      throw error;
-    },
-  );
-  return lifecycleFindings(rules, full(''));
+export async function lifecycle(bucket: ProbedBucket): Promise<Finding[]> {
+  const rules = await bucket.client
+    .send(new GetBucketLifecycleConfigurationCommand({ Bucket: bucket.options.bucket }))
+    .then(
+      ({ Rules = [] }) => Rules.filter((rule) => rule.Status === 'Enabled'),
+      (error) => {
+        if (codeOf(error) === 'NoSuchLifecycleConfiguration' || statusOf(error) === 404) return [];
+        throw error;
+      },
+    );
+  return lifecycleFindings(rules, bucket.full(''));
 }
 
 /** Findings about the lifecycle rules that apply to objects below `prefix`. */

@@ -41,42 +41,44 @@ function partsFinding(what: string, listed: boolean | undefined): Finding {
 
 /** One upload of parts of these lengths. `listed` is undefined where the store cannot list parts. */
 async function upload(bucket: ProbedBucket, lengths: number[]) {
-  const { client, at, checksum } = bucket;
+  const { client, probe, checksum } = bucket;
   const UploadId = await bucket.beginUpload();
   const Parts: CompletedPart[] = [];
   for (const [index, length] of lengths.entries()) {
     const PartNumber = index + 1;
     const body = { Body: Buffer.alloc(length), ContentLength: length };
     const { ETag, ChecksumCRC32, ChecksumCRC64NVME } = await client.send(
-      new UploadPartCommand({ ...at, ...checksum, UploadId, PartNumber, ...body }),
+      new UploadPartCommand({ ...probe, ...checksum, UploadId, PartNumber, ...body }),
     );
     Parts.push({ PartNumber, ETag, ChecksumCRC32, ChecksumCRC64NVME });
   }
-  const page = await client.send(new ListPartsCommand({ ...at, UploadId })).catch((error) => {
+  const page = await client.send(new ListPartsCommand({ ...probe, UploadId })).catch((error) => {
     if (!isUnsupported(error)) throw error;
     return undefined;
   });
   const listed = page && lengths.every((length, index) => page.Parts?.[index]?.Size === length);
   if (bucket.versionsStay) return { listed, bytes: undefined };
-  const done = await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
+  const done = await client.send(
+    new CompleteMultipartUploadCommand({ ...probe, UploadId, MultipartUpload: { Parts } }),
+  );
   bucket.uploads.delete(UploadId);
   bucket.written.add(done.VersionId);
-  const { ContentLength } = await client.send(new HeadObjectCommand(at));
+  const { ContentLength } = await client.send(new HeadObjectCommand(probe));
   return { listed, bytes: ContentLength };
 }
 
 /** Whether an upload in parts can be ended without an object. */
 export async function giveUp(bucket: ProbedBucket): Promise<Finding[]> {
-  const { client, at } = bucket;
+  const { client, probe } = bucket;
   const UploadId = await bucket.beginUpload();
   try {
-    await client.send(new AbortMultipartUploadCommand({ ...at, UploadId }));
+    await client.send(new AbortMultipartUploadCommand({ ...probe, UploadId }));
   } catch (error) {
     if (!isUnsupported(error)) throw error;
     const remedy = 'the parts of interrupted uploads stay in the store; remove them there';
     return [not('wrong', 'give up', 'the store cannot end an upload in parts', remedy)];
   }
-  const left = await client.send(new ListPartsCommand({ ...at, UploadId })).then(
+  const left = await client.send(new ListPartsCommand({ ...probe, UploadId })).then(
     () => true,
     (error) => statusOf(error) !== 404 && !isUnsupported(error),
   );

@@ -14,7 +14,6 @@ import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
 import { giveUp, openUploads, parts } from './probe-uploads.ts';
 import { ProbedBucket } from './probed-bucket.ts';
-import { createSender } from './send.ts';
 
 /**
  * What an S3 store can do and how its bucket is set up. Everything that is written for it is removed again, also after an
@@ -91,7 +90,7 @@ function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied:
 
 /** Undefined if the bucket can be listed. `ends`: nothing else can work either. */
 async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: boolean } | undefined> {
-  const { Bucket, Key: Prefix } = bucket.at;
+  const { Bucket, Key: Prefix } = bucket.probe;
   try {
     await bucket.client.send(new ListObjectsV2Command({ Bucket, Prefix, MaxKeys: 1 }));
     return undefined;
@@ -102,7 +101,7 @@ async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: 
 }
 
 async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
-  const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.at.Bucket }));
+  const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket }));
   if (Status === 'Enabled')
     return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost')];
   bucket.versionsStay = false;
@@ -112,7 +111,7 @@ async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
 async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   // A bucket without versions has no lock.
   if (bucket.versionsStay === false) return [];
-  const rule = await bucket.client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket.at.Bucket })).then(
+  const rule = await bucket.client.send(new GetObjectLockConfigurationCommand({ Bucket: bucket.options.bucket })).then(
     ({ ObjectLockConfiguration }) => ObjectLockConfiguration?.Rule?.DefaultRetention,
     (error) => {
       if (statusOf(error) === 403) throw error;
@@ -126,19 +125,18 @@ async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
 
 /** Writes an object for each way to prove what is stored, and reads the first one back. */
 async function objects(bucket: ProbedBucket): Promise<Finding[]> {
-  const { client, at, target, written } = bucket;
+  const { client, probe, send, written } = bucket;
   const content = Buffer.from(`probe ${randomUUID()}`);
   const found: Proof[] = [];
-  const send = createSender(client, bucket.agents, bucket.options);
-  for await (const proof of findProofs(client, send, target, { content, written })) {
+  for await (const proof of findProofs(client, send, bucket.target(probeKey, {}), { content, written })) {
     found.push(proof);
     if (found.length === 1) {
-      const { Body } = await client.send(new GetObjectCommand(at));
+      const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
         const remedy = 'is there a proxy or a cache in front of the store?';
         return [not('wrong', 'objects', 'what is read back is not what was written', remedy)];
       }
-      bucket.versionsStay ??= (await removeProbes(client, at, written)) > 0;
+      bucket.versionsStay ??= (await removeProbes(client, probe, written)) > 0;
     }
     if (bucket.versionsStay) break;
   }
@@ -169,9 +167,9 @@ async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[
   return not('wrong', 'checksums', found, remedy);
 }
 
-async function mirrorId({ client, at, full }: ProbedBucket, knownId: string | null | undefined): Promise<Finding> {
-  const found = await client
-    .send(new GetObjectCommand({ Bucket: at.Bucket, Key: full(bucketIdKey) }))
+async function mirrorId(bucket: ProbedBucket, knownId: string | null | undefined): Promise<Finding> {
+  const found = await bucket.client
+    .send(new GetObjectCommand(bucket.at(bucketIdKey)))
     .then(({ Body }) => Body!.transformToString())
     .catch(() => undefined);
   return mirrorIdFinding(found?.trim(), knownId);

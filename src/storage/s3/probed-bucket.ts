@@ -1,18 +1,14 @@
-import { AbortMultipartUploadCommand, CreateMultipartUploadCommand, type S3Client } from '@aws-sdk/client-s3';
+import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
 import { reasonOf } from '../../errors.ts';
 import { told } from '../../finding.ts';
+import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes } from './checksum-support.ts';
-import { type Agents, agentsTo, connect, type S3Options, writeSettings } from './client.ts';
+import type { S3Options } from './client.ts';
 import { classify } from './errors.ts';
 
 /** The bucket that a probe examines: what is known of it so far, and what was written and must be removed again. */
-export class ProbedBucket {
-  readonly options: S3Options;
-  readonly agents: Agents;
-  readonly client: S3Client;
-  readonly name: string;
-  readonly at: { Bucket: string; Key: string };
-  readonly target;
+export class ProbedBucket extends Bucket {
+  readonly probe = this.at(probeKey);
   /** Versions of the probe's object. */
   readonly written = new Set<string | undefined>();
   readonly uploads = new Set<string>();
@@ -24,24 +20,19 @@ export class ProbedBucket {
   behindMs: number | undefined;
 
   constructor(options: S3Options) {
-    this.options = options;
-    this.agents = agentsTo(options);
-    this.client = connect(options, this.agents);
-    this.name = `s3://${options.bucket}${options.prefix && `/${options.prefix}`}`;
-    this.at = { Bucket: options.bucket, Key: this.full(probeKey) };
-    this.target = { ...this.at, ContentType: 'application/octet-stream', ...writeSettings(options) };
+    super(options);
     this.#watchClock();
   }
 
-  full = (key: string) => (this.options.prefix ? `${this.options.prefix}/${key}` : key);
-
   /** An error as a finding and its remedy. */
-  explain = (error: unknown) => told(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+  explain(error: unknown): { found: string; remedy?: string } {
+    return told(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+  }
 
   async beginUpload(): Promise<string> {
     const whole = 'ChecksumAlgorithm' in this.checksum && { ChecksumType: 'FULL_OBJECT' as const };
     const { UploadId } = await this.client.send(
-      new CreateMultipartUploadCommand({ ...this.target, ...this.checksum, ...whole }),
+      new CreateMultipartUploadCommand({ ...this.target(probeKey, {}), ...this.checksum, ...whole }),
     );
     this.uploads.add(UploadId!);
     return UploadId!;
@@ -50,10 +41,10 @@ export class ProbedBucket {
   /** Removes what the probe has written. Returns the number of versions that stay. */
   async cleanUp(): Promise<number> {
     for (const UploadId of this.uploads) {
-      await this.client.send(new AbortMultipartUploadCommand({ ...this.at, UploadId })).catch(() => {});
+      await this.client.send(new AbortMultipartUploadCommand({ ...this.probe, UploadId })).catch(() => {});
     }
     this.uploads.clear();
-    const left = await removeProbes(this.client, this.at, this.written);
+    const left = await removeProbes(this.client, this.probe, this.written);
     this.written.clear();
     return left;
   }

@@ -1,205 +1,195 @@
 import { createHash } from 'node:crypto';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   AbortMultipartUploadCommand,
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
   ListPartsCommand,
-  type PutObjectCommandInput,
-  type S3Client,
 } from '@aws-sdk/client-s3';
 import { unlessAborted } from '../abort.ts';
 import { crc32Of } from '../crc32.ts';
-import { metered } from '../meter.ts';
+import { type Meter, metered } from '../meter.ts';
 import {
   type Part,
   type PutOptions,
   partBytesFor,
   partLength,
-  type StoredObject,
+  type Stored,
   type Upload,
   UploadLost,
   type Uploads,
 } from '../storage.ts';
-import { type Proof, summing } from './checksum-support.ts';
+import type { Bucket } from './bucket.ts';
+import { crc32OfWhole, type Proof, summing } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
-import type { Send } from './send.ts';
-
-/** What an upload needs of the bucket that it is in. */
-export interface Bucket {
-  client: S3Client;
-  send: Send;
-  at(key: string): { Bucket: string; Key: string };
-  /** The key with content type, metadata and the settings for writes. */
-  target(key: string, put: PutOptions): PutObjectCommandInput;
-  howToProve(): Promise<Proof>;
-  describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined>;
-  /** What to throw for an error of the SDK. */
-  failure(error: unknown, signal?: AbortSignal): Promise<unknown>;
-}
+import type { PutAnswer } from './send.ts';
 
 /**
- * Uploads in parts to an S3 store. Parts have CRC-32 behind them wherever checksums are kept: it is what is remembered of
- * each, and sums up to the whole's.
+ * Uploads in parts to an S3 store. Each part is sent with its CRC-32 wherever the store keeps checksums: the CRC-32 of the
+ * whole is computed from those of the parts.
  */
-export function s3Uploads({ client, send, at, target, howToProve, describe, failure }: Bucket): Uploads {
-  const of = ({ id, key }: Pick<Upload, 'id' | 'key'>) => ({ ...at(key), UploadId: id });
-
-  /** Undefined without such an upload. @throws UploadLost where the store has no ListParts: what it has is unknown. */
-  async function listParts(upload: Pick<Upload, 'id' | 'key'>, signal?: AbortSignal) {
-    const parts = new Map<number, { bytes: number; etag: string }>();
-    let after: string | undefined;
-    do {
-      try {
-        const page = await client.send(
-          new ListPartsCommand({ ...of(upload), PartNumberMarker: after }),
-          stoppedBy(signal),
-        );
-        for (const { PartNumber, Size, ETag } of page.Parts ?? []) {
-          parts.set(PartNumber!, { bytes: Size ?? 0, etag: unquoted(ETag) ?? '' });
-        }
-        after = page.IsTruncated ? page.NextPartNumberMarker : undefined;
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (isNoUpload(error)) return undefined;
-        if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
-        throw await failure(error, signal);
-      }
-    } while (after);
-    return parts;
-  }
-
-  const isKnown = (upload: Upload) =>
-    listParts(upload).then(
-      (parts) => parts !== undefined,
-      () => true,
-    );
-
+export function s3Uploads(bucket: Bucket): Uploads {
   return {
-    async begin(key, { signal, ...put }) {
-      try {
-        const summed = proofOfPart(await howToProve()) === 'crc32';
-        // Not broken off by the signal: one that is made and not known could not be forgotten.
-        const { UploadId } = await client.send(
-          new CreateMultipartUploadCommand({
-            ...target(key, put),
-            ...(summed && { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' }),
-          }),
-        );
-        if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
-        return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
-      } catch (error) {
-        throw await failure(error, signal);
-      }
-    },
-
-    async put(upload, number, body, { signal } = {}) {
-      const bytes = partLength(upload, number);
-      const { key, id: uploadId } = upload;
-      const summed = howToProve().then((proof) => summing(proofOfPart(proof)));
-      const meter = metered(body, { expected: bytes, signal, ready: summed });
-      try {
-        const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
-        const answer = await send({
-          target: at(key),
-          part: { uploadId, number },
-          body: meter,
-          bytes,
-          checksum,
-          signal,
-        });
-        if (!meter.whole) throw new Error(`store part ${number} of ${key}: answered before it had the whole part`);
-        const etag = unquoted(answer.etag);
-        if (!etag) throw new Error(`store part ${number} of ${key}: the store gave it no ETag`);
-        if (meter.etag && etag !== meter.etag) {
-          throw new Error(`store part ${number} of ${key}: the store has ETag ${etag} of a part with ${meter.etag}`);
-        }
-        return { number, bytes, etag, crc32: meter.checksums().crc32 };
-      } catch (error) {
-        signal?.throwIfAborted();
-        if (meter.bodyError) throw meter.bodyError;
-        // A store that knows no such upload may hang up before it has read the part.
-        // And one that was begun without checksums, under another setting, takes no part with one.
-        const other = codeOf(error) === 'InvalidRequest';
-        const knows = !isNoUpload(error) && !other && (statusOf(error) !== undefined || (await isKnown(upload)));
-        throw knows ? await failure(error, signal) : lostUpload(upload, error);
-      } finally {
-        body.destroy();
-        meter.destroy();
-      }
-    },
-
-    list: (upload, { signal } = {}) => listParts(upload, signal),
-
-    async complete(upload, parts, { signal } = {}) {
-      const { key } = upload;
-      let doubt: unknown;
-      const summed = proofOfPart(await howToProve()) === 'crc32';
-      try {
-        // Not broken off by the signal: it would be as good as an answer that got lost.
-        await client.send(
-          new CompleteMultipartUploadCommand({
-            ...of(upload),
-            MultipartUpload: {
-              Parts: parts.map(({ number, etag, crc32 }) => ({
-                PartNumber: number,
-                ETag: etag,
-                ...(summed && { ChecksumCRC32: base64Of(crc32) }),
-              })),
-            },
-            // The store compares it with what it has put together.
-            ...(summed && { ChecksumCRC32: base64Of(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' }),
-          }),
-        );
-      } catch (error) {
-        // Cut off, a 5xx, or NoSuchUpload after the success of an attempt before this one.
-        doubt = error;
-      }
-      const found = await describe(key, signal);
-      const expected = etagOfParts(parts);
-      const same =
-        found?.bytes === upload.bytes &&
-        (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
-      if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
-      if (doubt && (isNoUpload(doubt) || !(await isKnown(upload)))) throw lostUpload(upload, doubt);
-      if (doubt) throw await failure(doubt, signal);
-      throw new Error(
-        `store ${key}: the store has ${found ? `${found.bytes} bytes, ETag ${found.etag}` : 'nothing'} of ${upload.bytes} bytes in ${parts.length} parts`,
-      );
-    },
-
-    async abort(upload) {
-      // A part that is under way may still arrive behind the first abort (S3 API, AbortMultipartUpload).
-      for (let tries = 0; tries < 10; tries++) {
-        try {
-          await client.send(new AbortMultipartUploadCommand(of(upload)));
-        } catch (error) {
-          // A store that cannot end uploads keeps the parts; another upload may begin all the same.
-          if (isUnsupported(error)) return;
-          if (!isNoUpload(error)) throw await failure(error);
-        }
-        const left = await listParts(upload).catch((error) => {
-          // A store that cannot list parts is believed.
-          if (!(error instanceof UploadLost)) throw error;
-        });
-        if (!left || left.size === 0) return;
-        await sleep(200 * tries);
-      }
-      throw new Error(`store ${upload.key}: the store does not forget upload ${upload.id}`);
-    },
+    begin: (key, options) => begin(bucket, key, options),
+    put: (upload, number, body, options) => put(bucket, upload, number, body, options?.signal),
+    list: (upload, options) => listParts(bucket, upload, options?.signal),
+    complete: (upload, parts, options) => complete(bucket, upload, parts, options?.signal),
+    abort: (upload) => abort(bucket, upload),
   };
 }
 
+type Id = Pick<Upload, 'id' | 'key'>;
+const atUpload = (bucket: Bucket, { id, key }: Id) => ({ ...bucket.at(key), UploadId: id });
+
 /** Only CRC-32 of parts can be combined into that of the whole object, so it also stands in for CRC-64. */
 const proofOfPart = (proof: Proof): Proof => (proof === 'crc64nvme' ? 'crc32' : proof);
+const isSummed = async (bucket: Bucket) => proofOfPart(await bucket.howToProve()) === 'crc32';
 
-/** Stores differ in the word for an upload that they do not know: NoSuchUpload, or NoSuchKey. */
+async function begin(bucket: Bucket, key: string, { signal, ...put }: PutOptions & { bytes: number }): Promise<Upload> {
+  try {
+    const checksum = (await isSummed(bucket)) && crc32OfWhole;
+    // Not aborted by the signal: an upload that exists, but whose id is unknown, could not be removed.
+    const { UploadId } = await bucket.client.send(
+      new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...checksum }),
+    );
+    if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
+    return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
+  } catch (error) {
+    throw await bucket.failure(error, signal);
+  }
+}
+
+async function put(
+  bucket: Bucket,
+  upload: Upload,
+  number: number,
+  body: Readable,
+  signal: AbortSignal | undefined,
+): Promise<Part> {
+  const bytes = partLength(upload, number);
+  const summed = bucket.howToProve().then((proof) => summing(proofOfPart(proof)));
+  const meter = metered(body, { expected: bytes, signal, ready: summed });
+  try {
+    const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
+    const part = { uploadId: upload.id, number };
+    const answer = await bucket.send({ target: bucket.at(upload.key), part, body: meter, bytes, checksum, signal });
+    const etag = provenEtag(`store part ${number} of ${upload.key}`, meter, answer);
+    return { number, bytes, etag, crc32: meter.checksums().crc32 };
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw meter.bodyError ?? (await failureOfPart(bucket, upload, error, signal));
+  } finally {
+    body.destroy();
+    meter.destroy();
+  }
+}
+
+function provenEtag(what: string, sent: Meter, answer: PutAnswer): string {
+  if (!sent.whole) throw new Error(`${what}: answered before it had the whole part`);
+  const etag = unquoted(answer.etag);
+  if (!etag) throw new Error(`${what}: the store gave it no ETag`);
+  if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
+  return etag;
+}
+
+/** UploadLost if the store does not know the upload; then it may also hang up before it has read the part. */
+async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, signal: AbortSignal | undefined) {
+  // InvalidRequest: the upload was begun without checksums, under another setting, and accepts no part with one.
+  if (isNoUpload(error) || codeOf(error) === 'InvalidRequest') return lostUpload(upload, error);
+  if (statusOf(error) === undefined && !(await isKnown(bucket, upload))) return lostUpload(upload, error);
+  return bucket.failure(error, signal);
+}
+
+/** Undefined without such an upload. @throws UploadLost where the store has no ListParts: what it has is unknown. */
+async function listParts(bucket: Bucket, upload: Id, signal?: AbortSignal) {
+  const parts = new Map<number, { bytes: number; etag: string }>();
+  let PartNumberMarker: string | undefined;
+  do {
+    try {
+      const command = new ListPartsCommand({ ...atUpload(bucket, upload), PartNumberMarker });
+      const page = await bucket.client.send(command, stoppedBy(signal));
+      for (const { PartNumber, Size, ETag } of page.Parts ?? []) {
+        parts.set(PartNumber!, { bytes: Size ?? 0, etag: unquoted(ETag) ?? '' });
+      }
+      PartNumberMarker = page.IsTruncated ? page.NextPartNumberMarker : undefined;
+    } catch (error) {
+      signal?.throwIfAborted();
+      if (isNoUpload(error)) return undefined;
+      if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
+      throw await bucket.failure(error, signal);
+    }
+  } while (PartNumberMarker);
+  return parts;
+}
+
+const isKnown = (bucket: Bucket, upload: Upload) =>
+  listParts(bucket, upload).then(
+    (parts) => parts !== undefined,
+    () => true,
+  );
+
+async function complete(bucket: Bucket, upload: Upload, parts: Part[], signal?: AbortSignal): Promise<Stored> {
+  const { key } = upload;
+  // The answer may be cut off, a 5xx, or NoSuchUpload because an earlier attempt has succeeded.
+  const doubt = await sendComplete(bucket, upload, parts, await isSummed(bucket));
+  const found = await bucket.describe(key, signal);
+  const expected = etagOfParts(parts);
+  const same =
+    found?.bytes === upload.bytes &&
+    (expected !== undefined && isMd5OfParts(found.etag) ? found.etag === expected : !doubt);
+  if (found && same) return { key, bytes: found.bytes, etag: found.etag, checksums: { crc32: crc32Of(parts) } };
+  if (doubt && (isNoUpload(doubt) || !(await isKnown(bucket, upload)))) throw lostUpload(upload, doubt);
+  if (doubt) throw await bucket.failure(doubt, signal);
+  throw new Error(
+    `store ${key}: the store has ${found ? `${found.bytes} bytes, ETag ${found.etag}` : 'nothing'} of ${upload.bytes} bytes in ${parts.length} parts`,
+  );
+}
+
+/** Returns the error, if there was one. No signal: an aborted request could have succeeded too. */
+async function sendComplete(bucket: Bucket, upload: Upload, parts: Part[], summed: boolean): Promise<unknown> {
+  const Parts = parts.map(({ number, etag, crc32 }) => ({
+    PartNumber: number,
+    ETag: etag,
+    ...(summed && { ChecksumCRC32: base64Of(crc32) }),
+  }));
+  // The store compares the checksum with that of the object it has made.
+  const whole = summed && { ChecksumCRC32: base64Of(crc32Of(parts)), ChecksumType: 'FULL_OBJECT' as const };
+  return bucket.client
+    .send(new CompleteMultipartUploadCommand({ ...atUpload(bucket, upload), MultipartUpload: { Parts }, ...whole }))
+    .then(
+      () => undefined,
+      (error) => error,
+    );
+}
+
+async function abort(bucket: Bucket, upload: Id): Promise<void> {
+  // A part that is under way may still arrive after the first abort (S3 API, AbortMultipartUpload).
+  for (let tries = 0; tries < 10; tries++) {
+    try {
+      await bucket.client.send(new AbortMultipartUploadCommand(atUpload(bucket, upload)));
+    } catch (error) {
+      // A store that cannot end uploads keeps the parts; another upload may begin all the same.
+      if (isUnsupported(error)) return;
+      if (!isNoUpload(error)) throw await bucket.failure(error);
+    }
+    const left = await listParts(bucket, upload).catch((error) => {
+      // Without ListParts nothing more can be found out.
+      if (!(error instanceof UploadLost)) throw error;
+    });
+    if (!left || left.size === 0) return;
+    await sleep(200 * tries);
+  }
+  throw new Error(`store ${upload.key}: the store still has parts of the aborted upload ${upload.id}`);
+}
+
+/** Stores name an unknown upload NoSuchUpload or NoSuchKey. */
 const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
-const lostUpload = ({ key }: Upload, cause: unknown) =>
-  new UploadLost(`store ${key}: the store knows its upload no more`, { cause });
+const lostUpload = ({ key }: Id, cause: unknown) =>
+  new UploadLost(`store ${key}: the store does not know its upload any more`, { cause });
 
-/** The ETag of an object of parts whose own are MD5, as S3 makes it; undefined when they are something else. */
+/** The ETag that S3 gives to an object of parts whose ETags are their MD5; undefined for other ETags. */
 function etagOfParts(parts: Part[]): string | undefined {
   if (!parts.every(({ etag }) => /^[\da-f]{32}$/.test(etag))) return undefined;
   const all = Buffer.concat(parts.map(({ etag }) => Buffer.from(etag, 'hex')));

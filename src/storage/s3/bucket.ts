@@ -1,0 +1,118 @@
+import { randomUUID } from 'node:crypto';
+import { HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { StorageUnavailable } from '../../errors.ts';
+import { unlessAborted } from '../abort.ts';
+import { bucketIdKey } from '../keys.ts';
+import type { PutOptions, StoredObject } from '../storage.ts';
+import { findProofs, type Proof, probeKey, proofs, removeProbes } from './checksum-support.ts';
+import { agentsTo, connect, placeOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
+import { classify, gotNoAnswer, statusOf } from './errors.ts';
+import { createSender, type Send } from './send.ts';
+
+/** A header holds printable ASCII (RFC 9110, section 8.3.1), but the library may send any text as a content type. */
+const isType = (contentType: string) => /^[\x20-\x7e]{1,255}$/.test(contentType);
+
+/** A bucket, or a prefix in it: how to reach it, how it proves what it has stored, and what its errors mean. */
+export class Bucket {
+  readonly options: S3Options;
+  readonly name: string;
+  readonly client: S3Client;
+  readonly send: Send;
+  #proof: Promise<Proof> | undefined;
+  #asking: Promise<boolean> | undefined;
+
+  constructor(options: S3Options) {
+    this.options = options;
+    this.name = `s3://${options.bucket}${options.prefix && `/${options.prefix}`}`;
+    const agents = agentsTo(options);
+    this.client = connect(options, agents);
+    this.send = createSender(this.client, agents, options);
+  }
+
+  /** The key in the bucket of a key below the prefix. */
+  full(key: string): string {
+    return this.options.prefix ? `${this.options.prefix}/${key}` : key;
+  }
+
+  /** The reverse of `full`. */
+  own(key: string): string {
+    return this.options.prefix ? key.slice(this.options.prefix.length + 1) : key;
+  }
+
+  at(key: string): { Bucket: string; Key: string } {
+    return { Bucket: this.options.bucket, Key: this.full(key) };
+  }
+
+  /** The key with content type, metadata and the settings for writes. */
+  target(key: string, put: PutOptions) {
+    return {
+      ...this.at(key),
+      ContentType: put.contentType && isType(put.contentType) ? put.contentType : 'application/octet-stream',
+      ...(put.contentDisposition && { ContentDisposition: put.contentDisposition }),
+      ...(put.metadata && { Metadata: put.metadata }),
+      ...writeSettings(this.options),
+    };
+  }
+
+  /** Detected once with small objects, unless it is set or remembered. */
+  async howToProve(): Promise<Proof> {
+    if (this.options.checksums !== 'auto') return this.options.checksums;
+    this.#proof ??= this.#recallProof();
+    try {
+      return await this.#proof;
+    } catch (error) {
+      this.#proof = undefined;
+      throw classify(error, this.name);
+    }
+  }
+
+  async #recallProof(): Promise<Proof> {
+    const { memory } = this.options;
+    const place = placeOf(this.options);
+    const remembered = await memory?.recall(place).catch(() => undefined);
+    const known = proofs.find((each) => each === remembered);
+    if (known) return known;
+    const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
+    try {
+      const { value: best } = await findProofs(this.client, this.send, this.target(probeKey, {}), probe).next();
+      await memory?.keep(place, best!).catch(() => {});
+      return best!;
+    } finally {
+      await removeProbes(this.client, this.at(probeKey), probe.written);
+    }
+  }
+
+  /** Undefined without the object. */
+  async describe(key: string, signal?: AbortSignal): Promise<StoredObject | undefined> {
+    try {
+      const head = await this.client.send(new HeadObjectCommand(this.at(key)), stoppedBy(signal));
+      return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
+    } catch (error) {
+      signal?.throwIfAborted();
+      // The answer to a HEAD has no body, which would name a missing bucket; `check` finds that.
+      if (statusOf(error) === 404) return undefined;
+      throw await this.failure(error, signal);
+    }
+  }
+
+  /** What to throw for an error. Without an answer it concerns only its call, unless the store answers nobody. */
+  async failure(error: unknown, signal?: AbortSignal): Promise<unknown> {
+    const classified = classify(error, this.name);
+    if (!gotNoAnswer(classified) || (await this.#answers(signal))) return classified;
+    return new StorageUnavailable(`${this.name}: the store does not answer`, { cause: error });
+  }
+
+  /** Whether the store answers at all, with any status. Callers at the same time share one request. */
+  async #answers(signal: AbortSignal | undefined): Promise<boolean> {
+    this.#asking ??= this.client
+      .send(new HeadObjectCommand(this.at(bucketIdKey)), { abortSignal: AbortSignal.timeout(10_000) })
+      .then(
+        () => true,
+        (error) => statusOf(error) !== undefined,
+      )
+      .finally(() => {
+        this.#asking = undefined;
+      });
+    return unlessAborted(this.#asking, signal).catch(() => true);
+  }
+}
