@@ -300,7 +300,7 @@ describe('a transcript', () => {
       raw('HTTP/1.1 200 OK\r\ncontent-type: text/vtt\r\n\r\nWEBVTT\n\n00:00'),
     );
     const failure = await failureOf(odd().getTranscript({ token, signal, assetId: 'a' }));
-    expect(failure.message).toMatch(/transcript of asset a: nobody says how long the vtt is/);
+    expect(failure.message).toMatch(/transcript of asset a: the length of the vtt is unknown/);
   });
 
   it('whose captions are answered with JSON is one without speech', async () => {

@@ -185,7 +185,7 @@ describe('a download', () => {
     for (const contentEncoding of ['gzip', 'br', 'zstd', 'aws-chunked']) {
       await admin.setFaults({ endpoint: 'media', contentEncoding });
       const error = await failureOf(one.open(link, never));
-      expect(error.message).toBe(`the download came encoded (${contentEncoding}), although it was asked for as it is`);
+      expect(error.message).toBe(`the download is encoded (${contentEncoding}), although the request forbids it`);
     }
     await admin.setFaults({ endpoint: 'media', contentEncoding: 'identity' });
     expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
