@@ -1,21 +1,20 @@
 import * as zlib from 'node:zlib';
 
 /**
- * CRC-32 of bytes, as a number; going on from that of the bytes before. Compiled with the processor's own instruction it takes
- * a seventh of the time of Node's zlib, which steps in where there is no build for the platform.
+ * CRC-32 of bytes, continued from that of the bytes before. The native module uses the processor's instruction and takes a
+ * seventh of the time of zlib, which is used on platforms without a build.
  */
 export const crc32: (bytes: Buffer, before?: number) => number = await import('@node-rs/crc32').then(
   (native) => native.crc32,
   () => zlib.crc32,
 );
 
-/** As it is written in records: eight lower-case digits. */
+/** The form in records: eight lower-case digits. */
 export const hexOf = (crc: number) => crc.toString(16).padStart(8, '0');
 
 /**
- * CRC-32 of two texts one behind the other, from the CRC-32 of each and the length of the second: so that parts which were
- * sent side by side, or on different days, give the checksum of the whole. (Mark Adler's crc32_combine of zlib: to append n
- * zero bytes is a multiplication by x^(8n) modulo the polynomial.)
+ * CRC-32 of two concatenated inputs, from the CRC-32 of each and the length of the second in bytes. (crc32_combine of zlib:
+ * to append n zero bytes is a multiplication by x^(8n) modulo the polynomial.)
  */
 export function crc32Combine(first: number, second: number, secondLength: number): number {
   return (multiply(powerOfX(secondLength), first) ^ second) >>> 0;
@@ -45,7 +44,7 @@ function powerOfX(bytes: number): number {
   return power;
 }
 
-/** The checksum of all parts one behind the other, lower-case hex. */
+/** The CRC-32 of all parts in order, lower-case hex. */
 export function crc32Of(parts: { bytes: number; crc32: string }[]): string {
   const whole = parts.reduce((sum, { bytes, crc32 }) => crc32Combine(sum, Number.parseInt(crc32, 16), bytes), 0);
   return hexOf(whole);

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 
-/** Where things lie in the bucket. Everything here is pure: the same asset always gets the same key. */
+/** Keys in the bucket. All functions are pure: the same asset always gets the same key. */
 
-/** Below it lies what is the mirror's own; no asset's key begins with it. */
+/** Prefix of the mirror's own objects; no asset's key begins with it. */
 export const ours = '_mirror/';
 
-/** Tells this bucket from every other. */
+/** Holds the mirror id. */
 export const bucketIdKey = `${ours}id`;
 
-/** Where the inventory of a day is, `2026-01-31`. */
+/** `day`: `2026-01-31`. */
 export const inventoryPrefix = (day: string) => `${ours}inventory/${day}/`;
 
 export interface KeyParts {
@@ -43,12 +43,11 @@ export const sidecarKeys = {
 };
 
 /**
- * An id as one path segment. Ordinary ids stay as they are; what would mean something in a path is percent-encoded, and
- * what no segment can hold (too long, empty, not NFC) ends in `~` and a digest. So two ids never share a segment, and none
- * is `_` (no project), `_mirror` (ours) or hidden.
+ * An id as one path segment. Characters with a meaning in paths are percent-encoded; an id that is too long, empty or not
+ * NFC ends in `~` and a digest. So two ids never share a segment, and none is `_` (no project), `_mirror` or hidden.
  */
 export function idSegment(id: string): string {
-  // To normalize marks takes quadratic time, and of a long id only the beginning is shown.
+  // Normalizing takes quadratic time, and only the beginning of a long id is used.
   const encoded = id
     .slice(0, 1000)
     .toWellFormed()
@@ -61,12 +60,12 @@ export function idSegment(id: string): string {
   return `${cut(encoded, 120)}~${createHash('sha256').update(id, 'utf16le').digest('hex')}`;
 }
 
-/** Whether a segment has a digest, so that the id cannot be read from it. */
+/** Whether a segment ends in a digest, so that it does not contain the whole id. */
 export const isDigested = (segment: string) => /~[\da-f]{64}$/.test(segment);
 
 /**
  * `download.filename` as one path segment: NFC, no control characters, no `/` or `\`, never `.` or `..`, at most 200 bytes
- * with the extension kept; nothing left becomes `asset`. `extension` replaces the one it has.
+ * with the extension kept; an empty name becomes `asset`. `extension` replaces the extension.
  */
 export function safeFilename(name: string | null | undefined, extension?: string, maxBytes = 200): string {
   let safe = ends(name ?? '')
@@ -77,7 +76,7 @@ export function safeFilename(name: string | null | undefined, extension?: string
   if (isBlank(safe)) safe = 'asset';
   const dot = safe.lastIndexOf('.');
   const ending = safe.slice(dot);
-  // A suffix of more than 32 bytes or with a space is no extension, and neither is all of `.profile`.
+  // No extension: a suffix of more than 32 bytes or with a space, and a whole name such as `.profile`.
   const has = dot > 0 && ending !== '.' && !/\s/.test(ending) && Buffer.byteLength(ending) <= 32;
   const stem = has ? safe.slice(0, dot) : safe;
   const suffix = extension ? `.${extension}` : has ? ending : '';
@@ -85,12 +84,12 @@ export function safeFilename(name: string | null | undefined, extension?: string
   return isBlank(short) ? 'asset' : short;
 }
 
-/** Of a long name the beginning and the extension: to normalize marks takes quadratic time. */
+/** The beginning and the end of a long name: normalizing takes quadratic time. */
 const ends = (name: string) => (name.length <= 4000 ? name : name.slice(0, 3900) + name.slice(-100));
 
 const isBlank = (name: string) => /^[\s.]*$/.test(name);
 
-/** At most `bytes` bytes of UTF-8, never through a character. */
+/** At most `bytes` bytes of UTF-8, without splitting a character. */
 function cut(text: string, bytes: number): string {
   if (Buffer.byteLength(text) <= bytes) return text;
   let out = '';
@@ -98,7 +97,7 @@ function cut(text: string, bytes: number): string {
   for (const { segment } of new Intl.Segmenter().segment(text)) {
     const size = Buffer.byteLength(segment);
     if (used + size > bytes) {
-      // A single cluster may be longer than all the room: then by code points.
+      // A single cluster may be too long itself: then it is cut between code points.
       if (out === '')
         for (const c of segment)
           if (used + Buffer.byteLength(c) <= bytes) [out, used] = [out + c, used + Buffer.byteLength(c)];

@@ -3,11 +3,11 @@ import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { crc32, hexOf } from './crc32.ts';
 
-/** What is known of a body once it has ended. */
+/** Length and checksums of a body, once it has ended. */
 export interface Sums {
-  /** Bytes. */
+  /** The length in bytes. */
   passed: number;
-  /** The ETag of a store that makes it of MD5: of the body, or of the digests of its parts. */
+  /** The ETag of stores that use MD5: of the body, or of the digests of its parts. */
   etag: string | undefined;
   /** Lower-case hex. */
   checksums(): { crc32: string; md5?: string };
@@ -35,15 +35,15 @@ export interface Summing {
 }
 
 /**
- * Counts and sums what passes. The last chunk is held back until the source has ended correctly, so that a body which is
- * too short, too long or broken never arrives complete at the other end.
+ * Counts and sums a body that passes. The last chunk is held back until the source has ended correctly, so that a body
+ * which is too short, too long or broken never arrives complete.
  */
 export class Meter extends Transform implements Sums {
   // Not `size`: lib-storage takes a body's `size` for its length.
   passed = 0;
-  /** Whether the body has ended as it should. */
+  /** Whether the body has ended correctly. */
   whole = false;
-  /** Why the body failed, or the reason of the signal; undefined when only what reads from the meter failed. */
+  /** Why the body failed, or the reason of the signal; undefined if only the reader of the meter failed. */
   bodyError: unknown;
   etag: string | undefined;
   #crc = 0;
@@ -66,7 +66,7 @@ export class Meter extends Transform implements Sums {
     this.#onChunk = onChunk;
   }
 
-  /** Ends the transfer because of the body, and not because of what reads from the meter. */
+  /** Ends the transfer because of the body, not because of the reader of the meter. */
   fail(reason: unknown): void {
     if (this.destroyed) return;
     this.bodyError = reason;
@@ -139,9 +139,8 @@ export class Meter extends Transform implements Sums {
 }
 
 /**
- * Sends a body through a meter. Whatever ends one of them early destroys the other. The errors of either never end the
- * process; whoever reads from the meter gets them, and `bodyError` tells those of the body. `ready`: the body is not read
- * before.
+ * Sends a body through a meter. If one of them ends early, the other is destroyed. The reader of the meter gets all errors,
+ * and `bodyError` has those of the body. The body is not read before `ready` resolves.
  */
 export function metered(
   body: Readable,
@@ -185,7 +184,7 @@ export async function measure(body: Readable, signal?: AbortSignal): Promise<{ c
   return meter.checksums();
 }
 
-/** A body that is not as long as was declared, or was closed before its end. */
+/** A body is longer or shorter than declared, or was closed before its end. */
 export class WrongLength extends Error {
   override readonly name = 'WrongLength';
 }

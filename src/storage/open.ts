@@ -3,10 +3,10 @@ import { openDirectory } from './directory/directory.ts';
 import type { S3Options } from './s3/client.ts';
 import type { Storage } from './storage.ts';
 
-/** Where objects go, as STORAGE_URL says it. */
+/** STORAGE_URL, parsed. */
 type Target = { kind: 'directory'; path: string } | ({ kind: 's3' } & Pick<S3Options, 'bucket' | 'prefix'>);
 
-/** Opens the store that the configuration names. What is wrong with it, its first use says. */
+/** Opens the store of the configuration. Its first use reports problems. */
 export async function openStorage(
   { target, s3 }: { target: Target; s3: Omit<S3Options, 'bucket' | 'prefix' | 'connections' | 'memory'> },
   { log, ...options }: Pick<S3Options, 'connections' | 'memory'> & { log: Log },

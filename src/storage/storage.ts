@@ -8,7 +8,7 @@ export interface StoredObject {
   modified: Date | undefined;
 }
 
-/** What was stored, and proven to be. Checksums are lower-case hex: `crc32`, and `md5` where the store can be asked for it. */
+/** A stored and verified object. Checksums are lower-case hex: `crc32`, and `md5` where the store compares it. */
 export interface Stored {
   key: string;
   bytes: number;
@@ -17,17 +17,17 @@ export interface Stored {
 }
 
 export interface PutOptions {
-  /** The exact length of the body; undefined when it is not known before its end. */
+  /** The exact length of the body; undefined if it is unknown. */
   bytes?: number | undefined;
   contentType?: string | undefined;
   contentDisposition?: string | undefined;
   metadata?: Record<string, string> | undefined;
   signal?: AbortSignal | undefined;
-  /** Asked when the body has ended well, before its last bytes go on: what it throws breaks the put like an error of the body. */
+  /** Called when the body has ended, before its last bytes are sent. If it throws, the put fails as with an error of the body. */
   fence?: (() => Promise<void>) | undefined;
 }
 
-/** An upload in parts, as it must be remembered to go on with it after its process has died. */
+/** An upload in parts: what must be kept to resume it in another process. */
 export interface Upload {
   /** The store's own name for it. */
   id: string;
@@ -37,7 +37,7 @@ export interface Upload {
   partBytes: number;
 }
 
-/** A part as it was stored and proven. `crc32` is lower-case hex. */
+/** A stored and verified part. `crc32` is lower-case hex. */
 export interface Part {
   number: number;
   bytes: number;
@@ -46,15 +46,15 @@ export interface Part {
 }
 
 /**
- * Uploads in parts. Nothing of one is seen at its key before `complete`; parts may be put side by side, in any order, again,
- * and by different processes. What was remembered of an upload is a hint: `list` is the truth.
+ * Uploads in parts. Nothing is visible at the key before `complete`. Parts may be put at the same time, in any order, again,
+ * and by different processes. Records about an upload may be out of date: `list` is the truth.
  */
 export interface Uploads {
   begin(key: string, options: PutOptions & { bytes: number }): Promise<Upload>;
-  /** `body` is exactly the part's bytes, held to what `Storage` guarantees of a body. */
+  /** `body` is exactly the part's bytes, with the guarantees of `Storage` about bodies. */
   put(upload: Upload, number: number, body: Readable, options?: { signal?: AbortSignal }): Promise<Part>;
   /**
-   * What the store has, by number; undefined when it knows no such upload (any more).
+   * The stored parts by number; undefined if the store does not know the upload (any more).
    * @throws UploadLost when the store cannot list parts
    */
   list(
@@ -62,16 +62,15 @@ export interface Uploads {
     options?: { signal?: AbortSignal },
   ): Promise<Map<number, { bytes: number; etag: string }> | undefined>;
   /**
-   * Makes the object of all parts, in order, and proves it. An answer that does not say what became of it is not believed
-   * in either sense: what lies at the key decides.
-   * @throws UploadLost when the store knows the upload no more and the object is not there
+   * Makes the object of all parts, in order, and verifies it. After an unclear answer, the object at the key decides.
+   * @throws UploadLost when the store does not know the upload any more and the object is not there
    */
   complete(upload: Upload, parts: Part[], options?: { signal?: AbortSignal }): Promise<Stored>;
-  /** Returns when nothing of it is left. */
+  /** Returns when nothing of the upload is left. */
   abort(upload: Pick<Upload, 'id' | 'key'>): Promise<void>;
 }
 
-/** An upload in parts that was begun, as the store knows it; `key`, as far as it tells. */
+/** An unfinished upload in parts in the store. */
 export interface OpenUpload {
   id: string;
   key?: string;
@@ -80,17 +79,17 @@ export interface OpenUpload {
 
 export interface Sweep {
   olderThan: Date;
-  /** The ids of those that nobody goes on with. `shared`: others may have uploads in the same place. */
+  /** Returns the ids that nobody continues. `shared`: other programs may have uploads in the same place. */
   strays(open: OpenUpload[], options: { shared: boolean }): Promise<Set<string>>;
   signal?: AbortSignal | undefined;
 }
 
-/** The upload cannot go on; another may begin. */
+/** The upload cannot be continued; a new one can begin. */
 export class UploadLost extends Error {
   override readonly name = 'UploadLost';
 }
 
-/** How large the `number`th part is; the first is 1. */
+/** The length of a part in bytes; the first has number 1. */
 export function partLength(upload: { bytes: number; partBytes: number }, number: number): number {
   return Math.min(upload.partBytes, upload.bytes - (number - 1) * upload.partBytes);
 }
@@ -98,47 +97,47 @@ export function partLength(upload: { bytes: number; partBytes: number }, number:
 /** The smallest part that S3 takes, other than the last (S3 user guide, "Multipart upload limits"). */
 export const smallestPart = 5 * 2 ** 20;
 
-/** 5 MiB up to 32 MiB, then 16 MiB, or as many more as it takes for 10,000 parts to be enough. */
+/** 5 MiB for objects up to 32 MiB, else 16 MiB, or more where 10,000 parts would not be enough. */
 export function partBytesFor(bytes: number): number {
   const mib = 2 ** 20;
   return bytes <= 32 * mib ? smallestPart : Math.max(16 * mib, Math.ceil(bytes / 10_000 / mib) * mib);
 }
 
 /**
- * A place for objects. What every implementation guarantees, and the conformance suite holds it to:
+ * A place for objects. Every implementation guarantees, and the conformance suite checks:
  *
  * - An object appears whole or not at all. Until a `put` has returned, readers see what was there before.
- * - A body that fails, ends before `bytes`, goes on behind it, is closed before its end, or is aborted makes `put` reject
- *   and leaves nothing behind: neither an object nor a part of one. The same when its fence refuses. The body is destroyed
- *   in any case. Bytes at hand are taken as they are when `put` is called.
- * - When `put` returns, the object is stored, and what the store says it has, its length and where it has one its checksum,
- *   was compared with what was sent.
+ * - If a body fails, is shorter or longer than `bytes`, is closed before its end, or is aborted, or if the fence throws, then
+ *   `put` rejects and leaves nothing behind: neither an object nor a part of one. The body is destroyed in any case. A
+ *   buffer is copied when `put` is called.
+ * - When `put` returns, the object is stored, and the length and the checksum (if any) that the store reports were compared
+ *   with what was sent.
  * - Memory does not grow with the size of a body whose length is known.
  * - Keys are `/`-separated text as `keys.ts` makes them. `list` gives them in the order of their UTF-8 bytes.
- * - What keeps the whole store from working (missing, full, wrong keys) is a StorageUnavailable that says so; a body's own
- *   error comes back as it is, and an abort as its signal's reason.
+ * - If the whole store cannot work (missing, full, wrong credentials), the error is a StorageUnavailable with the reason. An
+ *   error of a body is thrown unchanged, and an abort as the reason of its signal.
  */
 export interface Storage {
   /** For people: `s3://bucket/prefix`, `file:///dir`. */
   readonly name: string;
   put(key: string, body: Readable | Buffer | string, options?: PutOptions): Promise<Stored>;
   readonly uploads: Uploads;
-  /** The whole object, or undefined when there is none. */
+  /** The whole object; undefined if there is none. */
   get(key: string, options?: { signal?: AbortSignal }): Promise<Readable | undefined>;
   head(key: string, options?: { signal?: AbortSignal }): Promise<StoredObject | undefined>;
   list(prefix: string, options?: { signal?: AbortSignal }): AsyncIterable<StoredObject>;
-  /** Removing what is not there is no error. */
+  /** No error if there is no such object. */
   remove(key: string): Promise<void>;
-  /** Ends uploads in parts that were begun before `olderThan` and that nobody goes on with. Returns how many. */
+  /** Aborts uploads in parts that were begun before `olderThan` and that nobody continues. Returns how many. */
   sweep(what: Sweep): Promise<number>;
-  /** Whether objects can be written now, found out by writing one and removing it. @throws StorageUnavailable */
+  /** Writes an object and removes it. @throws StorageUnavailable if that fails */
   check(): Promise<void>;
   /**
-   * A value that changes when the object or the whole store is replaced, cheap enough for every write; undefined without
-   * the object. Stores for which it would be a request do not have this.
+   * A value that changes when the object or the whole store is replaced; undefined without the object. Only for stores
+   * that need no request for it, because it is called before every operation.
    */
   stamp?(key: string): Promise<string | undefined>;
-  /** What is there now was proven to be the right place: whatever it was told by until now is learnt anew. */
+  /** Called when the mirror id was found right: a directory then takes the disk it is on now as the right one. */
   trust?(): Promise<void>;
   close(): Promise<void>;
 }

@@ -14,7 +14,7 @@ import { base64Of, unquoted } from './client.ts';
 import { statusOf } from './errors.ts';
 import type { Checksum, Send } from './send.ts';
 
-/** How a store can be held to what it was sent: by a checksum it keeps of the whole object, by its ETag, or by the length alone. */
+/** How a stored object is verified: by a checksum that the store keeps of the whole object, by its ETag, or by its length. */
 export const proofs = ['crc32', 'crc64nvme', 'md5-etag', 'none'] as const;
 export type Proof = (typeof proofs)[number];
 
@@ -25,7 +25,7 @@ export const algorithmOf = (proof: Proof) =>
 /** Asks for one CRC-32 of the whole object, not one of its parts' checksums. */
 export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
 
-/** What a body is summed with while it passes, and from that the checksum that the store is to compare. */
+/** What is computed while a body passes, and the checksum that the store is to compare. */
 export function summing(proof: Proof) {
   const crc64 = proof === 'crc64nvme' ? new Crc64Nvme() : undefined;
   return {
@@ -40,15 +40,15 @@ export function summing(proof: Proof) {
   };
 }
 
-/** What the mirror writes to try something. One key for all of it: where versions are locked, no other key gets any. */
+/** The one key for all probes: where versions are locked, only this key gets versions that stay. */
 export const probeKey = `${ours}probe`;
 
 /**
- * All that a store can, the best first, found out by writing `content` to the key of `target` once for each: the caller
- * who needs only the best stops there. The versions that were written are added to `written`, for `removeProbes`.
+ * The proofs that a store supports, best first. Each is tried by writing `content` to the key of `target`; a caller may stop
+ * at the first. The versions that were written are added to `written`, for `removeProbes`.
  *
- * A checksum behind the body goes before the ETag: it costs less, holds with every encryption, and a store that waits for it
- * does not take a body that was cut for a whole one. CRC-32 goes before CRC-64, which the SDK computes in JavaScript.
+ * A trailing checksum is better than the ETag: it costs less, works with every encryption, and a store that waits for it
+ * never accepts a truncated body. CRC-32 is better than CRC-64, which the SDK computes in JavaScript.
  */
 export async function* findProofs(
   client: S3Client,
@@ -57,7 +57,7 @@ export async function* findProofs(
   { content, written }: { content: Buffer; written: Set<string | undefined> },
 ): AsyncGenerator<Proof> {
   const at = { Bucket: target.Bucket!, Key: target.Key! };
-  /** Whether the store has what was sent, and says so in the way of the proof. */
+  /** Whether the store has what was sent, and the proof shows it. */
   async function put(proof: Proof, tries = 3): Promise<boolean> {
     const { checksumOf, ...sums } = summing(proof);
     const body = metered(Readable.from([content]), { expected: content.length, ready: Promise.resolve(sums) });
@@ -83,7 +83,7 @@ export async function* findProofs(
     some = true;
     yield proof;
   }
-  // Some stores take nothing without a checksum, as Amazon's with Object Lock.
+  // Some stores require a checksum, as Amazon's with Object Lock.
   const isMd5 = await put('md5-etag').catch((error) => {
     if (!some) throw error;
   });
@@ -91,7 +91,7 @@ export async function* findProofs(
   yield 'none';
 }
 
-/** Removes these versions of a probe, for good. Returns how many stay, because the store locks them or denies it. */
+/** Removes these versions of a probe. Returns how many stay, because the store locks them or denies the removal. */
 export async function removeProbes(
   client: S3Client,
   { Bucket, Key }: Pick<PutObjectCommandInput, 'Bucket' | 'Key'>,
@@ -106,7 +106,7 @@ export async function removeProbes(
   return written.size;
 }
 
-/** Some keep of an object in parts only the checksum of its parts' checksums. */
+/** Some stores keep only a checksum of the parts' checksums for an object in parts. */
 async function ofPartsToo(client: S3Client, target: PutObjectCommandInput, proof: Proof) {
   const { ContentLength: _, Body: __, ...rest } = target;
   const begun = await client
@@ -122,7 +122,7 @@ async function ofPartsToo(client: S3Client, target: PutObjectCommandInput, proof
   return begun.ChecksumType === 'FULL_OBJECT';
 }
 
-/** A store that does not know the thing says so in many ways; what is wrong with all of it is said of plain objects too. */
+/** The statuses with which stores refuse a checksum they do not support. */
 function refused(error: unknown): undefined {
   if (![400, 405, 411, 415, 501].includes(statusOf(error) ?? 0)) throw error;
 }

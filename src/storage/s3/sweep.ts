@@ -3,7 +3,7 @@ import { ours } from '../keys.ts';
 import type { OpenUpload, Sweep } from '../storage.ts';
 import { isUnsupported } from './errors.ts';
 
-/** Uploads below the prefix and nowhere else: another's uploads in the same bucket are none of ours. */
+/** Unfinished uploads below the prefix. */
 export async function* listUploads(
   client: S3Client,
   at: { bucket: string; prefix: string; below?: string },
@@ -21,19 +21,18 @@ export async function* listUploads(
       }),
     );
     for (const { UploadId, Key, Initiated } of page.Uploads ?? []) {
-      // Some stores do not mind the prefix.
+      // Some stores ignore the prefix of a request.
       if (UploadId && Key?.startsWith(folder)) yield { id: UploadId, key: Key.slice(folder.length), begun: Initiated };
     }
     [KeyMarker, UploadIdMarker] = page.IsTruncated ? [page.NextKeyMarker, page.NextUploadIdMarker] : [];
   } while (KeyMarker);
 }
 
-/** So many at a time are asked about. */
+/** Uploads per call of `strays`, and aborts at the same time. */
 const batch = 1000;
-/** So many at a time are ended. */
 const atOnce = 8;
 
-/** See `Storage.sweep`. Without a prefix the whole bucket is in sight, which others may use as well. */
+/** See `Storage.sweep`. Without a prefix this covers the whole bucket, which other programs may use too. */
 export async function sweepUploads(
   client: S3Client,
   at: { bucket: string; prefix: string },
@@ -41,16 +40,16 @@ export async function sweepUploads(
   abort: (upload: { id: string; key: string }) => Promise<void>,
 ): Promise<number> {
   const shared = at.prefix === '';
-  // All of them first: a page begins behind the last upload of the one before, which is to be there still.
+  // List all before aborting any: each page begins after the last upload of the previous one, which must still exist.
   const old: (OpenUpload & { key: string })[] = [];
   try {
     for await (const upload of listUploads(client, at)) {
       what.signal?.throwIfAborted();
-      // One whose age the store does not tell stays.
+      // An upload of unknown age stays.
       if (upload.begun && upload.begun < what.olderThan) old.push(upload);
     }
   } catch (error) {
-    // A store that cannot list uploads has to remove abandoned ones by itself.
+    // A store that cannot list uploads must remove abandoned ones itself.
     if (!isUnsupported(error)) throw error;
   }
   let swept = 0;
