@@ -4,9 +4,9 @@ import { dirname } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
-/** What a start needs of the machine, looked at before anything is begun. */
+/** Checks of the machine before the service starts. */
 
-/** Makes DATA_DIR, which holds secrets, for its owner only; one that is there is closed to others. @throws ConfigurationError */
+/** Makes DATA_DIR, which holds secrets, or closes it to other accounts. @throws ConfigurationError */
 export async function makeDataDir(path: string, log: Log): Promise<void> {
   try {
     await make(path, 0o700);
@@ -16,15 +16,15 @@ export async function makeDataDir(path: string, log: Log): Promise<void> {
     ]);
   }
   if ((await openToOthers(path)) !== 'ours') return;
-  // A read-only disk, or one that keeps no modes, leaves it as it is.
+  // Fails on a read-only disk and on file systems without modes.
   await chmod(path, 0o700).catch(() => {});
   if (await openToOthers(path)) return;
   log.warn({ directory: path }, 'DATA_DIR was open to other accounts, and has mode 0700 now');
 }
 
 /**
- * Whether accounts other than its owner may enter a directory, and whether it is ours to change that: we own it, and it
- * is not shared on purpose (sticky, as /tmp). Windows has no such modes.
+ * Whether other accounts may enter a directory. `ours`: we may change that, because we own it and it is not shared on
+ * purpose (sticky, as /tmp). Windows has no such modes.
  */
 export async function openToOthers(path: string): Promise<'ours' | 'theirs' | undefined> {
   const { mode, uid } = await stat(path);
@@ -33,7 +33,7 @@ export async function openToOthers(path: string): Promise<'ours' | 'theirs' | un
   return uid === self && (mode & 0o1000) === 0 ? 'ours' : 'theirs';
 }
 
-/** Not `recursive`: where nothing can be made, such as below /proc, that never returns. */
+/** Not `recursive`, which never returns where nothing can be made, such as below /proc. */
 async function make(path: string, mode?: number): Promise<void> {
   try {
     await mkdir(path, mode);
@@ -48,7 +48,7 @@ async function make(path: string, mode?: number): Promise<void> {
   }
 }
 
-/** @throws ConfigurationError when HOST and the port that the variable `name` says are not to be had */
+/** @throws ConfigurationError if the service cannot listen on HOST and this port, the value of the variable `name` */
 export async function probePort(name: string, host: string, port: number): Promise<void> {
   const server = createServer();
   const code = await new Promise<string | undefined>((resolve) => {

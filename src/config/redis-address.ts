@@ -1,12 +1,12 @@
-/** A Redis that is more than one server, as REDIS_URL says it. */
+/** A Redis of several servers, as REDIS_URL gives it. */
 export interface RedisAddress {
   kind: 'sentinel' | 'cluster';
   tls: boolean;
-  /** The sentinels, or some nodes of the cluster, which tell of the others. */
+  /** The sentinels, or some nodes of the cluster, which know the others. */
   nodes: { host: string; port: number }[];
   username?: string;
   password?: string;
-  /** A cluster has no other than 0. */
+  /** Always 0 for a cluster. */
   database: number;
   sentinel?: { master: string; username?: string; password?: string };
 }
@@ -20,8 +20,8 @@ const schemes: Record<string, Pick<RedisAddress, 'kind' | 'tls'> & { port: numbe
 
 /**
  * `redis-sentinel://user:password@host,host/0#master` (as Lettuce has it) or `redis-cluster://user:password@host,host`;
- * with `rediss` for TLS. User and password are those of the servers, percent-encoded; sentinels that want some of their own
- * have them in `?sentinelUsername=` and `&sentinelPassword=`. Undefined: it is neither.
+ * with `rediss` for TLS. User and password are those of the servers, percent-encoded; those of the sentinels are
+ * `?sentinelUsername=` and `&sentinelPassword=`. Undefined if it is neither.
  */
 export function parseRedisUrl(url: string): RedisAddress | undefined {
   const found = /^([a-z-]+):\/\/(?:([^@/?#]*)@)?([^@/?#]+)(?:\/(\d{0,4}))?(?:\?([^#]*))?(?:#(.+))?$/i.exec(url);

@@ -3,16 +3,16 @@ import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
 
-/** What the embedded mode makes for itself under DATA_DIR: read if it is there, made once if it is not. */
+/** Secrets that are generated in DATA_DIR, unless they are set. */
 
 export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made: boolean }> {
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }
 
-/** The shortest token of operators that is taken, in characters. */
+/** The minimum length of an admin token, in characters. */
 export const leastTokenLength = 24;
 
-/** @throws ConfigurationError if the token that is there is too short */
+/** @throws ConfigurationError if the existing token is too short */
 export async function adminTokenIn(dataDir: string): Promise<{ value: string; made: boolean }> {
   const token = await readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
   const { length } = token.value;
@@ -24,12 +24,12 @@ export async function adminTokenIn(dataDir: string): Promise<{ value: string; ma
   return token;
 }
 
-/** Of the superuser of the embedded PostgreSQL. */
+/** The password of the superuser of the embedded PostgreSQL. */
 export function postgresPasswordIn(dataDir: string): Promise<{ value: string; made: boolean }> {
   return readOrMake(dataDir, 'postgres-password', () => randomBytes(24).toString('hex'));
 }
 
-/** The operators' token of a service that runs on this machine, if its files can be read. */
+/** The admin token of a service on this machine; undefined if it cannot be read. */
 export async function findAdminToken(dataDir: string): Promise<string | undefined> {
   return readFile(join(dataDir, 'admin-token'), 'utf8').then(
     (text) => text.trim(),
@@ -51,8 +51,7 @@ async function readOrMake(
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
   }
-  // Whole under another name first, then under its own if that is still free: of two processes that start at once, both
-  // use what the first has made.
+  // Written to a draft, then linked if the name is still free: two processes that start at once use the same secret.
   const draft = `${path}.${randomBytes(6).toString('hex')}`;
   try {
     const file = await open(draft, 'wx', 0o600);

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Called with what has just come; resolves when more may be read. */
+/** Called with the bytes that have come; resolves when more may be read. */
 export type Throttle = (bytes: number, signal: AbortSignal) => Promise<void> | undefined;
 
-/** How far ahead of the rate a process may run for a moment. */
+/** How far downloads may run ahead of the rate. */
 const slackMs = 100;
-/** What was lost because this process was late, and not the source, may be made up for: so much of it. */
+/** How much time may be made up for after this process was late, rather than the source. */
 const makeUpMs = 500;
-/** Who waits for long looks now and then whether the rate is another. */
+/** A waiting download checks this often whether the rate has changed. */
 const lookMs = 250;
 
-/** Milliseconds, and how to wait for some of them; tests have their own. */
+/** Time in milliseconds; tests have their own clock. */
 export interface Clock {
   now(): number;
   sleep(ms: number, signal: AbortSignal): Promise<unknown>;
@@ -21,12 +21,12 @@ const realClock: Clock = {
 };
 
 /**
- * Keeps all downloads of a process together at a rate that may be changed at any time: each chunk takes its place on one
- * line, which moves at the rate, and goes on when the line has come there. Without a limit nothing is done at all.
+ * Limits the rate of all downloads together; the limit may change at any time. Each chunk takes a position in one queue,
+ * which moves at the rate, and continues when the queue has reached it. Without a limit chunks never wait.
  */
 export function createThrottle(limit: number | undefined, clock: Clock = realClock) {
   let rate = limit;
-  /** Where the line ends and how far it has come, in bytes; and when that was. */
+  /** The end of the queue and the position it has reached, in bytes; and the time of that. */
   let end = 0;
   let come = 0;
   let at = clock.now();
@@ -37,7 +37,7 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
     const now = clock.now();
     if (rate !== undefined) {
       come += ((now - at) / 1000) * rate;
-      // A pause is not saved up to be spent in a burst; but who waits, or did a moment ago, was woken late.
+      // A pause is not saved up for a burst. But a download that waits, or just did, may have been woken late.
       if (waiting > 0) lastWaited = now;
       const madeUp = now - lastWaited <= slackMs ? makeUpMs : 0;
       come = Math.min(come, end + (madeUp / 1000) * rate);
@@ -66,11 +66,11 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
       end += bytes;
       return end - come > (slackMs / 1000) * rate ? wait(end, signal) : undefined;
     },
-    /** For whoever waits now, too. */
+    /** Also applies to downloads that wait now. */
     setLimit(bytesPerSecond: number | undefined): void {
       if (bytesPerSecond === rate) return;
       move();
-      // What went through without a limit was on no line.
+      // Chunks that passed without a limit took no position.
       if (rate === undefined) come = end;
       rate = bytesPerSecond;
     },
@@ -82,16 +82,16 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
 
 const windowSeconds = 5;
 
-/** All downloads of a process: kept below `limit` together, and counted. */
+/** Limits and measures all downloads of a process together. */
 export function createTraffic(limit: number | undefined) {
   const throttle = createThrottle(limit);
-  /** What came in each of the last seconds; the one that is running is beside them. */
+  /** Bytes in each of the last seconds, and in the current one. */
   const seconds = new Array<number>(windowSeconds + 1).fill(0);
   let last = Math.floor(performance.now() / 1000);
   const running = () => {
     const now = Math.floor(performance.now() / 1000);
     for (; last < now; last++) {
-      // After a pause all of them are empty.
+      // After a pause all seconds are empty.
       if (now - last > seconds.length) last = now - seconds.length;
       seconds[(last + 1) % seconds.length] = 0;
     }
@@ -105,11 +105,11 @@ export function createTraffic(limit: number | undefined) {
   return {
     take,
     setLimit: throttle.setLimit,
-    /** Bytes per second; undefined: none. */
+    /** Bytes per second; undefined: no limit. */
     get limit(): number | undefined {
       return throttle.limit;
     },
-    /** The mean of the last few seconds. */
+    /** The mean of the last full seconds. */
     bytesPerSecond(): number {
       const now = running();
       return seconds.reduce((sum, bytes, i) => (i === now ? sum : sum + bytes), 0) / windowSeconds;
@@ -119,19 +119,19 @@ export function createTraffic(limit: number | undefined) {
 
 export type Lines = ReturnType<typeof createLines>;
 
-/** The downloads of each connection for itself, where that has a limit; below that of the process, which is another's. */
+/** The limits of single connections, besides that of the process. */
 export function createLines(clock: Clock = realClock) {
   const lines = new Map<string, ReturnType<typeof createThrottle>>();
   return {
-    /** What downloads of a connection keep to, now and when that changes. */
+    /** The throttle of a connection's downloads; follows later changes of its limit. */
     of(connectionId: string): Throttle {
       return (bytes, signal) => lines.get(connectionId)?.take(bytes, signal);
     },
-    /** Bytes per second by connection; those that are not named have no limit. */
+    /** Bytes per second by connection; all others have no limit. */
     setLimits(limits: ReadonlyMap<string, number>): void {
       for (const [connectionId, line] of lines) {
         if (limits.has(connectionId)) continue;
-        // Whoever waits goes on.
+        // Downloads that wait continue.
         line.setLimit(undefined);
         lines.delete(connectionId);
       }

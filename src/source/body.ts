@@ -2,16 +2,16 @@ import { Readable } from 'node:stream';
 import { reasonOf } from '../errors.ts';
 
 export interface Body {
-  /** The whole file, or an error: never a part without one. */
+  /** The whole file, or an error: never a truncated file without one. */
   body: Readable;
-  /** The first `bytes` (up to 64 KiB) or more, unless the file is shorter. Only before the body is read, which still gives them. */
+  /** The first `bytes` (up to 64 KiB) or more, unless the file is shorter. Call it before reading; the body still has them. */
   peek(bytes: number): Promise<Buffer>;
 }
 
-/** Why a request is aborted when its body is destroyed. */
+/** The reason of the abort of a request whose body is destroyed. */
 const givenUp = new DOMException('the body was given up', 'AbortError');
 
-/** Makes a stream of the chunks. `released` is aborted when the stream is destroyed, so that no request outlives it. */
+/** A stream of the chunks. `released` is aborted when the stream is destroyed, so that no request outlives it. */
 export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController): Body {
   const peeked: Buffer[] = [];
   const body = new Readable({
@@ -30,7 +30,7 @@ export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController
       callback(error);
     },
   });
-  // A body may break before anyone reads it; the reader gets the error then, and the process does not end.
+  // A body may break before it is read: that must not end the process. The reader still gets the error.
   body.on('error', () => {});
 
   return {
@@ -51,7 +51,7 @@ export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController
   };
 }
 
-/** The chunks of an answer. One that does not come for `stallMs` is an error; the time between two reads does not count. */
+/** The chunks of an answer. It is an error if none comes for `stallMs`; the time between two reads does not count. */
 export async function* chunksOf(body: Readable, stallMs: number): AsyncGenerator<Buffer> {
   const stalled = () => body.destroy(new Error(`no byte came for ${stallMs / 1000} s`));
   let timer = setTimeout(stalled, stallMs);

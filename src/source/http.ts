@@ -14,7 +14,7 @@ export class HttpError extends Error {
   }
 }
 
-/** Proxies on the way out; `no` names, with commas between them, what is reached without. Empty: none. */
+/** Outgoing proxies. `no`: hosts that are reached directly, separated by commas. Empty: none. */
 export interface Proxies {
   http: string;
   https: string;
@@ -24,13 +24,13 @@ export interface Proxies {
 const connectMs = 10_000;
 
 /**
- * A set of sockets for what is asked of the service, bounded per host. Bodies are watched by whoever reads
- * them (a transfer whose bucket is slow is not a stalled one), so no timeout for them here.
+ * Connections to the service, bounded per host. Bodies have no timeout here, because their readers check for stalls: a slow
+ * bucket must not count as a stalled download.
  */
 export function createAgent(options: {
   connections: number;
   proxies?: Proxies | undefined;
-  /** Resolves names, but for hosts behind a proxy. */
+  /** Resolves names, except behind a proxy. */
   lookup?: LookupFunction;
 }): Dispatcher {
   const settings = {
@@ -47,7 +47,7 @@ export function createAgent(options: {
   return new EnvHttpProxyAgent({ ...settings, httpProxy: http, httpsProxy: https, noProxy: no });
 }
 
-/** @throws RetryLater when the answer asks everyone of this connection to wait; HttpError for all else that is no success */
+/** @throws RetryLater if the answer asks the whole connection to wait; HttpError otherwise */
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
@@ -60,7 +60,7 @@ export function throwFor(what: string, status: number, headers: Dispatcher.Respo
   throw new HttpError(what, status);
 }
 
-/** Runs a call that changes nothing up to three times: a passing fault costs a second, not an attempt. */
+/** Runs a call that changes nothing up to three times, so that a temporary error does not cost an attempt. */
 export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
@@ -72,7 +72,7 @@ export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): 
   }
 }
 
-/** A fault that the next try may not meet: no answer, 5xx, or one that breaks off in a way that undici takes for nonsense. */
+/** Whether an error is temporary: no answer, 5xx, or an answer that was cut in a way that undici cannot parse. */
 export function passing(error: unknown): boolean {
   if (error instanceof HttpError) return error.status >= 500;
   if (error instanceof Error && ['TimeoutError', 'HTTPParserError'].includes(error.name)) return true;
@@ -80,7 +80,7 @@ export function passing(error: unknown): boolean {
   return typeof code === 'string' && /^(E[A-Z]+$|UND_ERR)/.test(code);
 }
 
-/** The end of its line is the end of the body, and so is whatever breaks that (RFC 9112, section 6.3). */
+/** Whether only the end of the connection ends the body, so that a cut is not noticed (RFC 9112, section 6.3). */
 export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolean {
   const { 'content-length': length, 'transfer-encoding': encoding } = headers;
   const declared = typeof length === 'string' && /^\d+$/.test(length);
@@ -89,7 +89,7 @@ export function isUnbounded(headers: Dispatcher.ResponseData['headers']): boolea
 
 /** The longest answer that is read, in bytes. */
 const longestAnswer = 64 * 2 ** 20;
-/** An error's answer is read to its end up to this length: then its connection can serve again. */
+/** The body of an error is read up to this length, so that its connection can be used again. */
 const longestRefusal = 64 * 1024;
 
 /** GETs a JSON answer of at most 64 MiB, given as text. */
@@ -100,7 +100,7 @@ export async function getText(
   text: string;
   contentType: string;
   date: number | undefined;
-  /** A text that was cut could not be told: neither a length nor a chunked end. */
+  /** A cut would not be noticed: neither a length nor a chunked end. */
   unbounded: boolean;
 }> {
   const { what, dispatcher } = options;
@@ -141,5 +141,5 @@ async function textOf(body: AsyncIterable<Buffer>, what: string): Promise<string
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** Of a header that comes twice the first counts. */
+/** The first value of a header that comes twice. */
 const one = (value: string | string[] | undefined) => (Array.isArray(value) ? value[0] : value);

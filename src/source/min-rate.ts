@@ -1,6 +1,6 @@
 import { formatBytes, formatDuration } from '../units.ts';
 
-/** The slowest rate at which a file may come, as a mean over `windowMs` of waiting for the source. */
+/** The minimum rate of a file, as a mean over `windowMs` of waiting for the source. */
 export interface MinRate {
   bytesPerSecond: number;
   windowMs: number;
@@ -46,7 +46,7 @@ export class RateWatch {
     this.#fetching--;
   }
 
-  /** Counts what came, and returns the error when a window ends in which too little has come. */
+  /** Counts bytes, and returns the error when a window ends in which too few have come. */
   received(bytes: number): TooSlow | undefined {
     this.#advance();
     this.#bytes += bytes;

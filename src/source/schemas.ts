@@ -2,11 +2,11 @@ import { z } from 'zod';
 import { Rejected } from '../errors.ts';
 
 /**
- * The shapes of the service's answers (spec, section 2). Only what identifies a thing is required; fields that a decision
- * depends on must have the spec's type when they are there; all others, states and types are carried along as received.
+ * The service's answers (spec, section 2). Only identifiers are required; fields that a decision depends on must have the
+ * spec's type if present; all other fields, and unknown states and types, are kept as received.
  */
 
-/** The types that the spec names (section 2.6); the service may come to know others. */
+/** The types in the spec (section 2.6); the service may add others. */
 export const assetTypes = [
   'videos',
   'selects',
@@ -21,7 +21,7 @@ export const assetTypes = [
 export const unknownTypes = (types: string[]): string[] => types.filter((type) => !assetTypes.includes(type));
 
 const text = z.string().nullish();
-/** No decision depends on it: what is not text counts as absent. */
+/** No decision depends on it: a value that is not text counts as absent. */
 const optional = text.catch(undefined);
 
 /** An index entry of the database holds a company's id and one of these together (2,704 bytes in all). */
@@ -29,7 +29,7 @@ const mostBytes = 1000;
 const isIndexable = (value: string) => Buffer.byteLength(value) <= mostBytes;
 const indexed = z.string().refine(isIndexable, `expected at most ${mostBytes} bytes`).nullish();
 
-/** Ids become keys, rows and addresses: bounded, nothing a database cannot hold, and no step in a path (RFC 3986, 5.2.4). */
+/** Ids become keys, rows and URLs: bounded, storable in a database, and no step in a path (RFC 3986, 5.2.4). */
 const id = z
   .string()
   .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
@@ -58,7 +58,7 @@ export const asset = z.looseObject({
 });
 export type ApiAsset = z.infer<typeof asset>;
 
-/** The text of a field that is not checked; undefined: it holds something else. */
+/** The text of an unchecked field; undefined if it is not text. */
 export const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
 
 export const download = z.looseObject({
@@ -88,8 +88,8 @@ export const transcriptAnswer = z.union([
 ]);
 
 /**
- * Transcripts exist for video and audio only (spec, section 4.8). What else comes as such, an MXF or what has no type, the
- * service knows, when it says that there is one.
+ * Transcripts exist for video and audio only (spec, section 4.8). For other and missing types, such as MXF,
+ * `hasTranscript` decides.
  */
 export function mayHaveTranscript(asset: {
   mimeType?: unknown;
@@ -123,15 +123,15 @@ const nothing: Set<string> = new Set();
 const fileNames = new Set(['filename']);
 const plainText = new Set(['id', 'name', 'mimeType', 'assetType', 'projectId', 'projectName', 'tags', 'status']);
 
-/** A web address, or the query of a signed one that has no host. It must not backtrack: texts may have any length. */
+/** A web address, or the query of a signed one without host. It must not backtrack, because texts may have any length. */
 const address = /[a-z0-9+.-]:\/\/|[?&][\w-]*(sig|signature|token|credential)=/i;
 
-/** Unknown fields are carried along as deep as this; below, something else is going on. */
+/** Unknown fields are kept down to this depth. */
 const deepest = 50;
 
 /**
- * The asset as the API gave it, without signed links. A field that the spec does not name loses every web address in it:
- * whether one is signed cannot be told from outside. What people write themselves (names, tags) stays as it is.
+ * The asset as received, without signed links. Fields that are not in the spec lose every web address, because a signed one
+ * cannot be recognized. Text that people write (names, tags) is not changed.
  */
 export function withoutLinks(value: ApiAsset): Record<string, unknown> {
   const { download, ...asset } = value;
@@ -164,8 +164,8 @@ function withoutAddresses(v: unknown, depth: number): unknown {
 }
 
 /**
- * As the database will give it back: its text holds neither NUL nor half a surrogate pair, and JSON no -0 and nothing that is
- * not finite. What is so already, as nearly all is, is not copied.
+ * The value as the database returns it: text has neither NUL nor half a surrogate pair, and JSON has neither -0 nor
+ * non-finite numbers. A value that already complies, as nearly all do, is not copied.
  */
 export function storable<T>(value: T): T {
   return isStorable(value) ? value : (made(value) as T);

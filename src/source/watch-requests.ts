@@ -1,12 +1,12 @@
 import type { Dispatcher } from 'undici';
 
-/** A request to the library as it was answered. */
+/** A request to the library and the status of its answer. */
 export interface Asked {
   /** Of the spec, section 4; `link`: a signed link; `other`: none of these. */
   endpoint: string;
-  /** Of the answer; `unanswered`: none came, `aborted`: it was not waited for. */
+  /** `unanswered`: no answer came. `aborted`: the caller stopped waiting. */
   status: number | 'unanswered' | 'aborted';
-  /** Until the head of the answer, or until there was none. */
+  /** Until the head of the answer, or the failure. */
   ms: number;
 }
 
@@ -20,14 +20,14 @@ const endpoints: [RegExp, string][] = [
   [/^\/api\/v1\/assets\/[^/]+\/transcript$/, 'transcript'],
 ];
 
-/** Which endpoint of the API at `apiUrl` an address is. */
+/** The endpoint of an address; see `Asked`. */
 export function endpointOf(apiUrl: string, url: string): string {
   if (!url.startsWith(`${apiUrl}/api/`)) return 'link';
   const path = url.slice(apiUrl.length).split('?', 1)[0]!;
   return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';
 }
 
-/** Tells of each request when its answer begins, or fails to. `onSend` is called where the request is made. */
+/** Calls `onSend` for each request, and what that returns when the answer begins or fails. */
 export function watchRequests(
   apiUrl: string,
   onSend: (endpoint: string) => (asked: Asked) => void,
@@ -59,7 +59,7 @@ export function watchRequests(
   };
 }
 
-/** By whoever asked, other than because it took too long. */
+/** Whether the caller aborted, for another reason than a timeout. */
 function isAborted(options: object): boolean {
   const { signal } = options as { signal?: AbortSignal };
   return signal?.aborted === true && (signal.reason as { name?: string } | undefined)?.name !== 'TimeoutError';
