@@ -138,7 +138,7 @@ describe.each([
     expect(wrong(all)).toEqual(['database: PostgreSQL']);
     expect(of(all, 'mirror id')).toMatchObject({
       level: 'note',
-      found: expect.stringContaining('could not be looked up'),
+      found: expect.stringContaining('could not be read to compare it'),
     });
     expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('who is connected is not known') });
     await rm(directory, { recursive: true });

@@ -18,7 +18,7 @@ interface Probe {
   signal: AbortSignal;
 }
 
-/** Whether it is the service at all, and takes this app: asked without anybody's token. Returns whether going on makes sense. */
+/** Whether it is the service, and accepts this app. Needs no token. Returns false if further probes make no sense. */
 export async function* probeService(
   options: Probe & { appAccepted: () => Promise<boolean> },
 ): AsyncGenerator<Finding, boolean> {
@@ -29,7 +29,7 @@ export async function* probeService(
     answer = await request(`${apiUrl}/api/v1/me`, { dispatcher, signal, headersTimeout: 10_000 });
     await answer.body.dump();
   } catch (error) {
-    yield not('wrong', 'API', unreached(error), 'correct LIBRARY_API_URL, or see to the line to it');
+    yield not('wrong', 'API', unreached(error), 'correct LIBRARY_API_URL, or check the network');
     return false;
   }
   const ms = Math.round(performance.now() - began);
@@ -44,7 +44,7 @@ export async function* probeService(
 
   try {
     yield (await options.appAccepted())
-      ? ok('app', 'the service takes the client_id and its secret')
+      ? ok('app', 'the service accepts the client_id and its secret')
       : not(
           'wrong',
           'app',
@@ -52,7 +52,7 @@ export async function* probeService(
           'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
         );
   } catch (error) {
-    yield not('note', 'app', reasonOf(error), 'whether the client_secret is right could not be told');
+    yield not('note', 'app', reasonOf(error), 'the client_secret could not be checked');
   }
   try {
     const page = await request(options.appUrl, { dispatcher, signal, headersTimeout: 10_000 });
@@ -66,7 +66,7 @@ export async function* probeService(
   return true;
 }
 
-/** What the service gives to a connection: its token, `/me`, and a download by the rules of the specification (section 4.7). */
+/** The token of a connection, its `/me`, and a download (spec, section 4.7). */
 export async function* probeConnection(
   options: Probe & { connectionId: string; client: LibraryClient; withToken: WithToken },
 ): AsyncGenerator<Finding> {
@@ -75,7 +75,7 @@ export async function* probeConnection(
   try {
     const me = await withToken((token) => client.me({ token, signal }));
     companies = me.companies;
-    yield ok('token', `that of ${connectionId} is taken`);
+    yield ok('token', `the token of ${connectionId} is accepted`);
     const some = `${companies.length} ${companies.length === 1 ? 'company' : 'companies'} can be read`;
     if (companies.length > 0) yield ok('/me', some);
     else yield not('note', '/me', some, 'the user picks companies when connecting: asset-mirror connect-link');
@@ -84,26 +84,21 @@ export async function* probeConnection(
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
     else if (error instanceof RetryLater && /decrypt|key/i.test(reasonOf(error))) {
       yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
-    } else yield not('wrong', 'token', reasonOf(error), 'see what the service says; nothing of the connection is lost');
+    } else yield not('wrong', 'token', reasonOf(error), 'check the service; the connection is not lost');
     return;
   }
 
-  let found: { asset: ApiAsset; companyId: string } | undefined;
   try {
+    let ready: ApiAsset | undefined;
     for (const { id: companyId } of companies.slice(0, 20)) {
       const { assets } = await withToken((token) => client.listAssets({ token, signal, companyId }));
-      const asset = assets.find(({ status, size }) => status === 'ready' && (size ?? 0) > 1);
-      if (!asset) continue;
-      found = { asset, companyId };
-      break;
+      ready = assets.find(({ status, size }) => status === 'ready' && (size ?? 0) > 1);
+      if (ready) break;
     }
-    if (!found) {
-      yield not('note', 'download', 'no asset that is ready, so not tried', 'run this again when there is one');
-      return;
-    }
-    yield* probeDownload({ ...options, assetId: found.asset.id });
+    if (ready) yield* probeDownload({ ...options, assetId: ready.id });
+    else yield not('note', 'download', 'not tried: no asset is ready', 'run this again when there is one');
   } catch (error) {
-    yield not('wrong', 'download', reasonOf(error), 'see what the service says, and run this again');
+    yield not('wrong', 'download', reasonOf(error), 'check the service, and run this again');
   }
 }
 
@@ -114,42 +109,38 @@ async function* probeDownload(
   const { download } = await options.withToken((token) => client.getAsset({ token, signal, assetId }));
   let link = download?.url;
   if (!link) {
-    yield not('note', 'download', `asset ${assetId} has no link`, 'run this again when another is ready');
+    yield not('note', 'download', `asset ${assetId} has no link`, 'run this again when another asset is ready');
     return;
   }
   let answer = await first(link, options, appUrl);
-  // The original of a video may be gone; then its rendition is what is downloaded.
+  // The original of a video may be gone; then its rendition is downloaded.
   if (answer.status === 404 && download?.mp4Url) {
     link = download.mp4Url;
     answer = await first(link, options, appUrl);
   }
   if (answer.status !== 200 && answer.status !== 206) {
-    const found = `a download with our Referer is answered ${answer.status}`;
+    const found = `a download with the Referer is answered ${answer.status}`;
     yield answer.status === 401 || answer.status === 403
       ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the service expects; it is ${appUrl}`)
-      : not('wrong', 'download', found, `see to asset ${assetId} at the service, and run this again`);
+      : not('wrong', 'download', found, `check asset ${assetId} in the library, and run this again`);
     return;
   }
   const without = await first(link, options, undefined);
   yield without.status >= 400
-    ? ok('Referer', `taken; without it a download is refused (${without.status})`)
-    : not(
-        'note',
-        'Referer',
-        'taken, and a download without it too',
-        'links work for whoever has them: tell the service',
-      );
+    ? ok('Referer', `accepted; a download without it is refused (${without.status})`)
+    : not('note', 'Referer', 'not required', 'links work for anyone who has them: tell the service');
 
-  const begins = 'a download that breaks off begins anew: expect more time for large files';
+  const begins = 'a download that breaks off starts over: expect more time for large files';
   if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);
   else if (!/^bytes 0-0\/\d+$/.test(answer.contentRange)) {
     yield not('note', 'Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
   } else if (!/^"/.test(answer.etag)) {
     yield not('note', 'Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
-  } else yield ok('Range', 'works, and the ETag tells versions apart', 'what breaks off goes on where it was');
+  } else
+    yield ok('Range', 'works, and the ETag identifies the version', 'a broken download continues where it stopped');
 }
 
-/** The first byte of what is behind a link, through redirects, each asked with the same Referer. */
+/** Requests the first byte behind a link, through redirects, with the same Referer. */
 async function first(url: string, options: Probe, referer: string | undefined) {
   let at = url;
   for (let hops = 0; ; hops++) {
@@ -159,7 +150,7 @@ async function first(url: string, options: Probe, referer: string | undefined) {
       headersTimeout: 10_000,
       signal: options.signal,
     });
-    // The rest of a whole file is not wanted.
+    // The answer may be the whole file, which is not needed.
     body.on('error', () => {}).destroy();
     const next = typeof headers.location === 'string' && URL.canParse(headers.location, at) && hops < 10;
     if (statusCode < 300 || statusCode > 399 || !next) {
@@ -172,7 +163,7 @@ async function first(url: string, options: Probe, referer: string | undefined) {
 
 function unreached(error: unknown): string {
   const code = (error as { code?: string }).code;
-  if (code === 'ENOTFOUND') return 'nobody knows the name of the host';
+  if (code === 'ENOTFOUND') return 'the host name cannot be resolved';
   if (code === 'ECONNREFUSED') return 'nothing listens at that address';
   if (error instanceof HttpError) return error.message;
   return `no answer (${reasonOf(error)})`;
