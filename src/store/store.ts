@@ -1,30 +1,46 @@
 import { sql } from 'kysely';
 import type { Log } from '../log.ts';
-import { assetRecords } from './assets/assets.ts';
-import { countRecords } from './assets/counts.ts';
-import { filterRecords } from './assets/filters.ts';
-import { historyRecords } from './assets/history.ts';
-import { restoreRecords } from './assets/restore.ts';
-import { throughputRecords } from './assets/throughput.ts';
-import { forecastRecords } from './assets/upcoming.ts';
-import { uploadRecords } from './assets/uploads.ts';
-import { connectionRecords } from './connections/connections.ts';
-import { consentRecords } from './connections/consents.ts';
-import { correctFuture, type Horizon } from './database/correct-future.ts';
+import * as assets from './assets/assets.ts';
+import { batchedLeases } from './assets/batched-leases.ts';
+import * as counting from './assets/counting.ts';
+import { dispatch, overdue } from './assets/due.ts';
+import * as filters from './assets/filters.ts';
+import * as finish from './assets/finish.ts';
+import { ofAsset } from './assets/history.ts';
+import * as restore from './assets/restore.ts';
+import * as search from './assets/search.ts';
+import { renew } from './assets/take.ts';
+import * as throughput from './assets/throughput.ts';
+import * as transfers from './assets/transfers.ts';
+import { within } from './assets/upcoming.ts';
+import * as uploads from './assets/uploads.ts';
+import * as connections from './connections/connections.ts';
+import * as consents from './connections/consents.ts';
+import * as grants from './connections/grants.ts';
+import { setCompanies } from './connections/set-companies.ts';
+import * as connectionSettings from './connections/settings.ts';
+import * as status from './connections/status.ts';
+import { bind } from './database/bind.ts';
+import { correctFuture } from './database/correct-future.ts';
 import { listen, type Notice, openDatabase } from './database/database.ts';
 import { prune } from './database/prune.ts';
 import type { Database } from './database/schema.ts';
-import { eventRecords } from './events/events.ts';
-import { webhookRecords } from './events/webhooks.ts';
-import { chores } from './settings/chores.ts';
-import { bucketRecord } from './settings/mirror-id.ts';
-import { sessions } from './settings/sessions.ts';
-import { settings } from './settings/settings.ts';
-import { missingRecords } from './syncs/missing.ts';
-import { syncRecords } from './syncs/syncs.ts';
-import { contentsRecords } from './verifications/contents.ts';
-import { inventoryRecords } from './verifications/inventories.ts';
-import { verificationRecords } from './verifications/verifications.ts';
+import { addEvent } from './events/add-event.ts';
+import * as events from './events/events.ts';
+import * as webhooks from './events/webhooks.ts';
+import * as chores from './settings/chores.ts';
+import * as bucket from './settings/mirror-id.ts';
+import * as sessions from './settings/sessions.ts';
+import * as settings from './settings/settings.ts';
+import { endSync } from './syncs/end-sync.ts';
+import * as missing from './syncs/missing.ts';
+import * as syncs from './syncs/syncs.ts';
+import { recordPage } from './syncs/write-page.ts';
+import * as contents from './verifications/contents.ts';
+import * as inventories from './verifications/inventories.ts';
+import * as lines from './verifications/lines.ts';
+import * as mend from './verifications/mend.ts';
+import * as verifications from './verifications/verifications.ts';
 
 /** The records: the only module that contains SQL. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
@@ -32,8 +48,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for what other processes tell. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  const events = eventRecords(db);
-  await events.settle();
+  await events.settle(db);
   const listeners = new Set<(notice: Notice) => void>();
   const followers = new Set<() => void>();
   const listener = listen({
@@ -47,26 +62,23 @@ export async function openStore(options: { url: string; log: Log }) {
   });
   return {
     ...readable(db),
-    missing: missingRecords(db),
-    /** Forgets what is older than people look back. Undefined: another process is at it. */
-    prune: () => prune(db),
-    /** Corrects times that lie further ahead than anything is planned. Returns how many rows, by table. */
-    correctFuture: (horizon: Horizon) => correctFuture(db, horizon),
-    bucket: bucketRecord(db),
-    history: historyRecords(db),
-    consents: consentRecords(db),
-    contents: contentsRecords(db),
-    inventories: inventoryRecords(db),
-    restore: restoreRecords(db),
-    uploads: uploadRecords(db),
-    chores: chores(db),
-    settings: settings(db),
-    filters: filterRecords(db),
-    sessions: sessions(db),
-    events,
-    throughput: throughputRecords(db),
-    forecast: forecastRecords(db),
-    webhooks: webhookRecords(db),
+    ...bind(db, { prune, correctFuture }),
+    missing: bind(db, missing),
+    bucket: bind(db, bucket),
+    history: bind(db, { ofAsset }),
+    consents: bind(db, consents),
+    contents: bind(db, { ...contents, ...mend }),
+    inventories: bind(db, inventories),
+    restore: bind(db, restore),
+    uploads: bind(db, uploads),
+    chores: bind(db, chores),
+    settings: bind(db, settings),
+    filters: bind(db, { ...filters, ...connectionSettings }),
+    sessions: bind(db, sessions),
+    events: bind(db, { ...events, add: addEvent }),
+    throughput: bind(db, throughput),
+    forecast: bind(db, { within }),
+    webhooks: bind(db, webhooks),
 
     /** Reads that belong together: each sees the records as they are at one and the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {
@@ -105,9 +117,12 @@ export async function openStore(options: { url: string; log: Log }) {
 }
 
 const readable = (db: Database) => ({
-  connections: connectionRecords(db),
-  assets: assetRecords(db),
-  counts: countRecords(db),
-  syncs: syncRecords(db),
-  verifications: verificationRecords(db),
+  connections: bind(db, { ...connections, ...grants, ...status, setCompanies }),
+  assets: {
+    ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
+    ...batchedLeases(db),
+  },
+  counts: bind(db, counting),
+  syncs: bind(db, { ...syncs, recordPage, finish: endSync }),
+  verifications: bind(db, { ...verifications, ...lines }),
 });

@@ -1,5 +1,4 @@
-import { type RawBuilder, sql } from 'kysely';
-import type { AssetState, Database } from '../database/schema.ts';
+import type { AssetState } from '../database/schema.ts';
 
 /** How many assets are in a state, and the bytes of their media. `skipped`: of these, nothing is to be done. */
 export interface Counted {
@@ -29,81 +28,3 @@ export function byState(rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): R
 /** How many assets a filter skips. */
 export const skipped = (rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): number =>
   rows.reduce((sum, row) => (row.skipped ? sum + row.count : sum), 0);
-
-/**
- * Counts of assets by connection, company and state, without reading the assets. Triggers write what each statement changes
- * into a row of its own, so that nobody waits for anybody; `fold` adds these up now and then. Counts are the sum of both, and
- * right at every moment.
- */
-export function countRecords(db: Database) {
-  const rows = (where: RawBuilder<unknown> = sql``) => sql`
-    (SELECT * FROM asset_counts ${where} UNION ALL
-      SELECT connection_id, company_id, state, skipped, assets, bytes, due, due_bytes FROM asset_count_changes ${where}) AS counted`;
-
-  return {
-    async byConnection(connectionIds: string[]): Promise<(Counted & { connectionId: string })[]> {
-      if (connectionIds.length === 0) return [];
-      const { rows: found } = await sql<Counted & { connectionId: string }>`
-        SELECT connection_id, state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
-        FROM ${rows(sql`WHERE connection_id = ANY(${connectionIds}::text[])`)}
-        GROUP BY connection_id, state, skipped HAVING sum(assets) <> 0`.execute(db);
-      return found;
-    },
-
-    /** Of all assets, also of those that no connection is in charge of. */
-    async totals(): Promise<Counted[]> {
-      const { rows: found } = await sql<Counted>`
-        SELECT state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
-        FROM ${rows()} GROUP BY state, skipped HAVING sum(assets) <> 0`.execute(db);
-      return found;
-    },
-
-    /**
-     * What is still to be moved by who can, as far as listings say; how many of these were put off for more than some
-     * seconds after an error; and how many wait for a transcript or a thumbnail.
-     */
-    async outstanding(): Promise<{ count: number; bytes: number; later: number; sidecars: number }> {
-      const readable = sql`
-        JOIN access USING (connection_id, company_id) JOIN connections c ON c.id = access.connection_id
-        WHERE access.lost_at IS NULL AND c.status = 'active'`;
-      const { rows: found } = await sql<{ count: number; bytes: number; later: number; sidecars: number }>`
-        SELECT coalesce(sum(due) FILTER (WHERE state <> 'mirrored'), 0)::bigint AS count,
-          coalesce(sum(due_bytes) FILTER (WHERE state <> 'mirrored'), 0)::bigint AS bytes,
-          coalesce(sum(due) FILTER (WHERE state = 'mirrored'), 0)::bigint AS sidecars,
-          (SELECT count(*) FROM assets ${readable} AND assets.state = 'pending' AND assets.reason IS NOT NULL
-            AND assets.next_at > now() + interval '5 seconds') AS later
-        FROM ${rows(sql`WHERE (due <> 0 OR due_bytes <> 0) AND state IN ('pending', 'transferring', 'mirrored')`)} ${readable}`.execute(
-        db,
-      );
-      return found[0]!;
-    },
-
-    async fold(): Promise<void> {
-      const { rows: changed } = await sql<{ some: boolean }>`
-        SELECT EXISTS (SELECT FROM asset_count_changes) AS some`.execute(db);
-      if (changed[0]!.some) await db.transaction().execute((tx) => fold(tx));
-    },
-  };
-}
-
-/** Adds up what has changed. One process at a time; the others leave it to that one. */
-async function fold(tx: Database): Promise<void> {
-  const { rows: lock } = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7416) AS mine`.execute(tx);
-  if (!lock[0]!.mine) return;
-  await sql`
-    WITH changed AS (DELETE FROM asset_count_changes RETURNING *)
-    INSERT INTO asset_counts AS kept
-    SELECT connection_id, company_id, state, skipped, sum(assets), sum(bytes), sum(due), sum(due_bytes)
-    FROM changed GROUP BY connection_id, company_id, state, skipped
-    ON CONFLICT (connection_id, company_id, state, skipped) DO UPDATE SET
-      assets = kept.assets + excluded.assets, bytes = kept.bytes + excluded.bytes,
-      due = kept.due + excluded.due, due_bytes = kept.due_bytes + excluded.due_bytes`.execute(tx);
-}
-
-/** Counts of which nothing is left go, once what has changed is added up. */
-export async function pruneCounts(db: Database): Promise<void> {
-  await db.transaction().execute(async (tx) => {
-    await fold(tx);
-    await sql`DELETE FROM asset_counts WHERE assets = 0 AND bytes = 0 AND due = 0 AND due_bytes = 0`.execute(tx);
-  });
-}

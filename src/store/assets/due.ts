@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { AssetState, Database } from '../database/schema.ts';
+import { free, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) tells its job from an earlier one. */
 export interface QueuedAsset {
@@ -11,7 +12,7 @@ export interface QueuedAsset {
 }
 
 /** The trace of the sync that last changed an asset. */
-export const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
+const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
 /** Slots of each connection on the queue, unless its settings or its adaptiveLimit set another number. `only`: skip other connections. */
 export interface Slots {
@@ -22,9 +23,6 @@ export interface Slots {
 /** Due media, and due follow-up checks of what is mirrored. Same words as the conditions of the partial indexes. */
 const ofMedia = sql`state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
 const ofChecks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
-
-/** No worker holds the lease. A worker may still hold that of an asset which left the queue when its connection was parked. */
-export const free = sql`(lease_until IS NULL OR lease_until < now())`;
 
 /**
  * Connections with waiting media or a due follow-up check. Skips through the indexes from one connection to the next; reads
@@ -121,4 +119,24 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
       RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`.execute(tx);
     return rows.sort((a, b) => a.place - b.place);
   });
+}
+
+/**
+ * Assets whose worker let its lease run out, and those whose job is said to be on the queue for `staleMs` although no
+ * worker has had it: the worker was killed, or the job is lost.
+ * Those that nobody may work on at present leave the queue instead.
+ */
+export async function overdue(db: Database, staleMs: number): Promise<QueuedAsset[]> {
+  const { rows } = await sql<QueuedAsset & { queued: boolean }>`
+    WITH late AS MATERIALIZED (
+      SELECT id, sync_id, lease_until > queued_at AS lost FROM assets
+      WHERE queued_at IS NOT NULL AND (lease_until IS NULL OR lease_until < now())
+        AND (queued_at < lease_until OR queued_at < now() - ${staleMs} * interval '1 ms')
+      ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
+    ), told AS (
+      INSERT INTO asset_history (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
+    )
+    UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END FROM late WHERE assets.id = late.id
+    RETURNING assets.id, state, lease, queued_at IS NOT NULL AS queued, ${traceparent}`.execute(db);
+  return rows.filter((row) => row.queued);
 }

@@ -59,18 +59,14 @@ export const leaseRow = (lease: { stepLog: StepLog }, outcome: LeaseEnd) => sql`
   INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
   SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(told(lease, outcome))}::jsonb FROM given`;
 
-export function historyRecords(db: Database) {
-  return {
-    /** The last of what happened to an asset, oldest first, and whether there was more. */
-    async ofAsset(assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
-      const rows = await db
-        .selectFrom('assetHistory')
-        .select(['at', 'kind', 'syncId', 'data'])
-        .where('assetId', '=', assetId)
-        .orderBy('id', 'desc')
-        .limit(mostTold + 1)
-        .execute();
-      return { rows: rows.slice(0, mostTold).reverse(), more: rows.length > mostTold };
-    },
-  };
+/** The last of what happened to an asset, oldest first, and whether there was more. */
+export async function ofAsset(db: Database, assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
+  const rows = await db
+    .selectFrom('assetHistory')
+    .select(['at', 'kind', 'syncId', 'data'])
+    .where('assetId', '=', assetId)
+    .orderBy('id', 'desc')
+    .limit(mostTold + 1)
+    .execute();
+  return { rows: rows.slice(0, mostTold).reverse(), more: rows.length > mostTold };
 }

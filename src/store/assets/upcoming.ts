@@ -17,25 +17,21 @@ export interface Expected {
 /** Of each kind no more are counted. */
 export const mostCounted = 1000;
 
-/** What is looked at again at a time that is known. */
-export function forecastRecords(db: Database) {
-  const within = (ms: number, where: ReturnType<typeof sql>) => sql`(
+const soon = (ms: number, where: ReturnType<typeof sql>) => sql`(
     SELECT id, name, connection_id, state, transcript_state, next_at, reason FROM assets
     WHERE ${where} AND next_at IS NOT NULL AND queued_at IS NULL AND next_at > now() AND next_at <= now() + ${ms} * interval '1 ms'
     ORDER BY next_at LIMIT ${mostCounted})`;
-  return {
-    /** The first `mostCounted` of what is looked at again within `ms`, soonest first. */
-    async within(ms: number): Promise<Expected[]> {
-      const { rows } = await sql<Expected>`
-        SELECT id AS asset_id, name, connection_id, next_at AS at, reason,
-          CASE state WHEN 'processing' THEN 'processing' WHEN 'pending' THEN 'retry'
-            ELSE CASE transcript_state WHEN 'pending' THEN 'transcript' ELSE 'thumbnail' END END AS kind
-        FROM (
-          ${within(ms, sql`state = 'processing'`)}
-          UNION ALL ${within(ms, sql`state = 'mirrored'`)}
-          UNION ALL ${within(ms, sql`state = 'pending' AND reason IS NOT NULL`)}
-        ) AS soon ORDER BY next_at`.execute(db);
-      return rows;
-    },
-  };
+
+/** The first `mostCounted` of what is looked at again within `ms`, soonest first. */
+export async function within(db: Database, ms: number): Promise<Expected[]> {
+  const { rows } = await sql<Expected>`
+    SELECT id AS asset_id, name, connection_id, next_at AS at, reason,
+      CASE state WHEN 'processing' THEN 'processing' WHEN 'pending' THEN 'retry'
+        ELSE CASE transcript_state WHEN 'pending' THEN 'transcript' ELSE 'thumbnail' END END AS kind
+    FROM (
+      ${soon(ms, sql`state = 'processing'`)}
+      UNION ALL ${soon(ms, sql`state = 'mirrored'`)}
+      UNION ALL ${soon(ms, sql`state = 'pending' AND reason IS NOT NULL`)}
+    ) AS soon ORDER BY next_at`.execute(db);
+  return rows;
 }

@@ -3,45 +3,43 @@ import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
 /** Grants of users who have consented, and of whom it is not known yet who they are. */
-export function consentRecords(db: Database) {
-  return {
-    /** For `holdMs` it is the caller's to finish. Its access token is used for `accessMs`. */
-    async save(
-      consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
-      { accessMs, holdMs }: { accessMs: number; holdMs: number },
-    ): Promise<Consent> {
-      return db
-        .insertInto('consents')
-        .values({ ...consent, accessExpiresAt: inMs(accessMs), nextAt: inMs(holdMs) })
-        .returningAll()
-        .executeTakeFirstOrThrow();
-    },
 
-    /** One that is due, for `holdMs` the caller's to finish. `isFresh`: its access token still works. */
-    async take(holdMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
-      const { rows } = await sql<Consent & { isFresh: boolean }>`
-        UPDATE consents SET next_at = ${inMs(holdMs)}
-        WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
-        RETURNING *, access_expires_at > now() AS is_fresh`.execute(db);
-      return rows[0];
-    },
+/** For `holdMs` it is the caller's to finish. Its access token is used for `accessMs`. */
+export async function save(
+  db: Database,
+  consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
+  { accessMs, holdMs }: { accessMs: number; holdMs: number },
+): Promise<Consent> {
+  return db
+    .insertInto('consents')
+    .values({ ...consent, accessExpiresAt: inMs(accessMs), nextAt: inMs(holdMs) })
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
 
-    async again(id: string, waitMs: number): Promise<void> {
-      await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
-    },
+/** One that is due, for `holdMs` the caller's to finish. `isFresh`: its access token still works. */
+export async function take(db: Database, holdMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
+  const { rows } = await sql<Consent & { isFresh: boolean }>`
+    UPDATE consents SET next_at = ${inMs(holdMs)}
+    WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+    RETURNING *, access_expires_at > now() AS is_fresh`.execute(db);
+  return rows[0];
+}
 
-    /** It has other tokens. */
-    async renew(id: string, tokens: string, accessMs: number): Promise<Consent> {
-      return db
-        .updateTable('consents')
-        .set({ tokens, accessExpiresAt: inMs(accessMs) })
-        .where('id', '=', id)
-        .returningAll()
-        .executeTakeFirstOrThrow();
-    },
+export async function again(db: Database, id: string, waitMs: number): Promise<void> {
+  await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
+}
 
-    async remove(id: string): Promise<void> {
-      await db.deleteFrom('consents').where('id', '=', id).execute();
-    },
-  };
+/** It has other tokens. */
+export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent> {
+  return db
+    .updateTable('consents')
+    .set({ tokens, accessExpiresAt: inMs(accessMs) })
+    .where('id', '=', id)
+    .returningAll()
+    .executeTakeFirstOrThrow();
+}
+
+export async function remove(db: Database, id: string): Promise<void> {
+  await db.deleteFrom('consents').where('id', '=', id).execute();
 }

@@ -1,8 +1,6 @@
 import { sql } from 'kysely';
-import { pruneCounts } from '../assets/counts.ts';
-import { pruneDeliveries } from '../events/webhooks.ts';
-import { chores } from '../settings/chores.ts';
-import { pruneSessions } from '../settings/sessions.ts';
+import { fold } from '../assets/counting.ts';
+import * as chores from '../settings/chores.ts';
 import type { Database } from './schema.ts';
 
 /** How long what happened is remembered, in days. */
@@ -35,8 +33,7 @@ const mostOfAsset = 200;
  */
 export async function prune(db: Database): Promise<Pruned | undefined> {
   // No lock of the session: behind a pooler the next statement may be in another one, and the lock would stay.
-  const { take, done } = chores(db);
-  if (!(await take('prune', leaseMs))) return undefined;
+  if (!(await chores.take(db, 'prune', leaseMs))) return undefined;
   try {
     await pruneSessions(db);
     await pruneCounts(db);
@@ -48,7 +45,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
       states: await pruneStates(db),
     };
   } finally {
-    await done('prune', 0);
+    await chores.done(db, 'prune', 0);
   }
 }
 
@@ -115,4 +112,19 @@ async function pruneHappenings(db: Database): Promise<number> {
 async function pruneStates(db: Database): Promise<number> {
   const { numDeletedRows } = await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).executeTakeFirst();
   return Number(numDeletedRows);
+}
+
+/** Counts of which nothing is left go, once what has changed is added up. */
+async function pruneCounts(db: Database): Promise<void> {
+  await fold(db);
+  await sql`DELETE FROM asset_counts WHERE assets = 0 AND bytes = 0 AND due = 0 AND due_bytes = 0`.execute(db);
+}
+
+/** Deliveries that nobody has sent: webhooks were turned off. */
+async function pruneDeliveries(db: Database, days: number): Promise<void> {
+  await sql`DELETE FROM webhook_deliveries WHERE at < now() - ${days}::int * interval '1 day'`.execute(db);
+}
+
+async function pruneSessions(db: Database): Promise<void> {
+  await db.deleteFrom('endedSessions').where('until', '<', sql<Date>`now()`).execute();
 }

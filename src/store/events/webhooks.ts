@@ -2,7 +2,8 @@ import { sql } from 'kysely';
 import type { WebhookKind } from '../../webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { addEvent, type EventPlace, eventRecords } from './events.ts';
+import { addEvent } from './add-event.ts';
+import { type EventPlace, place, since } from './events.ts';
 
 /** An event that an endpoint is to be told of. */
 export interface Delivery {
@@ -19,84 +20,75 @@ export interface Delivery {
 const batch = 1000;
 
 /** The outbox: events, written with what they tell of, become deliveries, each once, and stay until they are taken. */
-export function webhookRecords(db: Database) {
-  return {
-    /** From now on events become deliveries. Where that was so before, it goes on from there. */
-    async begin(): Promise<void> {
-      const { xact, id } = await eventRecords(db).place();
-      await sql`
-        INSERT INTO webhook_place (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
-    },
 
-    /** Makes deliveries of what has happened since, unless another process is at it. True: there may be more. */
-    async collect(kinds: readonly string[], giveUpMs: number): Promise<boolean> {
-      return db.transaction().execute(async (tx) => {
-        const { rows } = await sql<EventPlace>`
-          SELECT xact::text, id FROM webhook_place FOR UPDATE SKIP LOCKED`.execute(tx);
-        if (!rows[0]) return false;
-        const events = eventRecords(tx);
-        const place = await events.place(rows[0]);
-        const found = await events.since(place, batch);
-        const wanted = found.filter(({ kind }) => kinds.includes(kind)).map(({ id }) => id);
-        const next = found.at(-1) ?? place;
-        if (wanted.length > 0) {
-          await sql`
-            INSERT INTO webhook_deliveries (id, kind, at, connection_id, asset_id, data, next_at)
-            SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), kind, at, connection_id, asset_id, data, now()
-            FROM events WHERE id = ANY(${wanted}::bigint[]) AND at > now() - ${giveUpMs} * interval '1 ms'
-            ORDER BY id`.execute(tx);
-        }
-        if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
-          await sql`UPDATE webhook_place SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
-        }
-        return found.length === batch;
-      });
-    },
-
-    /** Deliveries that are due, oldest first, for `leaseMs`: whoever takes them has to say what came of each by then. */
-    async take(limit: number, leaseMs: number): Promise<Delivery[]> {
-      const { rows } = await sql<Delivery>`
-        WITH due AS (
-          SELECT id FROM webhook_deliveries WHERE next_at <= now() ORDER BY next_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-        UPDATE webhook_deliveries d SET attempts = attempts + 1, next_at = now() + ${leaseMs} * interval '1 ms'
-        FROM due WHERE d.id = due.id
-        RETURNING d.id, d.kind, d.at, d.connection_id, d.asset_id, d.data, d.attempts`.execute(db);
-      return rows;
-    },
-
-    /** The endpoint has it. */
-    async taken(id: string): Promise<void> {
-      await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
-    },
-
-    async again(id: string, waitMs: number, reason: string): Promise<void> {
-      await sql`
-        UPDATE webhook_deliveries SET next_at = ${inMs(waitMs)}, error = ${reason} WHERE id = ${id}`.execute(db);
-    },
-
-    /** Gives up what happened longer ago than this, which people are told of. Returns how many. */
-    async giveUp(giveUpMs: number): Promise<number> {
-      return db.transaction().execute(async (tx) => {
-        const { rows } = await sql<{ kind: string; count: number; reason: string | null }>`
-          WITH given_up AS (
-            DELETE FROM webhook_deliveries WHERE id IN (
-              SELECT id FROM webhook_deliveries WHERE at < now() - ${giveUpMs} * interval '1 ms' FOR UPDATE SKIP LOCKED)
-            RETURNING kind, error)
-          SELECT kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY kind`.execute(tx);
-        for (const data of rows) await addEvent(tx, { kind: 'webhook.given_up', data: { ...data } });
-        return rows.reduce((sum, { count }) => sum + count, 0);
-      });
-    },
-
-    /** How many wait. */
-    async waiting(): Promise<number> {
-      const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM webhook_deliveries`.execute(db);
-      return rows[0]!.count;
-    },
-  };
+/** From now on events become deliveries. Where that was so before, it goes on from there. */
+export async function begin(db: Database): Promise<void> {
+  const { xact, id } = await place(db);
+  await sql`
+    INSERT INTO webhook_place (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
 }
 
-/** Deliveries that nobody has sent: webhooks were turned off. */
-export async function pruneDeliveries(db: Database, days: number): Promise<void> {
-  await sql`DELETE FROM webhook_deliveries WHERE at < now() - ${days}::int * interval '1 day'`.execute(db);
+/** Makes deliveries of what has happened since, unless another process is at it. True: there may be more. */
+export async function collect(db: Database, kinds: readonly string[], giveUpMs: number): Promise<boolean> {
+  return db.transaction().execute(async (tx) => {
+    const { rows } = await sql<EventPlace>`
+      SELECT xact::text, id FROM webhook_place FOR UPDATE SKIP LOCKED`.execute(tx);
+    if (!rows[0]) return false;
+    const from = await place(tx, rows[0]);
+    const found = await since(tx, from, batch);
+    const wanted = found.filter(({ kind }) => kinds.includes(kind)).map(({ id }) => id);
+    const next = found.at(-1) ?? from;
+    if (wanted.length > 0) {
+      await sql`
+        INSERT INTO webhook_deliveries (id, kind, at, connection_id, asset_id, data, next_at)
+        SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), kind, at, connection_id, asset_id, data, now()
+        FROM events WHERE id = ANY(${wanted}::bigint[]) AND at > now() - ${giveUpMs} * interval '1 ms'
+        ORDER BY id`.execute(tx);
+    }
+    if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
+      await sql`UPDATE webhook_place SET xact = ${next.xact}::xid8, id = ${next.id}`.execute(tx);
+    }
+    return found.length === batch;
+  });
+}
+
+/** Deliveries that are due, oldest first, for `leaseMs`: whoever takes them has to say what came of each by then. */
+export async function take(db: Database, limit: number, leaseMs: number): Promise<Delivery[]> {
+  const { rows } = await sql<Delivery>`
+    WITH due AS (
+      SELECT id FROM webhook_deliveries WHERE next_at <= now() ORDER BY next_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+    UPDATE webhook_deliveries d SET attempts = attempts + 1, next_at = now() + ${leaseMs} * interval '1 ms'
+    FROM due WHERE d.id = due.id
+    RETURNING d.id, d.kind, d.at, d.connection_id, d.asset_id, d.data, d.attempts`.execute(db);
+  return rows;
+}
+
+/** The endpoint has it. */
+export async function taken(db: Database, id: string): Promise<void> {
+  await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
+}
+
+export async function again(db: Database, id: string, waitMs: number, reason: string): Promise<void> {
+  await sql`
+    UPDATE webhook_deliveries SET next_at = ${inMs(waitMs)}, error = ${reason} WHERE id = ${id}`.execute(db);
+}
+
+/** Gives up what happened longer ago than this, which people are told of. Returns how many. */
+export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
+  return db.transaction().execute(async (tx) => {
+    const { rows } = await sql<{ kind: string; count: number; reason: string | null }>`
+      WITH given_up AS (
+        DELETE FROM webhook_deliveries WHERE id IN (
+          SELECT id FROM webhook_deliveries WHERE at < now() - ${giveUpMs} * interval '1 ms' FOR UPDATE SKIP LOCKED)
+        RETURNING kind, error)
+      SELECT kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY kind`.execute(tx);
+    for (const data of rows) await addEvent(tx, { kind: 'webhook.given_up', data: { ...data } });
+    return rows.reduce((sum, { count }) => sum + count, 0);
+  });
+}
+
+/** How many wait. */
+export async function waiting(db: Database): Promise<number> {
+  const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM webhook_deliveries`.execute(db);
+  return rows[0]!.count;
 }

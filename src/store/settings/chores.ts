@@ -2,19 +2,16 @@ import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
 /** What is done now and then, by one process for all of them. */
-export function chores(db: Database) {
-  return {
-    /** Whether it is due, and this process is the one to do it. Unless it says that it is done, it is due again in `retryMs`. */
-    async take(name: string, retryMs: number): Promise<boolean> {
-      const { rows } = await sql`
-        INSERT INTO chores (name, due_at) VALUES (${name}, now() + ${retryMs} * interval '1 ms')
-        ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at <= now()
-        RETURNING name`.execute(db);
-      return rows.length > 0;
-    },
 
-    async done(name: string, everyMs: number): Promise<void> {
-      await sql`UPDATE chores SET due_at = now() + ${everyMs} * interval '1 ms' WHERE name = ${name}`.execute(db);
-    },
-  };
+/** Whether it is due, and this process is the one to do it. Unless it says that it is done, it is due again in `retryMs`. */
+export async function take(db: Database, name: string, retryMs: number): Promise<boolean> {
+  const { rows } = await sql`
+    INSERT INTO chores (name, due_at) VALUES (${name}, now() + ${retryMs} * interval '1 ms')
+    ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at <= now()
+    RETURNING name`.execute(db);
+  return rows.length > 0;
+}
+
+export async function done(db: Database, name: string, everyMs: number): Promise<void> {
+  await sql`UPDATE chores SET due_at = now() + ${everyMs} * interval '1 ms' WHERE name = ${name}`.execute(db);
 }

@@ -1,42 +1,39 @@
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../database/schema.ts';
-import { notify } from '../events/events.ts';
+import { notify } from '../events/add-event.ts';
 
 /** What operators change while processes run, and all of them are told; and what these records are called. */
-export function settings(db: Database) {
-  return {
-    /** Bytes per second and process; null: as each has it in its environment. */
-    async bandwidth(): Promise<number | null> {
-      const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
-      return typeof row?.value === 'number' ? row.value : null;
-    },
 
-    /** The id of these records: made once, and the same in all processes. */
-    async installation(): Promise<string> {
-      const name = 'installation';
-      const value = JSON.stringify(randomUUID());
-      await db
+/** Bytes per second and process; null: as each has it in its environment. */
+export async function bandwidth(db: Database): Promise<number | null> {
+  const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
+  return typeof row?.value === 'number' ? row.value : null;
+}
+
+/** The id of these records: made once, and the same in all processes. */
+export async function installation(db: Database): Promise<string> {
+  const name = 'installation';
+  const value = JSON.stringify(randomUUID());
+  await db
+    .insertInto('settings')
+    .values({ name, value })
+    .onConflict((it) => it.doNothing())
+    .execute();
+  const row = await db.selectFrom('settings').select('value').where('name', '=', name).executeTakeFirstOrThrow();
+  return String(row.value);
+}
+
+export async function setBandwidth(db: Database, bytesPerSecond: number | null): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    if (bytesPerSecond === null) await tx.deleteFrom('settings').where('name', '=', 'bandwidth').execute();
+    else {
+      const value = JSON.stringify(bytesPerSecond);
+      await tx
         .insertInto('settings')
-        .values({ name, value })
-        .onConflict((it) => it.doNothing())
+        .values({ name: 'bandwidth', value })
+        .onConflict((it) => it.column('name').doUpdateSet({ value }))
         .execute();
-      const row = await db.selectFrom('settings').select('value').where('name', '=', name).executeTakeFirstOrThrow();
-      return String(row.value);
-    },
-
-    async setBandwidth(bytesPerSecond: number | null): Promise<void> {
-      await db.transaction().execute(async (tx) => {
-        if (bytesPerSecond === null) await tx.deleteFrom('settings').where('name', '=', 'bandwidth').execute();
-        else {
-          const value = JSON.stringify(bytesPerSecond);
-          await tx
-            .insertInto('settings')
-            .values({ name: 'bandwidth', value })
-            .onConflict((it) => it.column('name').doUpdateSet({ value }))
-            .execute();
-        }
-        await notify(tx, { settings: true });
-      });
-    },
-  };
+    }
+    await notify(tx, { settings: true });
+  });
 }

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Sync } from '../database/schema.ts';
-import { addEvent } from '../events/events.ts';
-import { requestRoutine } from '../verifications/verifications.ts';
+import { addEvent } from '../events/add-event.ts';
+import { requestRoutineOf } from '../verifications/verifications.ts';
 
 /** What has come in while nobody looked: since the last run, so many assets, uploaded between these dates (ISO 8601). */
 export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
@@ -35,7 +35,7 @@ export async function endSync(
     if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
     if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
     if (sync.withBucket) {
-      const verificationId = await requestRoutine(tx, connectionId);
+      const verificationId = await requestRoutineOf(tx, connectionId);
       await tx.updateTable('syncs').set({ verificationId }).where('id', '=', sync.id).execute();
     }
     if (!last || last >= connectedAt || !isWhole(sync) || outcome.status !== 'done') return ended;

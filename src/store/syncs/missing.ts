@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
-import { addEvent } from '../events/events.ts';
+import { addEvent } from '../events/add-event.ts';
 import { holdLease, LeaseLost } from './lease.ts';
 
 /** A run that has listed a company to its end, and whose lease `owner` holds. */
@@ -15,98 +15,96 @@ interface Listed {
  * What a complete listing lacks: assets that were known before the run, are in its connection's charge, and were on none of
  * its pages. What another connection is in charge of, that one can see, and this one perhaps may not.
  */
-export function missingRecords(db: Database) {
-  const known = ({ sync, companyId }: Listed) => sql`
+const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
       AND a.first_seen_at < ${sync.startedAt} AND NOT starts_with(a.id, 'unreadable:')`;
-  const sighted = ({ sync, companyId }: Listed) => sql`
+
+const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
 
-  async function holding<T>(listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
-    const { connectionId } = listed.sync;
-    return db.transaction().execute(async (tx) => {
-      if ((await holdLease(tx, connectionId, listed.owner, listed.leaseMs)) === 0n) {
-        throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
-      }
-      return work(tx);
-    });
-  }
+async function holding<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
+  const { connectionId } = listed.sync;
+  return db.transaction().execute(async (tx) => {
+    if ((await holdLease(tx, connectionId, listed.owner, listed.leaseMs)) === 0n) {
+      throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
+    }
+    return work(tx);
+  });
+}
 
-  return {
-    async count(listed: Listed): Promise<{ known: number; missing: number }> {
-      const { rows } = await sql<{ known: number; missing: number }>`
-        SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS missing
-        FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id WHERE ${known(listed)}`.execute(db);
-      return rows[0]!;
-    },
+export async function count(db: Database, listed: Listed): Promise<{ known: number; missing: number }> {
+  const { rows } = await sql<{ known: number; missing: number }>`
+    SELECT count(*) AS known, count(*) FILTER (WHERE s.id IS NULL) AS missing
+    FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id WHERE ${known(listed)}`.execute(db);
+  return rows[0]!;
+}
 
-    /** A page of their ids, in order. */
-    async page(listed: Listed, page: { after: string; limit: number }): Promise<string[]> {
-      const { rows } = await sql<{ id: string }>`
-        SELECT a.id FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id
-        WHERE ${known(listed)} AND s.id IS NULL AND a.id > ${page.after}
-        ORDER BY a.id LIMIT ${page.limit}`.execute(db);
-      return rows.map((row) => row.id);
-    },
+/** A page of their ids, in order. */
+export async function page(db: Database, listed: Listed, page: { after: string; limit: number }): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT a.id FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id
+    WHERE ${known(listed)} AND s.id IS NULL AND a.id > ${page.after}
+    ORDER BY a.id LIMIT ${page.limit}`.execute(db);
+  return rows.map((row) => row.id);
+}
 
-    /**
-     * They are gone: nothing more is to be done for them, and what is in the bucket stays. What a worker has in hand is left
-     * to it. Returns how many.
-     * @throws LeaseLost
-     */
-    async gone(listed: Listed, ids: string[]): Promise<number> {
-      return holding(listed, async (tx) => {
-        const { rows } = await sql<{ count: number }>`
-          WITH lacking AS (
-            SELECT a.id FROM assets a
-            WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND (a.lease_until IS NULL OR a.lease_until < now())
-            ORDER BY a.id FOR UPDATE
-          ), changed AS (
-            UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
-              revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
-              reason = CASE WHEN media IS NULL THEN 'no longer in the library, and never mirrored'
-                ELSE 'no longer in the library; what is in the bucket stays' END
-            FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
-          ), parts AS (
-            DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
-          ), told AS (
-            INSERT INTO events (kind, connection_id, asset_id)
-            SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
-          )
-          SELECT count(*) AS count FROM changed`.execute(tx);
-        const { count } = rows[0]!;
-        await tx
-          .updateTable('syncs')
-          .set({ gone: sql`gone + ${count}` })
-          .where('id', '=', listed.sync.id)
-          .execute();
-        return count;
-      });
-    },
+/**
+ * They are gone: nothing more is to be done for them, and what is in the bucket stays. What a worker has in hand is left
+ * to it. Returns how many.
+ * @throws LeaseLost
+ */
+export async function gone(db: Database, listed: Listed, ids: string[]): Promise<number> {
+  return holding(db, listed, async (tx) => {
+    const { rows } = await sql<{ count: number }>`
+      WITH lacking AS (
+        SELECT a.id FROM assets a
+        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND (a.lease_until IS NULL OR a.lease_until < now())
+        ORDER BY a.id FOR UPDATE
+      ), changed AS (
+        UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
+          revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
+          reason = CASE WHEN media IS NULL THEN 'no longer in the library, and never mirrored'
+            ELSE 'no longer in the library; what is in the bucket stays' END
+        FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
+      ), parts AS (
+        DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
+      ), told AS (
+        INSERT INTO events (kind, connection_id, asset_id)
+        SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
+      )
+      SELECT count(*) AS count FROM changed`.execute(tx);
+    const { count } = rows[0]!;
+    await tx
+      .updateTable('syncs')
+      .set({ gone: sql`gone + ${count}` })
+      .where('id', '=', listed.sync.id)
+      .execute();
+    return count;
+  });
+}
 
-    /**
-     * The company is done in this run, which goes on at `position`. `held`: so much is missing that nothing is taken for
-     * gone before an operator has looked.
-     * @throws LeaseLost
-     */
-    async settle(
-      listed: Listed,
-      position: SyncPosition,
-      held: { known: number; missing: number } | undefined,
-    ): Promise<void> {
-      const { sync, companyId } = listed;
-      await holding(listed, async (tx) => {
-        await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
-        await tx
-          .updateTable('syncs')
-          .set({ position: JSON.stringify(position) as never })
-          .where('id', '=', sync.id)
-          .execute();
-        if (held) {
-          const { connectionId } = sync;
-          await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, ...held } });
-        }
-      });
-    },
-  };
+/**
+ * The company is done in this run, which goes on at `position`. `held`: so much is missing that nothing is taken for
+ * gone before an operator has looked.
+ * @throws LeaseLost
+ */
+export async function settle(
+  db: Database,
+  listed: Listed,
+  position: SyncPosition,
+  held: { known: number; missing: number } | undefined,
+): Promise<void> {
+  const { sync, companyId } = listed;
+  await holding(db, listed, async (tx) => {
+    await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
+    await tx
+      .updateTable('syncs')
+      .set({ position: JSON.stringify(position) as never })
+      .where('id', '=', sync.id)
+      .execute();
+    if (held) {
+      const { connectionId } = sync;
+      await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, ...held } });
+    }
+  });
 }

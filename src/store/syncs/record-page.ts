@@ -1,9 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
-import pg from 'pg';
-import { reasonOf } from '../../errors.ts';
 import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
-import { addEvent } from '../events/events.ts';
+import { addEvent } from '../events/add-event.ts';
 
 /** An asset as a page of the listing had it, or the reason why it cannot be read. */
 export interface ListedAsset {
@@ -149,37 +147,6 @@ async function reportConflict(tx: Database, page: ListedPage, recordedFor: strin
     LIMIT 1`.execute(tx);
   if (rows.length === 0) await addEvent(tx, { kind: 'asset.conflict', connectionId, assetId, data });
 }
-
-/** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
-export async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
-  const counts: Counts = { new: 0, changed: 0, again: 0, refused: [] };
-  const record = async (asset: ListedAsset): Promise<unknown> => {
-    await sql`SAVEPOINT one`.execute(tx);
-    try {
-      const one = await recordListed(tx, { ...page, assets: [asset] });
-      for (const key of ['new', 'changed', 'again'] as const) counts[key] += one[key];
-      counts.refused.push(...one.refused);
-      return undefined;
-    } catch (error) {
-      if (!isRefusal(error)) throw error;
-      await sql`ROLLBACK TO SAVEPOINT one`.execute(tx);
-      return error;
-    }
-  };
-  for (const asset of page.assets) {
-    const error = await record(asset);
-    if (error === undefined) continue;
-    const problem = `cannot be recorded: ${reasonOf(error)}`;
-    counts.refused.push({ id: asset.id, problem });
-    const empty = { projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {} };
-    await record({ id: asset.id, ...empty, problem });
-  }
-  return counts;
-}
-
-/** Whether the values of a statement are the reason why it failed: data exceptions, constraints and limits (SQLSTATE). */
-export const isRefusal = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError && /^(22|23|54)/.test(error.code ?? '');
 
 /** Maximum of names of changed fields in the history of an asset. */
 const mostFields = 20;

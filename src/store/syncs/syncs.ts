@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Standing, standingOf } from '../connections/readable-companies.ts';
-import type { Database, Grant, Sync, SyncMode, SyncPosition, SyncScope } from '../database/schema.ts';
-import { type EndedSync, endSync, type SyncOutcome } from './end-sync.ts';
-import { holdLease, lockPage } from './lease.ts';
-import { type Counts, type Decide, isRefusal, type ListedAsset, recordListed, recordOneByOne } from './record-page.ts';
+import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
+import { holdLease } from './lease.ts';
 
 /** A run in hand, and what it goes by of its connection. */
 export type TakenSync = Sync & {
@@ -16,236 +14,185 @@ export type TakenSync = Sync & {
 };
 
 /** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
-export function syncRecords(db: Database) {
-  return {
-    /**
-     * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
-     * does less becomes it. Undefined when the connection has ended. With `bucket`, a comparison of the records and the
-     * bucket follows when the run has ended.
-     */
-    async request(
-      connectionId: string,
-      mode: SyncMode,
-      scope: SyncScope = {},
-      options: { bucket?: boolean } = {},
-    ): Promise<string | undefined> {
-      const id = randomUUID();
-      const { rows } = await sql<{ id: string }>`
-        INSERT INTO syncs (id, connection_id, mode, scope, with_bucket, status)
-        SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, ${options.bucket ?? false}, 'waiting' FROM connections
-        WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
-        ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
-        DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
-          with_bucket = syncs.with_bucket OR excluded.with_bucket
-        RETURNING id`.execute(db);
-      return rows[0]?.id;
-    },
 
-    /**
-     * Asks for a run over everything and takes it, in one statement. Undefined, and nothing is done, where one waits or was
-     * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
-     * A shortcut for scheduled runs: with what it reads along, a sync without news takes 8 statements and 4.4 CPU ms in place
-     * of 17 and 6.5 (`bench/nothing-new.ts`).
-     */
-    async begin(connectionId: string, mode: SyncMode, owner: string, leaseMs: number): Promise<TakenSync | undefined> {
-      const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
-        WITH taken AS (
-          UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
-          WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
-            AND (sync_until IS NULL OR sync_until <= now())
-            AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
-          RETURNING id, user_id, settings, tokens, token_version,
-            coalesce(access_expires_at > now(), false) AS is_fresh, ${standingOf(connectionId)}
-        ), begun AS (
-          INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
-          SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
-        )
-        SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
-          jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
-        FROM begun, taken`.execute(db);
-      if (!rows[0]) return undefined;
-      const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
-      const grant: Grant = {
-        userId: sync.userId,
-        status: 'active',
-        tokens,
-        tokenVersion,
-        isFresh,
-        parkedMs: 0,
-      };
-      return { ...sync, grant };
-    },
+/**
+ * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
+ * does less becomes it. Undefined when the connection has ended. With `bucket`, a comparison of the records and the
+ * bucket follows when the run has ended.
+ */
+export async function request(
+  db: Database,
+  connectionId: string,
+  mode: SyncMode,
+  scope: SyncScope = {},
+  options: { bucket?: boolean } = {},
+): Promise<string | undefined> {
+  const id = randomUUID();
+  const { rows } = await sql<{ id: string }>`
+    INSERT INTO syncs (id, connection_id, mode, scope, with_bucket, status)
+    SELECT ${id}, id, ${mode}, ${JSON.stringify(scope)}::jsonb, ${options.bucket ?? false}, 'waiting' FROM connections
+    WHERE id = ${connectionId} AND status <> 'disconnected' FOR SHARE
+    ON CONFLICT (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text)) WHERE status = 'waiting'
+    DO UPDATE SET mode = CASE WHEN excluded.mode = 'full' THEN 'full' ELSE syncs.mode END,
+      with_bucket = syncs.with_bucket OR excluded.with_bucket
+    RETURNING id`.execute(db);
+  return rows[0]?.id;
+}
 
-    /**
-     * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
-     * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left, or the connection is
-     * parked (the lease is given back).
-     */
-    async takeNext(connectionId: string, owner: string, leaseMs: number): Promise<TakenSync | 'busy' | undefined> {
-      return db.transaction().execute(async (tx) => {
-        const connection = await sql<{
-          userId: string;
-          settings: Record<string, unknown>;
-          open: boolean;
-          busy: boolean;
-        }>`
-          SELECT user_id, settings, status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
-            sync_until > now() AND sync_owner <> ${owner} AS busy
-          FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
-        const row = connection.rows[0];
-        if (row?.busy) return 'busy';
-        const next = row?.open
-          ? await tx
-              .selectFrom('syncs')
-              .selectAll()
-              .where('connectionId', '=', connectionId)
-              .where('status', 'in', ['running', 'waiting'])
-              .orderBy(sql`status = 'waiting'`)
-              .orderBy('requestedAt')
-              .limit(1)
-              .executeTakeFirst()
-          : undefined;
-        await sql`
-          UPDATE connections SET sync_owner = ${next ? owner : null},
-            sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
-          WHERE id = ${connectionId}`.execute(tx);
-        if (!row || !next) return undefined;
-        const taken = await tx
-          .updateTable('syncs')
-          .set({ status: 'running', startedAt: sql`coalesce(started_at, now())` })
-          .where('id', '=', next.id)
-          .returningAll()
-          .executeTakeFirstOrThrow();
-        return { ...taken, userId: row.userId, settings: row.settings };
-      });
-    },
-
-    /** Keeps the lease. False when it is lost. */
-    async renew(connectionId: string, owner: string, leaseMs: number): Promise<boolean> {
-      return (await holdLease(db, connectionId, owner, leaseMs)) > 0n;
-    },
-
-    async release(connectionId: string, owner: string): Promise<void> {
-      await db
-        .updateTable('connections')
-        .set({ syncOwner: null, syncUntil: null })
-        .where('id', '=', connectionId)
-        .where('syncOwner', '=', owner)
-        .execute();
-    },
-
-    /**
-     * Writes a page of a company's listing into the records, and with it where the run goes on, in one transaction. An asset
-     * that the database refuses never keeps the others out.
-     * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
-     * Returns the connection's settings, by which the page was decided.
-     * @throws LeaseLost
-     */
-    async recordPage(page: {
-      sync: Sync;
-      owner: string;
-      leaseMs: number;
-      companyId: string;
-      assets: ListedAsset[];
-      decide: Decide;
-      position: SyncPosition;
-      mark?: number | null;
-      /** Every id on the page, wanted or not: a full run finds out at its end which assets are missing. */
-      sighted?: string[];
-      /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
-      repaired?: { prefix: string; except: string[] };
-    }): Promise<Counts & { settings: Record<string, unknown> }> {
-      const { sync, owner, companyId, assets } = page;
-      const { connectionId } = sync;
-      const write = (record: typeof recordListed) =>
-        db.transaction().execute(async (tx) => {
-          const ids = assets.map(({ id }) => id);
-          const { settings, known } = await lockPage(tx, connectionId, owner, page.leaseMs, ids);
-          const counts = await record(tx, {
-            syncId: sync.id,
-            connectionId,
-            companyId,
-            assets,
-            known,
-            decide: (before, asset) => page.decide(before, asset, settings),
-          });
-          await sql`
-          WITH moved AS (
-            UPDATE access SET mark = greatest(mark, ${page.mark ?? null}::bigint)
-            WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.mark ?? null}::bigint IS NOT NULL
-          )
-          UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
-            seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
-          WHERE id = ${sync.id}`.execute(tx);
-          if (page.sighted && page.sighted.length > 0) {
-            await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
-          }
-          if (page.repaired) {
-            await sql`
-            DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
-              AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
-          }
-          return { ...counts, settings };
-        });
-      return write(recordListed).catch((error) => {
-        if (!isRefusal(error)) throw error;
-        return write(recordOneByOne);
-      });
-    },
-
-    /** Ends a run. Undefined, and nothing happens, when another process has taken it over or it has ended before. */
-    finish: (sync: Sync, owner: string, outcome: SyncOutcome): Promise<EndedSync | undefined> =>
-      endSync(db, sync, owner, outcome),
-
-    /** Connections for which a run waits, or was interrupted, and nobody is at it. */
-    async unattended(): Promise<string[]> {
-      const { rows } = await sql<{ connectionId: string }>`
-        SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
-        WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
-          AND (c.sync_until IS NULL OR c.sync_until < now())
-          AND (c.parked_until IS NULL OR c.parked_until < now())
-          AND coalesce(s.started_at, s.requested_at) < now() - interval '5 seconds'`.execute(db);
-      return rows.map((row) => row.connectionId);
-    },
-
-    /** The trace of a run, for what follows from it. */
-    async traced(id: string, traceparent: string): Promise<void> {
-      await db.updateTable('syncs').set({ traceparent }).where('id', '=', id).execute();
-    },
-
-    /** How many runs wait or are running. */
-    async open(): Promise<{ waiting: number; running: number }> {
-      const { rows } = await sql<{ waiting: number; running: number }>`
-        SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
-        FROM syncs WHERE status IN ('waiting', 'running')`.execute(db);
-      return rows[0]!;
-    },
-
-    /** A page of runs, the newest first, from behind `after`. `micros`: microseconds since the epoch at which it was asked for. */
-    async search(filter: {
-      connectionId?: string | undefined;
-      after?: { micros: number; id: string } | undefined;
-      limit: number;
-    }): Promise<(Sync & { micros: number })[]> {
-      const { after } = filter;
-      return db
-        .selectFrom('syncs')
-        .selectAll()
-        .select(sql<number>`(extract(epoch FROM requested_at) * 1000000)::bigint`.as('micros'))
-        .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
-        .$if(after !== undefined, (query) =>
-          query.where(
-            sql<boolean>`(requested_at, id) < ('epoch'::timestamptz + ${after!.micros} * interval '1 microsecond', ${after!.id})`,
-          ),
-        )
-        .orderBy('requestedAt', 'desc')
-        .orderBy('id', 'desc')
-        .limit(filter.limit)
-        .execute();
-    },
-
-    async get(id: string): Promise<Sync | undefined> {
-      return db.selectFrom('syncs').selectAll().where('id', '=', id).executeTakeFirst();
-    },
+/**
+ * Asks for a run over everything and takes it, in one statement. Undefined, and nothing is done, where one waits or was
+ * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
+ * A shortcut for scheduled runs: with what it reads along, a sync without news takes 8 statements and 4.4 CPU ms in place
+ * of 17 and 6.5 (`bench/nothing-new.ts`).
+ */
+export async function begin(
+  db: Database,
+  connectionId: string,
+  mode: SyncMode,
+  owner: string,
+  leaseMs: number,
+): Promise<TakenSync | undefined> {
+  const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
+    WITH taken AS (
+      UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
+      WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+        AND (sync_until IS NULL OR sync_until <= now())
+        AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
+      RETURNING id, user_id, settings, tokens, token_version,
+        coalesce(access_expires_at > now(), false) AS is_fresh, ${standingOf(connectionId)}
+    ), begun AS (
+      INSERT INTO syncs (id, connection_id, mode, scope, status, started_at)
+      SELECT ${randomUUID()}, id, ${mode}, '{}', 'running', now() FROM taken RETURNING *
+    )
+    SELECT begun.*, taken.user_id, taken.settings, tokens, token_version, is_fresh,
+      jsonb_build_object('status', taken.status, 'shared', shared, 'readable', readable) AS standing
+    FROM begun, taken`.execute(db);
+  if (!rows[0]) return undefined;
+  const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
+  const grant: Grant = {
+    userId: sync.userId,
+    status: 'active',
+    tokens,
+    tokenVersion,
+    isFresh,
+    parkedMs: 0,
   };
+  return { ...sync, grant };
+}
+
+/**
+ * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
+ * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left, or the connection is
+ * parked (the lease is given back).
+ */
+export async function takeNext(
+  db: Database,
+  connectionId: string,
+  owner: string,
+  leaseMs: number,
+): Promise<TakenSync | 'busy' | undefined> {
+  return db.transaction().execute(async (tx) => {
+    const connection = await sql<{
+      userId: string;
+      settings: Record<string, unknown>;
+      open: boolean;
+      busy: boolean;
+    }>`
+      SELECT user_id, settings, status = 'active' AND (parked_until IS NULL OR parked_until <= now()) AS open,
+        sync_until > now() AND sync_owner <> ${owner} AS busy
+      FROM connections WHERE id = ${connectionId} FOR UPDATE`.execute(tx);
+    const row = connection.rows[0];
+    if (row?.busy) return 'busy';
+    const next = row?.open
+      ? await tx
+          .selectFrom('syncs')
+          .selectAll()
+          .where('connectionId', '=', connectionId)
+          .where('status', 'in', ['running', 'waiting'])
+          .orderBy(sql`status = 'waiting'`)
+          .orderBy('requestedAt')
+          .limit(1)
+          .executeTakeFirst()
+      : undefined;
+    await sql`
+      UPDATE connections SET sync_owner = ${next ? owner : null},
+        sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
+      WHERE id = ${connectionId}`.execute(tx);
+    if (!row || !next) return undefined;
+    const taken = await tx
+      .updateTable('syncs')
+      .set({ status: 'running', startedAt: sql`coalesce(started_at, now())` })
+      .where('id', '=', next.id)
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    return { ...taken, userId: row.userId, settings: row.settings };
+  });
+}
+
+/** Keeps the lease. False when it is lost. */
+export async function renew(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<boolean> {
+  return (await holdLease(db, connectionId, owner, leaseMs)) > 0n;
+}
+
+export async function release(db: Database, connectionId: string, owner: string): Promise<void> {
+  await db
+    .updateTable('connections')
+    .set({ syncOwner: null, syncUntil: null })
+    .where('id', '=', connectionId)
+    .where('syncOwner', '=', owner)
+    .execute();
+}
+
+/** Connections for which a run waits, or was interrupted, and nobody is at it. */
+export async function unattended(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ connectionId: string }>`
+    SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
+    WHERE s.status IN ('waiting', 'running') AND c.status = 'active'
+      AND (c.sync_until IS NULL OR c.sync_until < now())
+      AND (c.parked_until IS NULL OR c.parked_until < now())
+      AND coalesce(s.started_at, s.requested_at) < now() - interval '5 seconds'`.execute(db);
+  return rows.map((row) => row.connectionId);
+}
+
+/** The trace of a run, for what follows from it. */
+export async function traced(db: Database, id: string, traceparent: string): Promise<void> {
+  await db.updateTable('syncs').set({ traceparent }).where('id', '=', id).execute();
+}
+
+/** How many runs wait or are running. */
+export async function open(db: Database): Promise<{ waiting: number; running: number }> {
+  const { rows } = await sql<{ waiting: number; running: number }>`
+    SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
+    FROM syncs WHERE status IN ('waiting', 'running')`.execute(db);
+  return rows[0]!;
+}
+
+/** A page of runs, the newest first, from behind `after`. `micros`: microseconds since the epoch at which it was asked for. */
+export async function search(
+  db: Database,
+  filter: {
+    connectionId?: string | undefined;
+    after?: { micros: number; id: string } | undefined;
+    limit: number;
+  },
+): Promise<(Sync & { micros: number })[]> {
+  const { after } = filter;
+  return db
+    .selectFrom('syncs')
+    .selectAll()
+    .select(sql<number>`(extract(epoch FROM requested_at) * 1000000)::bigint`.as('micros'))
+    .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
+    .$if(after !== undefined, (query) =>
+      query.where(
+        sql<boolean>`(requested_at, id) < ('epoch'::timestamptz + ${after!.micros} * interval '1 microsecond', ${after!.id})`,
+      ),
+    )
+    .orderBy('requestedAt', 'desc')
+    .orderBy('id', 'desc')
+    .limit(filter.limit)
+    .execute();
+}
+
+export async function get(db: Database, id: string): Promise<Sync | undefined> {
+  return db.selectFrom('syncs').selectAll().where('id', '=', id).executeTakeFirst();
 }

@@ -5,44 +5,47 @@ import type { Database } from '../database/schema.ts';
 const rewriteAfter = sql`interval '1 hour'`;
 
 /** Which days have their inventory, and who is writing one. */
-export function inventoryRecords(db: Database) {
-  return {
-    /**
-     * Takes a day's inventory on, for `leaseMs`: when it is not written yet, or was while assets were on their way, or in any
-     * case when it was asked for. False: nothing is to be done, or another process is at it.
-     */
-    async take(day: string, owner: string, leaseMs: number, options: { asked?: boolean } = {}): Promise<boolean> {
-      const { rows } = await sql`
-        INSERT INTO inventories AS i (day, owner, until)
-        SELECT ${day}::date, ${owner}, now() + ${leaseMs} * interval '1 ms' WHERE EXISTS (SELECT 1 FROM assets)
-        ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until
-          WHERE (i.until IS NULL OR i.until < now()) AND (
-            i.written_at IS NULL OR ${options.asked ?? false} OR (
-              i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}
-              AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND skipped IS NULL)))
-        RETURNING day`.execute(db);
-      return rows.length > 0;
-    },
 
-    /** Keeps the lease. False when it is lost. */
-    async renew(day: string, owner: string, leaseMs: number): Promise<boolean> {
-      const { numAffectedRows } = await sql`
-        UPDATE inventories SET until = now() + ${leaseMs} * interval '1 ms'
-        WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
-      return (numAffectedRows ?? 0n) > 0n;
-    },
+/**
+ * Takes a day's inventory on, for `leaseMs`: when it is not written yet, or was while assets were on their way, or in any
+ * case when it was asked for. False: nothing is to be done, or another process is at it.
+ */
+export async function take(
+  db: Database,
+  day: string,
+  owner: string,
+  leaseMs: number,
+  options: { asked?: boolean } = {},
+): Promise<boolean> {
+  const { rows } = await sql`
+    INSERT INTO inventories AS i (day, owner, until)
+    SELECT ${day}::date, ${owner}, now() + ${leaseMs} * interval '1 ms' WHERE EXISTS (SELECT 1 FROM assets)
+    ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until
+      WHERE (i.until IS NULL OR i.until < now()) AND (
+        i.written_at IS NULL OR ${options.asked ?? false} OR (
+          i.waiting > 0 AND i.written_at < now() - ${rewriteAfter}
+          AND NOT EXISTS (SELECT 1 FROM assets WHERE state IN ('pending', 'transferring') AND skipped IS NULL)))
+    RETURNING day`.execute(db);
+  return rows.length > 0;
+}
 
-    async written(day: string, owner: string, waiting: number): Promise<void> {
-      await sql`
-        UPDATE inventories SET owner = NULL, until = NULL, written_at = now(), waiting = ${waiting}
-        WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
-    },
+/** Keeps the lease. False when it is lost. */
+export async function renew(db: Database, day: string, owner: string, leaseMs: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    UPDATE inventories SET until = now() + ${leaseMs} * interval '1 ms'
+    WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
+  return (numAffectedRows ?? 0n) > 0n;
+}
 
-    /** Gives it back unwritten; tried again after `waitMs`. */
-    async release(day: string, owner: string, waitMs: number): Promise<void> {
-      await sql`
-        UPDATE inventories SET owner = NULL, until = now() + ${waitMs} * interval '1 ms'
-        WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
-    },
-  };
+export async function written(db: Database, day: string, owner: string, waiting: number): Promise<void> {
+  await sql`
+    UPDATE inventories SET owner = NULL, until = NULL, written_at = now(), waiting = ${waiting}
+    WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
+}
+
+/** Gives it back unwritten; tried again after `waitMs`. */
+export async function release(db: Database, day: string, owner: string, waitMs: number): Promise<void> {
+  await sql`
+    UPDATE inventories SET owner = NULL, until = now() + ${waitMs} * interval '1 ms'
+    WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
 }

@@ -1,16 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
-import type {
-  Database,
-  ObjectKind,
-  Remedy,
-  Verification,
-  VerificationCounts,
-  VerificationLine,
-  VerificationOptions,
-  VerificationPosition,
-} from '../database/schema.ts';
-import { addEvent } from '../events/events.ts';
+import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
+import { addEvent } from '../events/add-event.ts';
 
 /** How many are kept, with their lines, after they have ended: of those that operators asked for, and of the others. */
 const kept = 20;
@@ -19,7 +10,7 @@ const kept = 20;
  * The mirror's own comparison of the records and the bucket, of one connection or all: what is missing or differs is made
  * again. One that waits already is the one that is meant. Returns its id.
  */
-export async function requestRoutine(db: Database, connectionId: string | null): Promise<string> {
+export async function requestRoutineOf(db: Database, connectionId: string | null): Promise<string> {
   const { rows } = await sql<{ id: string }>`
     INSERT INTO verifications (id, connection_id, options, status)
     VALUES (${randomUUID()}, ${connectionId}, '{"routine": true, "repair": true}', 'waiting')
@@ -40,194 +31,132 @@ async function forget(db: Database): Promise<void> {
 }
 
 /** Verifications that were asked for: one runs at a time, the others wait. */
-export function verificationRecords(db: Database) {
-  return {
-    async request(options: VerificationOptions, connectionId?: string): Promise<string> {
-      const id = randomUUID();
-      await db
-        .insertInto('verifications')
-        .values({
-          id,
-          connectionId: connectionId ?? null,
-          options: JSON.stringify(options),
-          status: 'waiting',
-        })
-        .execute();
-      await forget(db);
-      return id;
-    },
 
-    /**
-     * Asks for the routine one of the whole mirror when it is due: every interval, for the first time when one has passed
-     * since there is a connection. Whichever process comes first does.
-     */
-    async routine(intervalMs: number): Promise<boolean> {
-      const interval = sql`${intervalMs} * interval '1 ms'`;
-      const { rows } = await sql<{ waits: boolean }>`
-        SELECT due_at > now() AND due_at <= now() + ${interval} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
-      if (rows[0]?.waits) return false;
-      return db.transaction().execute(async (tx) => {
-        await sql`
-          INSERT INTO chores (name, due_at)
-          SELECT 'bucket', min(connected_at) + ${interval} FROM connections HAVING count(*) > 0
-          ON CONFLICT (name) DO NOTHING`.execute(tx);
-        const { numAffectedRows: due } = await sql`
-          UPDATE chores SET due_at = now() + ${interval} WHERE name = 'bucket' AND due_at <= now()`.execute(tx);
-        if (due) await requestRoutine(tx, null);
-        // Of an interval that was longer before.
-        else {
-          await sql`
-            UPDATE chores SET due_at = now() + ${interval}
-            WHERE name = 'bucket' AND due_at > now() + ${interval}`.execute(tx);
-        }
-        return Boolean(due);
-      });
-    },
+export async function request(db: Database, options: VerificationOptions, connectionId?: string): Promise<string> {
+  const id = randomUUID();
+  await db
+    .insertInto('verifications')
+    .values({
+      id,
+      connectionId: connectionId ?? null,
+      options: JSON.stringify(options),
+      status: 'waiting',
+    })
+    .execute();
+  await forget(db);
+  return id;
+}
 
-    /** Asks for the routine one of the whole mirror now. */
-    async requestRoutine(): Promise<void> {
-      await requestRoutine(db, null);
-    },
+/**
+ * Asks for the routine one of the whole mirror when it is due: every interval, for the first time when one has passed
+ * since there is a connection. Whichever process comes first does.
+ */
+export async function routine(db: Database, intervalMs: number): Promise<boolean> {
+  const interval = sql`${intervalMs} * interval '1 ms'`;
+  const { rows } = await sql<{ waits: boolean }>`
+    SELECT due_at > now() AND due_at <= now() + ${interval} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
+  if (rows[0]?.waits) return false;
+  return db.transaction().execute(async (tx) => {
+    await sql`
+      INSERT INTO chores (name, due_at)
+      SELECT 'bucket', min(connected_at) + ${interval} FROM connections HAVING count(*) > 0
+      ON CONFLICT (name) DO NOTHING`.execute(tx);
+    const { numAffectedRows: due } = await sql`
+      UPDATE chores SET due_at = now() + ${interval} WHERE name = 'bucket' AND due_at <= now()`.execute(tx);
+    if (due) await requestRoutineOf(tx, null);
+    // Of an interval that was longer before.
+    else {
+      await sql`
+        UPDATE chores SET due_at = now() + ${interval}
+        WHERE name = 'bucket' AND due_at > now() + ${interval}`.execute(tx);
+    }
+    return Boolean(due);
+  });
+}
 
-    /** How many wait or are running. */
-    async open(): Promise<{ waiting: number; running: number }> {
-      const { rows } = await sql<{ waiting: number; running: number }>`
-        SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
-        FROM verifications WHERE status IN ('waiting', 'running')`.execute(db);
-      return rows[0]!;
-    },
+/** Asks for the routine one of the whole mirror now. */
+export async function requestRoutine(db: Database): Promise<void> {
+  await requestRoutineOf(db, null);
+}
 
-    /** The one that was interrupted, or the oldest that waits, for `owner`; undefined while another process is at one. */
-    async takeNext(owner: string, leaseMs: number): Promise<Verification | undefined> {
-      const { rows } = await sql<Verification>`
-        UPDATE verifications SET status = 'running', started_at = coalesce(started_at, now()), owner = ${owner},
-          until = now() + ${leaseMs} * interval '1 ms'
-        WHERE id = (
-          SELECT id FROM verifications WHERE status IN ('waiting', 'running')
-          ORDER BY status = 'waiting', requested_at LIMIT 1 FOR UPDATE)
-          AND (until IS NULL OR until < now())
-        RETURNING *`.execute(db);
-      return rows[0];
-    },
+/** How many wait or are running. */
+export async function open(db: Database): Promise<{ waiting: number; running: number }> {
+  const { rows } = await sql<{ waiting: number; running: number }>`
+    SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
+    FROM verifications WHERE status IN ('waiting', 'running')`.execute(db);
+  return rows[0]!;
+}
 
-    /** Keeps the lease. False when it is lost. */
-    async renew(id: string, owner: string, leaseMs: number): Promise<boolean> {
-      const { numUpdatedRows } = await db
-        .updateTable('verifications')
-        .set({ until: sql`now() + ${leaseMs} * interval '1 ms'` })
-        .where('id', '=', id)
-        .where('owner', '=', owner)
-        .executeTakeFirst();
-      return numUpdatedRows > 0n;
-    },
+/** The one that was interrupted, or the oldest that waits, for `owner`; undefined while another process is at one. */
+export async function takeNext(db: Database, owner: string, leaseMs: number): Promise<Verification | undefined> {
+  const { rows } = await sql<Verification>`
+    UPDATE verifications SET status = 'running', started_at = coalesce(started_at, now()), owner = ${owner},
+      until = now() + ${leaseMs} * interval '1 ms'
+    WHERE id = (
+      SELECT id FROM verifications WHERE status IN ('waiting', 'running')
+      ORDER BY status = 'waiting', requested_at LIMIT 1 FOR UPDATE)
+      AND (until IS NULL OR until < now())
+    RETURNING *`.execute(db);
+  return rows[0];
+}
 
-    /** Gives it back as far as it is. */
-    async release(id: string, owner: string): Promise<void> {
-      await db
-        .updateTable('verifications')
-        .set({ owner: null, until: null })
-        .where('id', '=', id)
-        .where('owner', '=', owner)
-        .execute();
-    },
+/** Keeps the lease. False when it is lost. */
+export async function renew(db: Database, id: string, owner: string, leaseMs: number): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('verifications')
+    .set({ until: sql`now() + ${leaseMs} * interval '1 ms'` })
+    .where('id', '=', id)
+    .where('owner', '=', owner)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
 
-    /** Gives it back for now. Returns how often in a row that was so, without any progress. */
-    async putOff(id: string, owner: string, error: string, waitMs: number): Promise<number> {
-      const { rows } = await sql<{ failures: number }>`
-        UPDATE verifications SET owner = NULL, until = now() + ${waitMs} * interval '1 ms', error = ${error},
-          position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)
-        WHERE id = ${id} AND owner = ${owner} RETURNING (position->>'failures')::int AS failures`.execute(db);
-      return rows[0]?.failures ?? 0;
-    },
+/** Gives it back as far as it is. */
+export async function release(db: Database, id: string, owner: string): Promise<void> {
+  await db
+    .updateTable('verifications')
+    .set({ owner: null, until: null })
+    .where('id', '=', id)
+    .where('owner', '=', owner)
+    .execute();
+}
 
-    /** What was found, and with it where the run goes on, in one transaction. False when another process has it. */
-    async save(
-      id: string,
-      owner: string,
-      found: { lines: VerificationLine[]; counts: VerificationCounts; position: VerificationPosition },
-    ): Promise<boolean> {
-      return db.transaction().execute(async (tx) => {
-        const { numUpdatedRows } = await tx
-          .updateTable('verifications')
-          .set({
-            counts: JSON.stringify(found.counts) as never,
-            position: JSON.stringify(found.position) as never,
-            error: null,
-          })
-          .where('id', '=', id)
-          .where('owner', '=', owner)
-          .executeTakeFirst();
-        if (numUpdatedRows === 0n) return false;
-        if (found.lines.length === 0) return true;
-        const first = found.counts.lines - found.lines.length;
-        await sql`
-          INSERT INTO verification_lines
-          SELECT ${id}, ${first} + r.ordinality, r.mark, r.key, r.asset_id, r.kind, r.remedy, r.text, r.difference
-          FROM ROWS FROM (jsonb_to_recordset(${JSON.stringify(
-            found.lines.map(({ assetId, ...line }) => ({ ...line, asset_id: assetId })),
-          )}::jsonb) AS (mark text, key text, asset_id text, kind text, remedy text, text text, difference boolean))
-            WITH ORDINALITY AS r (mark, key, asset_id, kind, remedy, text, difference, ordinality)`.execute(tx);
-        return true;
-      });
-    },
+/** Gives it back for now. Returns how often in a row that was so, without any progress. */
+export async function putOff(db: Database, id: string, owner: string, error: string, waitMs: number): Promise<number> {
+  const { rows } = await sql<{ failures: number }>`
+    UPDATE verifications SET owner = NULL, until = now() + ${waitMs} * interval '1 ms', error = ${error},
+      position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)
+    WHERE id = ${id} AND owner = ${owner} RETURNING (position->>'failures')::int AS failures`.execute(db);
+  return rows[0]?.failures ?? 0;
+}
 
-    /** It has ended; with `differs`, people are told of what it found. */
-    async done(id: string, owner: string, differs?: Record<string, unknown>): Promise<void> {
-      await db.transaction().execute(async (tx) => {
-        const ended = await tx
-          .updateTable('verifications')
-          .set({ status: 'done', error: null, owner: null, until: null, finishedAt: sql`now()` })
-          .where('id', '=', id)
-          .where('owner', '=', owner)
-          .returning('connectionId')
-          .executeTakeFirst();
-        if (!ended || !differs) return;
-        const { connectionId } = ended;
-        const data = { verificationId: id, ...differs };
-        await addEvent(tx, { kind: 'bucket.differs', ...(connectionId && { connectionId }), data });
-      });
-    },
+/** It has ended; with `differs`, people are told of what it found. */
+export async function done(db: Database, id: string, owner: string, differs?: Record<string, unknown>): Promise<void> {
+  await db.transaction().execute(async (tx) => {
+    const ended = await tx
+      .updateTable('verifications')
+      .set({ status: 'done', error: null, owner: null, until: null, finishedAt: sql`now()` })
+      .where('id', '=', id)
+      .where('owner', '=', owner)
+      .returning('connectionId')
+      .executeTakeFirst();
+    if (!ended || !differs) return;
+    const { connectionId } = ended;
+    const data = { verificationId: id, ...differs };
+    await addEvent(tx, { kind: 'bucket.differs', ...(connectionId && { connectionId }), data });
+  });
+}
 
-    /** One that nobody has, and that cannot go on. */
-    async failed(id: string, error: string): Promise<void> {
-      await db
-        .updateTable('verifications')
-        .set({ status: 'failed', error, until: null, finishedAt: sql`now()` })
-        .where('id', '=', id)
-        .where('owner', 'is', null)
-        .execute();
-    },
+/** One that nobody has, and that cannot go on. */
+export async function failed(db: Database, id: string, error: string): Promise<void> {
+  await db
+    .updateTable('verifications')
+    .set({ status: 'failed', error, until: null, finishedAt: sql`now()` })
+    .where('id', '=', id)
+    .where('owner', 'is', null)
+    .execute();
+}
 
-    async get(id: string): Promise<Verification | undefined> {
-      return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
-    },
-
-    /** A page of its lines behind the `after`th, in the order in which they were found. */
-    async lines(
-      id: string,
-      page: { after: number; limit: number },
-    ): Promise<(VerificationLine & { number: number })[]> {
-      return db
-        .selectFrom('verificationLines')
-        .select(['number', 'mark', 'key', 'assetId', 'kind', 'remedy', 'text', 'difference'])
-        .where('verificationId', '=', id)
-        .where('number', '>', page.after)
-        .orderBy('number')
-        .limit(page.limit)
-        .execute();
-    },
-
-    /** What is to be done about assets, a page of them by id. */
-    async remedies(
-      id: string,
-      page: { after: string; limit: number },
-    ): Promise<{ assetId: string; what: { kind: ObjectKind; remedy: Remedy }[] }[]> {
-      const { rows } = await sql<{ assetId: string; what: { kind: ObjectKind; remedy: Remedy }[] }>`
-        SELECT asset_id, jsonb_agg(jsonb_build_object('kind', kind, 'remedy', remedy)) AS what
-        FROM verification_lines
-        WHERE verification_id = ${id} AND remedy IS NOT NULL AND asset_id > ${page.after}
-        GROUP BY asset_id ORDER BY asset_id LIMIT ${page.limit}`.execute(db);
-      return rows;
-    },
-  };
+export async function get(db: Database, id: string): Promise<Verification | undefined> {
+  return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
 }

@@ -1,0 +1,70 @@
+import { sql } from 'kysely';
+import type { Database, Media } from '../database/schema.ts';
+import { addAssetEvent } from '../events/add-event.ts';
+import { told } from './history.ts';
+import type { AssetLease, Mirrored } from './leases.ts';
+
+/** Ends leases whose asset is mirrored. Returns for each whether it was still its worker's. */
+export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
+  const found = ends.map(({ lease, done }) => ({
+    id: lease.assetId,
+    lease: lease.number,
+    revision: lease.revision,
+    size: lease.size,
+    upload_date: lease.uploadDate,
+    wait_ms: done.waitMs,
+    attempts: done.attempts ?? 0,
+    reason: done.reason ?? null,
+    record_key: done.recordKey,
+    detail: done.detail,
+    transcript_state: done.transcriptState,
+    transcript_keys: done.transcriptKeys,
+    transcript_deadline: done.transcriptDeadline,
+    thumbnail_state: done.thumbnailState,
+    thumbnail: done.thumbnail,
+    sidecar_files: done.sidecarFiles,
+    began: lease.stepLog.began,
+    told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
+  }));
+  const { rows } = await sql<{ id: string; lease: number }>`
+    WITH found AS MATERIALIZED (
+      SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
+        id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason text,
+        record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
+        thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)
+    ), held AS MATERIALIZED (
+      SELECT a.id FROM assets a JOIN found USING (id, lease)
+      WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+    ), ended AS (
+      UPDATE assets SET queued_at = NULL, lease_until = NULL,
+        state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
+          AND assets.upload_date IS NOT DISTINCT FROM found.upload_date THEN 'mirrored' ELSE 'pending' END,
+        next_at = CASE WHEN assets.revision = found.revision THEN now() + found.wait_ms * interval '1 ms' ELSE now() END,
+        attempts = found.attempts, waits = 0, reason = found.reason, processing_since = NULL,
+        record_key = found.record_key, superseded = '{}', detail = found.detail,
+        mirrored_at = coalesce(mirrored_at, now()),
+        transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
+        transcript_deadline = found.transcript_deadline,
+        thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
+      FROM held JOIN found USING (id) WHERE assets.id = held.id
+      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.told
+    ), logged AS (
+      INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, told FROM ended
+    )
+    SELECT id, lease FROM ended`.execute(db);
+  const ended = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
+  return ends.map(({ lease }) => ended.has(`${lease.number} ${lease.assetId}`));
+}
+
+/** The same for one lease, with an `asset.mirrored` event. */
+export async function endMirroredWithEvent(
+  db: Database,
+  end: { lease: AssetLease; done: Mirrored },
+  media: Media,
+): Promise<boolean> {
+  return db.transaction().execute(async (tx) => {
+    const [ended] = await endMirrored(tx, [end]);
+    if (ended) await addAssetEvent(tx, 'asset.mirrored', end.lease.assetId, { key: media.key, bytes: media.bytes });
+    return ended!;
+  });
+}

@@ -1,0 +1,63 @@
+import { sql } from 'kysely';
+import type { Database, OwnedAsset } from '../database/schema.ts';
+import { type AssetLease, free, workable } from './leases.ts';
+
+/** A pending asset is `transferring` from here on. */
+const begins = sql`lease = lease + 1, state = CASE state WHEN 'pending' THEN 'transferring' ELSE state END`;
+const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.connection_id) AS settings`;
+
+export async function takeAssets(
+  db: Database,
+  asked: { id: string; leaseMs: number }[],
+): Promise<(OwnedAsset | undefined)[]> {
+  const ids = asked.map(({ id }) => id);
+  // All workers ask for the same.
+  const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
+  // Locks in the order of ids, like every other statement, so that there are no deadlocks; and selects by ids alone, or the
+  // planner would read all queued assets.
+  const { rows } = await sql<OwnedAsset>`
+    WITH locked AS MATERIALIZED (
+      SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
+    ), free AS (
+      SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${free} AND ${workable}
+    )
+    UPDATE assets SET ${begins}, lease_until = now() + ${leaseMs} * interval '1 ms'
+    FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
+    RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(db);
+  const taken = new Map(rows.map((row) => [row.id, row]));
+  const left = ids.filter((id) => !taken.has(id));
+  if (left.length > 0) {
+    // If this fails, the dispatcher finds these assets when their jobs are overdue.
+    await sql`
+      WITH stopped AS (
+        SELECT id FROM assets WHERE id = ANY(${left}::text[]) AND queued_at IS NOT NULL AND ${free} AND NOT ${workable}
+        ORDER BY id FOR UPDATE
+      )
+      UPDATE assets SET queued_at = NULL FROM stopped WHERE assets.id = stopped.id`
+      .execute(db)
+      .catch(() => {});
+  }
+  // Each row is returned to one caller only; duplicates get undefined.
+  return ids.map((id) => {
+    const row = taken.get(id);
+    taken.delete(id);
+    return row;
+  });
+}
+
+/** Keeps leases. Returns those that are still held; for the others the worker must stop. */
+export async function renew(db: Database, leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
+  if (leases.length === 0) return new Set();
+  // In the order of ids, as all that locks several assets: so nobody waits in a circle.
+  const { rows } = await sql<{ id: string }>`
+    WITH mine AS (
+      SELECT a.id FROM assets a
+      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS held (id, lease)
+        ON a.id = held.id AND a.lease = held.lease AND a.lease_until IS NOT NULL
+      JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
+      ORDER BY a.id FOR UPDATE OF a)
+    UPDATE assets SET lease_until = now() + ${leaseMs} * interval '1 ms'
+    FROM mine WHERE assets.id = mine.id
+    RETURNING assets.id`.execute(db);
+  return new Set(rows.map((row) => row.id));
+}

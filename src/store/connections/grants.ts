@@ -1,0 +1,165 @@
+import { randomUUID } from 'node:crypto';
+import { sql } from 'kysely';
+import type { Database, Grant } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
+import { addEvent, notify } from '../events/add-event.ts';
+
+/** Of a connection what its access token is made of. It is asked for with every call of the API. */
+export async function grant(db: Database, id: string): Promise<Grant | undefined> {
+  const { rows } = await sql<Grant>`
+    SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
+      coalesce(extract(epoch FROM parked_until - now()) * 1000, 0)::float8 AS parked_ms
+    FROM connections WHERE id = ${id}`.execute(db);
+  return rows[0];
+}
+
+/**
+ * Saves a new grant. A user who was connected before keeps the connection with its marks and records; one who was
+ * disconnected is active again, one who was paused stays so. `consentId`: the consent that it comes from, which is finished
+ * with it, once.
+ */
+export async function saveGrant(
+  db: Database,
+  grant: {
+    user: { id: string; name: string; email: string };
+    tokens: string;
+    accessExpiresAt: Date;
+    consentId?: string;
+  },
+): Promise<{ id: string; created: boolean; recovered: boolean }> {
+  return db.transaction().execute(async (tx) => {
+    if (grant.consentId !== undefined) {
+      const finished = await tx.deleteFrom('consents').where('id', '=', grant.consentId).executeTakeFirst();
+      // Its tokens may be refreshed by now: these would be the old ones.
+      if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
+    }
+    const before = await tx
+      .selectFrom('connections')
+      .select(['id', 'status'])
+      .where('userId', '=', grant.user.id)
+      .forUpdate()
+      .executeTakeFirst();
+    const fresh = {
+      userName: grant.user.name,
+      userEmail: grant.user.email,
+      tokens: grant.tokens,
+      accessExpiresAt: grant.accessExpiresAt,
+    };
+    const saved = await tx
+      .insertInto('connections')
+      .values({ id: randomUUID(), userId: grant.user.id, status: 'active', ...fresh })
+      .onConflict((conflict) =>
+        conflict.column('userId').doUpdateSet({
+          ...fresh,
+          status: sql`CASE WHEN connections.status = 'paused' THEN 'paused' ELSE 'active' END`,
+          tokenVersion: sql`connections.token_version + 1`,
+          connectedAt: sql`now()`,
+          refreshOwner: null,
+          refreshUntil: null,
+          refreshUnansweredAt: null,
+          parkedUntil: null,
+          lastError: null,
+          disconnectedAt: null,
+          disconnectReason: null,
+        }),
+      )
+      .returning('id')
+      .executeTakeFirstOrThrow();
+    const recovered = before?.status === 'disconnected';
+    await addEvent(tx, {
+      kind: before ? (recovered ? 'connection.recovered' : 'connection.reconnected') : 'connection.connected',
+      connectionId: saved.id,
+    });
+    await notify(tx, { connectionId: saved.id });
+    return { id: saved.id, created: !before, recovered };
+  });
+}
+
+/** Whether the state of a connect attempt is used for the first time. It is remembered until it expires anyway. */
+export async function useState(db: Database, state: string, until: Date): Promise<boolean> {
+  await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).execute();
+  const { numInsertedOrUpdatedRows } = await db
+    .insertInto('usedStates')
+    .values({ state, until })
+    .onConflict((conflict) => conflict.doNothing())
+    .executeTakeFirst();
+  return numInsertedOrUpdatedRows === 1n;
+}
+
+/** The lease to refresh the pair `tokenVersion`, for `ms`; undefined while another holds it or the pair was replaced. */
+export async function leaseRefresh(db: Database, id: string, tokenVersion: number, owner: string, ms: number) {
+  const result = await sql<{ tokens: string; takenOver: boolean; unanswered: boolean }>`
+    UPDATE connections AS c
+    SET refresh_owner = ${owner}, refresh_until = now() + ${ms} * interval '1 ms'
+    FROM (SELECT id, refresh_owner FROM connections WHERE id = ${id} FOR UPDATE) AS before
+    WHERE c.id = before.id AND c.token_version = ${tokenVersion} AND c.status <> 'disconnected'
+      AND (c.refresh_until IS NULL OR c.refresh_until < now())
+    RETURNING c.tokens, before.refresh_owner IS NOT NULL AS taken_over, c.refresh_unanswered_at IS NOT NULL AS unanswered
+  `.execute(db);
+  return result.rows[0];
+}
+
+/** The refresh goes on; nothing happens when another has taken the lease over. */
+export async function renewRefresh(db: Database, id: string, owner: string, ms: number): Promise<void> {
+  await sql`
+    UPDATE connections SET refresh_until = now() + ${ms} * interval '1 ms'
+    WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
+}
+
+/**
+ * Saves the pair that replaces `tokenVersion`; its access token is used for `accessMs`. False when another pair has
+ * replaced it meanwhile.
+ */
+export async function saveRefreshed(
+  db: Database,
+  id: string,
+  tokenVersion: number,
+  tokens: string,
+  accessMs: number,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('connections')
+    .set({
+      tokens,
+      accessExpiresAt: inMs(accessMs),
+      tokenVersion: tokenVersion + 1,
+      refreshOwner: null,
+      refreshUntil: null,
+      refreshUnansweredAt: null,
+    })
+    .where('id', '=', id)
+    .where('tokenVersion', '=', tokenVersion)
+    .where('status', '<>', 'disconnected')
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+/** The same pair in another envelope. False when another pair is there by now. */
+export async function reseal(db: Database, id: string, before: string, after: string): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('connections')
+    .set({ tokens: after })
+    .where('id', '=', id)
+    .where('tokens', '=', before)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
+}
+
+/** Gives the lease back. `unanswered`: a refresh was sent, and what became of it is unknown. */
+export async function releaseRefresh(
+  db: Database,
+  id: string,
+  owner: string,
+  options: { unanswered: boolean },
+): Promise<void> {
+  await db
+    .updateTable('connections')
+    .set({
+      refreshOwner: null,
+      refreshUntil: null,
+      ...(options.unanswered && { refreshUnansweredAt: sql`coalesce(refresh_unanswered_at, now())` }),
+    })
+    .where('id', '=', id)
+    .where('refreshOwner', '=', owner)
+    .execute();
+}

@@ -1,0 +1,62 @@
+import { sql } from 'kysely';
+import type { Database } from '../database/schema.ts';
+import { adoptable } from './readable-companies.ts';
+
+/**
+ * What is adoptable becomes this connection's. What failed of it is tried again: perhaps only because the other could not
+ * read it any more.
+ */
+export async function adoptWork(tx: Database, id: string): Promise<void> {
+  await sql`
+    WITH work AS (SELECT assets.id ${adoptable(id)} ORDER BY assets.id FOR UPDATE OF assets)
+    UPDATE assets SET connection_id = ${id}, queued_at = NULL, ${afresh} FROM work WHERE assets.id = work.id
+  `.execute(tx);
+}
+
+/** What failed of companies that can be read again is tried again: perhaps it failed because they could not. */
+export async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
+  if (companyIds.length === 0) return;
+  await sql`
+    WITH work AS (
+      SELECT id FROM assets
+      WHERE connection_id = ${id} AND company_id = ANY(${companyIds}::text[]) AND ${failed}
+      ORDER BY id FOR UPDATE)
+    UPDATE assets SET ${afresh} FROM work WHERE assets.id = work.id`.execute(tx);
+}
+
+/** Failed, and not because its listing cannot be read: that is the same for everybody. */
+const failed = sql`(assets.state = 'failed' AND assets.listed <> '{}')`;
+const afresh = sql`
+  state = CASE WHEN ${failed} THEN 'pending' ELSE assets.state END,
+  next_at = CASE WHEN ${failed} THEN now() ELSE assets.next_at END,
+  attempts = CASE WHEN ${failed} THEN 0 ELSE assets.attempts END,
+  reason = CASE WHEN ${failed} THEN NULL ELSE assets.reason END`;
+
+/**
+ * Hands the assets of a connection that can no longer read them to one that can, and takes them off the queue and out of
+ * workers' hands; what nobody can read waits. Rows for which that changes nothing are left alone: there may be a million.
+ */
+export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
+  await sql`
+    WITH readers AS (
+      SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS other_id
+      FROM connections c JOIN access a ON a.connection_id = c.id
+      WHERE c.id <> ${id} AND c.status = 'active' AND a.lost_at IS NULL
+        AND a.company_id IN (SELECT company_id FROM access WHERE connection_id = ${id})
+      ORDER BY a.company_id, c.connected_at, c.id
+    ), work AS (
+      SELECT assets.id, readers.other_id FROM assets LEFT JOIN readers ON readers.company_id = assets.company_id
+      WHERE assets.connection_id = ${id} AND assets.next_at IS NOT NULL
+        ${companyIds ? sql`AND assets.company_id = ANY(${companyIds}::text[])` : sql``}
+        AND (readers.other_id IS NOT NULL OR assets.queued_at IS NOT NULL OR assets.lease_until IS NOT NULL)
+      ORDER BY assets.id FOR UPDATE OF assets
+    )
+    UPDATE assets SET
+      connection_id = coalesce(work.other_id, connection_id),
+      queued_at = NULL,
+      lease = lease + 1,
+      lease_until = NULL,
+      state = CASE state WHEN 'transferring' THEN 'pending' ELSE state END
+    FROM work WHERE assets.id = work.id
+  `.execute(tx);
+}

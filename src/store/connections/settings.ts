@@ -1,0 +1,91 @@
+import { isDeepStrictEqual } from 'node:util';
+import { sql } from 'kysely';
+import type { Connection, Database } from '../database/schema.ts';
+import { addEvent, notify } from '../events/add-event.ts';
+
+/**
+ * Changes the settings of a connection, and tells all processes. With `applyFilters`, its assets are to be held against them.
+ * Undefined: there is no such connection.
+ */
+export async function change(
+  db: Database,
+  connectionId: string,
+  change: Record<string, unknown>,
+  next: (before: Record<string, unknown>) => { settings: Record<string, unknown>; applyFilters: boolean },
+): Promise<Connection | undefined> {
+  return db.transaction().execute(async (tx) => {
+    const before = await tx
+      .selectFrom('connections')
+      .select('settings')
+      .where('id', '=', connectionId)
+      .forUpdate()
+      .executeTakeFirst();
+    if (!before) return undefined;
+    const { settings, applyFilters } = next(before.settings);
+    const after = await tx
+      .updateTable('connections')
+      .set({ settings: JSON.stringify(settings) as never, ...(applyFilters && { filtersPending: true }) })
+      .where('id', '=', connectionId)
+      .returningAll()
+      .executeTakeFirstOrThrow();
+    await addEvent(tx, { kind: 'connection.changed', connectionId, data: change });
+    await notify(tx, { connectionId });
+    return after;
+  });
+}
+
+/**
+ * What the environment selects, as the process says that started last. When that is another than before, the assets of all
+ * connections are to be held against it. Returns whether they are.
+ */
+export async function changeDefaults(
+  db: Database,
+  defaults: { includeTypes: string[]; excludeTypes: string[] },
+): Promise<boolean> {
+  const name = 'filters';
+  const value = { include: [...defaults.includeTypes].sort(), exclude: [...defaults.excludeTypes].sort() };
+  const text = JSON.stringify(value);
+  return db.transaction().execute(async (tx) => {
+    const before = await tx
+      .selectFrom('settings')
+      .select('value')
+      .where('name', '=', name)
+      .forUpdate()
+      .executeTakeFirst();
+    if (isDeepStrictEqual(before?.value, value)) return false;
+    await tx
+      .insertInto('settings')
+      .values({ name, value: text })
+      .onConflict((it) => it.column('name').doUpdateSet({ value: text }))
+      .execute();
+    if (!before) return false;
+    await tx.updateTable('connections').set({ filtersPending: true }).where('status', '<>', 'disconnected').execute();
+    return true;
+  });
+}
+
+/** Connections whose assets are still to be held against changed settings. */
+export async function unsettled(db: Database): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    SELECT id FROM connections WHERE filters_pending AND status <> 'disconnected' ORDER BY id`.execute(db);
+  return rows.map((row) => row.id);
+}
+
+/** All were held against these settings; nothing happens when they are others by now. */
+export async function settled(db: Database, connectionId: string, settings: Record<string, unknown>): Promise<void> {
+  await sql`
+    UPDATE connections SET filters_pending = false
+    WHERE id = ${connectionId} AND settings = ${JSON.stringify(settings)}::jsonb`.execute(db);
+}
+
+/** Connections that can read a company now, with their settings: those that were first come first. */
+export async function readers(
+  db: Database,
+  companyId: string,
+): Promise<{ id: string; settings: Record<string, unknown> }[]> {
+  const { rows } = await sql<{ id: string; settings: Record<string, unknown> }>`
+    SELECT c.id, c.settings FROM connections c JOIN access a ON a.connection_id = c.id
+    WHERE a.company_id = ${companyId} AND a.lost_at IS NULL AND c.status = 'active'
+    ORDER BY c.connected_at, c.id`.execute(db);
+  return rows;
+}

@@ -1,0 +1,35 @@
+import { sql } from 'kysely';
+import type { Notice } from '../database/database.ts';
+import type { Database } from '../database/schema.ts';
+
+/** What happened, for people: written in the transaction of the change that it tells of. */
+export async function addEvent(
+  db: Database,
+  event: { kind: string; connectionId?: string; assetId?: string; data?: Record<string, unknown> },
+): Promise<void> {
+  await db
+    .insertInto('events')
+    .values({
+      kind: event.kind,
+      connectionId: event.connectionId ?? null,
+      assetId: event.assetId ?? null,
+      data: JSON.stringify(event.data ?? {}) as never,
+    })
+    .execute();
+}
+
+/** The same for an asset and the connection that is in charge of it. */
+export async function addAssetEvent(
+  tx: Database,
+  kind: string,
+  assetId: string,
+  data: Record<string, unknown>,
+): Promise<void> {
+  const row = await tx.selectFrom('assets').select('connectionId').where('id', '=', assetId).executeTakeFirst();
+  await addEvent(tx, { kind, assetId, data, ...(row?.connectionId && { connectionId: row.connectionId }) });
+}
+
+/** Tells all processes, when the surrounding transaction commits. */
+export async function notify(db: Database, notice: Notice): Promise<void> {
+  await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
+}

@@ -1,0 +1,99 @@
+import { sql } from 'kysely';
+import pg from 'pg';
+import { reasonOf } from '../../errors.ts';
+import type { Database, Sync, SyncPosition } from '../database/schema.ts';
+import { lockPage } from './lease.ts';
+import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './record-page.ts';
+
+/**
+ * Writes a page of a company's listing into the records, and with it where the run goes on, in one transaction. An asset
+ * that the database refuses never keeps the others out.
+ * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
+ * Returns the connection's settings, by which the page was decided.
+ * @throws LeaseLost
+ */
+export async function recordPage(
+  db: Database,
+  page: {
+    sync: Sync;
+    owner: string;
+    leaseMs: number;
+    companyId: string;
+    assets: ListedAsset[];
+    decide: Decide;
+    position: SyncPosition;
+    mark?: number | null;
+    /** Every id on the page, wanted or not: a full run finds out at its end which assets are missing. */
+    sighted?: string[];
+    /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
+    repaired?: { prefix: string; except: string[] };
+  },
+): Promise<Counts & { settings: Record<string, unknown> }> {
+  const { sync, owner, companyId, assets } = page;
+  const { connectionId } = sync;
+  const write = (record: typeof recordListed) =>
+    db.transaction().execute(async (tx) => {
+      const ids = assets.map(({ id }) => id);
+      const { settings, known } = await lockPage(tx, connectionId, owner, page.leaseMs, ids);
+      const counts = await record(tx, {
+        syncId: sync.id,
+        connectionId,
+        companyId,
+        assets,
+        known,
+        decide: (before, asset) => page.decide(before, asset, settings),
+      });
+      await sql`
+      WITH moved AS (
+        UPDATE access SET mark = greatest(mark, ${page.mark ?? null}::bigint)
+        WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.mark ?? null}::bigint IS NOT NULL
+      )
+      UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
+        seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
+      WHERE id = ${sync.id}`.execute(tx);
+      if (page.sighted && page.sighted.length > 0) {
+        await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
+      }
+      if (page.repaired) {
+        await sql`
+        DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
+          AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
+      }
+      return { ...counts, settings };
+    });
+  return write(recordListed).catch((error) => {
+    if (!isRefusal(error)) throw error;
+    return write(recordOneByOne);
+  });
+}
+
+/** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
+async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
+  const counts: Counts = { new: 0, changed: 0, again: 0, refused: [] };
+  const record = async (asset: ListedAsset): Promise<unknown> => {
+    await sql`SAVEPOINT one`.execute(tx);
+    try {
+      const one = await recordListed(tx, { ...page, assets: [asset] });
+      for (const key of ['new', 'changed', 'again'] as const) counts[key] += one[key];
+      counts.refused.push(...one.refused);
+      return undefined;
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      await sql`ROLLBACK TO SAVEPOINT one`.execute(tx);
+      return error;
+    }
+  };
+  for (const asset of page.assets) {
+    const error = await record(asset);
+    if (error === undefined) continue;
+    const problem = `cannot be recorded: ${reasonOf(error)}`;
+    counts.refused.push({ id: asset.id, problem });
+    const empty = { projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {} };
+    await record({ id: asset.id, ...empty, problem });
+  }
+  return counts;
+}
+
+/** Whether the values of a statement are the reason why it failed: data exceptions, constraints and limits (SQLSTATE). */
+const isRefusal = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && /^(22|23|54)/.test(error.code ?? '');
