@@ -22,7 +22,7 @@ export async function countByStatus(db: Database): Promise<Partial<Record<Connec
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 }
 
-/** For each active connection the seconds since it was last synced to the end, or was made. */
+/** Seconds since the last complete sync of each active connection, or since it connected. */
 export async function lags(db: Database): Promise<{ id: string; seconds: number }[]> {
   const { rows } = await sql<{ id: string; seconds: number }>`
     SELECT id, extract(epoch FROM now() - coalesce(last_sync_at, connected_at))::float8 AS seconds
@@ -30,7 +30,7 @@ export async function lags(db: Database): Promise<{ id: string; seconds: number 
   return rows;
 }
 
-/** A page of them in the order in which they connected, each with that time in microseconds since the epoch. */
+/** A page of connections, oldest first. `connectedMicros`: microseconds since the epoch. */
 export async function search(
   db: Database,
   filter: {
@@ -65,14 +65,12 @@ export async function search(
     .execute();
 }
 
-/** Active connections, with what their schedule depends on. */
-export async function scheduled(
-  db: Database,
-): Promise<{ id: string; status: ConnectionStatus; settings: Record<string, unknown> }[]> {
-  return db.selectFrom('connections').select(['id', 'status', 'settings']).where('status', '=', 'active').execute();
+/** Active connections, with the settings that their schedules depend on. */
+export async function scheduled(db: Database): Promise<{ id: string; settings: Record<string, unknown> }[]> {
+  return db.selectFrom('connections').select(['id', 'settings']).where('status', '=', 'active').execute();
 }
 
-/** Bytes per second and process, of those that have a limit of their own. */
+/** Bandwidth limits of connections that have one, in bytes per second and process. */
 export async function bandwidths(db: Database): Promise<Map<string, number>> {
   const { rows } = await sql<{ id: string; bandwidth: unknown }>`
     SELECT id, settings->'bandwidth' AS bandwidth FROM connections WHERE settings ? 'bandwidth'`.execute(db);
@@ -81,7 +79,7 @@ export async function bandwidths(db: Database): Promise<Map<string, number>> {
   );
 }
 
-/** The companies that connections can read now, each with its mark. */
+/** The companies that these connections can read now, each with its high-water mark. */
 export async function companies(db: Database, connectionIds: string[]) {
   if (connectionIds.length === 0) return [];
   return db

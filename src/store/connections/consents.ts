@@ -2,9 +2,7 @@ import { sql } from 'kysely';
 import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** Grants of users who have consented, and of whom it is not known yet who they are. */
-
-/** For `holdMs` it is the caller's to finish. Its access token is used for `accessMs`. */
+/** Saves the grant of a user who is not known yet. The caller has `holdMs` to finish it; `accessMs`: use of its access token. */
 export async function save(
   db: Database,
   consent: Pick<Consent, 'id' | 'tokens' | 'connectionId' | 'linkMadeAt'>,
@@ -17,7 +15,7 @@ export async function save(
     .executeTakeFirstOrThrow();
 }
 
-/** One that is due, for `holdMs` the caller's to finish. `isFresh`: its access token still works. */
+/** Takes a consent that is due; the caller has `holdMs` to finish it. `isFresh`: its access token still works. */
 export async function take(db: Database, holdMs: number): Promise<(Consent & { isFresh: boolean }) | undefined> {
   const { rows } = await sql<Consent & { isFresh: boolean }>`
     UPDATE consents SET next_at = ${inMs(holdMs)}
@@ -30,7 +28,7 @@ export async function again(db: Database, id: string, waitMs: number): Promise<v
   await sql`UPDATE consents SET next_at = ${inMs(waitMs)} WHERE id = ${id}`.execute(db);
 }
 
-/** It has other tokens. */
+/** Saves refreshed tokens. */
 export async function renew(db: Database, id: string, tokens: string, accessMs: number): Promise<Consent> {
   return db
     .updateTable('consents')

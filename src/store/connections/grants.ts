@@ -4,7 +4,7 @@ import type { Database, Grant } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
-/** Of a connection what its access token is made of. It is asked for with every call of the API. */
+/** What a connection's access token is made from. Read before every call of the API. */
 export async function grant(db: Database, id: string): Promise<Grant | undefined> {
   const { rows } = await sql<Grant>`
     SELECT user_id, status, tokens, token_version, coalesce(access_expires_at > now(), false) AS is_fresh,
@@ -14,9 +14,9 @@ export async function grant(db: Database, id: string): Promise<Grant | undefined
 }
 
 /**
- * Saves a new grant. A user who was connected before keeps the connection with its marks and records; one who was
- * disconnected is active again, one who was paused stays so. `consentId`: the consent that it comes from, which is finished
- * with it, once.
+ * Saves a new grant. A user who was connected before keeps the connection with its records; a paused one stays paused.
+ * `consentId`: the consent that it comes from, which is deleted.
+ * @throws Error when another process has finished that consent
  */
 export async function saveGrant(
   db: Database,
@@ -30,7 +30,7 @@ export async function saveGrant(
   return db.transaction().execute(async (tx) => {
     if (grant.consentId !== undefined) {
       const finished = await tx.deleteFrom('consents').where('id', '=', grant.consentId).executeTakeFirst();
-      // Its tokens may be refreshed by now: these would be the old ones.
+      // The other process may have refreshed the tokens: these would be the old ones.
       if (finished.numDeletedRows === 0n) throw new Error('another process has finished this consent');
     }
     const before = await tx
@@ -75,7 +75,7 @@ export async function saveGrant(
   });
 }
 
-/** Whether the state of a connect attempt is used for the first time. It is remembered until it expires anyway. */
+/** False if the state of this connect attempt was used before. Used states are kept until they expire. */
 export async function useState(db: Database, state: string, until: Date): Promise<boolean> {
   await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).execute();
   const { numInsertedOrUpdatedRows } = await db
@@ -86,7 +86,7 @@ export async function useState(db: Database, state: string, until: Date): Promis
   return numInsertedOrUpdatedRows === 1n;
 }
 
-/** The lease to refresh the pair `tokenVersion`, for `ms`; undefined while another holds it or the pair was replaced. */
+/** Leases the refresh of the pair `tokenVersion` for `ms`. Undefined while another owner has it, or if the pair was replaced. */
 export async function leaseRefresh(db: Database, id: string, tokenVersion: number, owner: string, ms: number) {
   const result = await sql<{ tokens: string; takenOver: boolean; unanswered: boolean }>`
     UPDATE connections AS c
@@ -99,17 +99,14 @@ export async function leaseRefresh(db: Database, id: string, tokenVersion: numbe
   return result.rows[0];
 }
 
-/** The refresh goes on; nothing happens when another has taken the lease over. */
+/** Extends the lease of a refresh, unless another owner has taken it over. */
 export async function renewRefresh(db: Database, id: string, owner: string, ms: number): Promise<void> {
   await sql`
     UPDATE connections SET refresh_until = now() + ${ms} * interval '1 ms'
     WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
 }
 
-/**
- * Saves the pair that replaces `tokenVersion`; its access token is used for `accessMs`. False when another pair has
- * replaced it meanwhile.
- */
+/** Saves the pair that replaces `tokenVersion`; its access token is used for `accessMs`. False if another pair already has. */
 export async function saveRefreshed(
   db: Database,
   id: string,
@@ -134,7 +131,7 @@ export async function saveRefreshed(
   return numUpdatedRows > 0n;
 }
 
-/** The same pair in another envelope. False when another pair is there by now. */
+/** Saves the same pair, sealed with another key. False if it was replaced meanwhile. */
 export async function reseal(db: Database, id: string, before: string, after: string): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('connections')
@@ -145,7 +142,7 @@ export async function reseal(db: Database, id: string, before: string, after: st
   return numUpdatedRows > 0n;
 }
 
-/** Gives the lease back. `unanswered`: a refresh was sent, and what became of it is unknown. */
+/** Releases the lease. `unanswered`: a refresh was sent and its outcome is unknown. */
 export async function releaseRefresh(
   db: Database,
   id: string,

@@ -2,18 +2,15 @@ import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 import { adoptable } from './readable-companies.ts';
 
-/**
- * What is adoptable becomes this connection's. What failed of it is tried again: perhaps only because the other could not
- * read it any more.
- */
+/** Moves adoptable assets to this connection. Failed ones are tried again: perhaps the other could no longer read them. */
 export async function adoptWork(tx: Database, id: string): Promise<void> {
   await sql`
     WITH work AS (SELECT assets.id ${adoptable(id)} ORDER BY assets.id FOR UPDATE OF assets)
-    UPDATE assets SET connection_id = ${id}, queued_at = NULL, ${afresh} FROM work WHERE assets.id = work.id
+    UPDATE assets SET connection_id = ${id}, queued_at = NULL, ${restartFailed} FROM work WHERE assets.id = work.id
   `.execute(tx);
 }
 
-/** What failed of companies that can be read again is tried again: perhaps it failed because they could not. */
+/** Tries failed assets of companies that can be read again: perhaps they failed because they could not be read. */
 export async function tryAgain(tx: Database, id: string, companyIds: string[]): Promise<void> {
   if (companyIds.length === 0) return;
   await sql`
@@ -21,20 +18,20 @@ export async function tryAgain(tx: Database, id: string, companyIds: string[]): 
       SELECT id FROM assets
       WHERE connection_id = ${id} AND company_id = ANY(${companyIds}::text[]) AND ${failed}
       ORDER BY id FOR UPDATE)
-    UPDATE assets SET ${afresh} FROM work WHERE assets.id = work.id`.execute(tx);
+    UPDATE assets SET ${restartFailed} FROM work WHERE assets.id = work.id`.execute(tx);
 }
 
-/** Failed, and not because its listing cannot be read: that is the same for everybody. */
+/** Failed, and not because its listing is unreadable, which would be the same for every connection. */
 const failed = sql`(assets.state = 'failed' AND assets.listed <> '{}')`;
-const afresh = sql`
+const restartFailed = sql`
   state = CASE WHEN ${failed} THEN 'pending' ELSE assets.state END,
   next_at = CASE WHEN ${failed} THEN now() ELSE assets.next_at END,
   attempts = CASE WHEN ${failed} THEN 0 ELSE assets.attempts END,
   reason = CASE WHEN ${failed} THEN NULL ELSE assets.reason END`;
 
 /**
- * Hands the assets of a connection that can no longer read them to one that can, and takes them off the queue and out of
- * workers' hands; what nobody can read waits. Rows for which that changes nothing are left alone: there may be a million.
+ * Moves assets that a connection can no longer read to one that can, and ends their leases and jobs. Assets that nobody can
+ * read wait. Rows that would not change are not written: there may be a million.
  */
 export async function leaveWork(tx: Database, id: string, companyIds?: string[]): Promise<void> {
   await sql`

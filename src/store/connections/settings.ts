@@ -3,10 +3,7 @@ import { sql } from 'kysely';
 import type { Connection, Database } from '../database/schema.ts';
 import { addEvent, notify } from '../events/add-event.ts';
 
-/**
- * Changes the settings of a connection, and tells all processes. With `applyFilters`, its assets are to be held against them.
- * Undefined: there is no such connection.
- */
+/** Changes the settings of a connection. With `applyFilters`, its filters are applied again. Undefined: it does not exist. */
 export async function change(
   db: Database,
   connectionId: string,
@@ -34,10 +31,7 @@ export async function change(
   });
 }
 
-/**
- * What the environment selects, as the process says that started last. When that is another than before, the assets of all
- * connections are to be held against it. Returns whether they are.
- */
+/** Saves the filters of the environment. If they have changed, the filters of all connections are applied again: true. */
 export async function changeDefaults(
   db: Database,
   defaults: { includeTypes: string[]; excludeTypes: string[] },
@@ -64,21 +58,21 @@ export async function changeDefaults(
   });
 }
 
-/** Connections whose assets are still to be held against changed settings. */
+/** Connections whose changed filters are still to be applied. */
 export async function unsettled(db: Database): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT id FROM connections WHERE filters_pending AND status <> 'disconnected' ORDER BY id`.execute(db);
   return rows.map((row) => row.id);
 }
 
-/** All were held against these settings; nothing happens when they are others by now. */
+/** The filters of these settings are applied. Does nothing if the settings have changed meanwhile. */
 export async function settled(db: Database, connectionId: string, settings: Record<string, unknown>): Promise<void> {
   await sql`
     UPDATE connections SET filters_pending = false
     WHERE id = ${connectionId} AND settings = ${JSON.stringify(settings)}::jsonb`.execute(db);
 }
 
-/** Connections that can read a company now, with their settings: those that were first come first. */
+/** Connections that can read a company now, with their settings; the oldest first. */
 export async function readers(
   db: Database,
   companyId: string,

@@ -6,10 +6,9 @@ import { request } from '../syncs/syncs.ts';
 import { adoptWork, leaveWork } from './hand-over.ts';
 
 /**
- * The connection has ended. Exactly one caller gets true, and tells people.
- * With `refused`, a pair that the service no longer takes: only if that pair is still the current one, and its refresh is
- * still leased to `owner`. Another process that has taken the lease over may have the next pair in its hands. Without, an
- * operator ends it, and the connect links that were made before, also if it had ended already.
+ * Disconnects a connection. Only one caller gets true, and informs people. Without `refused`, an operator does it, and
+ * earlier connect links stop working. With `refused`, the library has refused that token pair: it must still be the current
+ * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
  */
 export async function end(
   db: Database,
@@ -59,8 +58,8 @@ export async function end(
 }
 
 /**
- * Nothing more is done for an active connection: its sync and its transfers stop in all processes, and assets that
- * another connection can read go on there. False: it was not active.
+ * Pauses an active connection: its sync and transfers stop in all processes. Assets that another connection can read
+ * continue there. False: it was not active.
  */
 export async function pause(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
@@ -79,7 +78,7 @@ export async function pause(db: Database, id: string): Promise<boolean> {
   });
 }
 
-/** A paused connection goes on, with a run for what has come in meanwhile. False: it was not paused. */
+/** Resumes a paused connection, with a sync for what is new. False: it was not paused. */
 export async function resume(db: Database, id: string): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const resumed = await tx
@@ -98,7 +97,7 @@ export async function resume(db: Database, id: string): Promise<boolean> {
   });
 }
 
-/** Nobody asks the service anything for this connection for `waitMs`. False: it waits as long already. */
+/** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
 export async function park(db: Database, id: string, waitMs: number, reason: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     UPDATE connections SET parked_until = ${inMs(waitMs)}, last_error = ${reason}
@@ -107,7 +106,7 @@ export async function park(db: Database, id: string, waitMs: number, reason: str
   return (numAffectedRows ?? 0n) > 0n;
 }
 
-/** Takes the place of the adaptiveLimit that was read before; false when another did first. */
+/** Replaces the adaptive limit. False if another process has changed it from `before`. */
 export async function setAdaptiveLimit(
   db: Database,
   id: string,
