@@ -4,20 +4,20 @@ import type { AssetLease, Mirrored } from './leases.ts';
 import { endMirrored, endMirroredWithEvent } from './mirrored.ts';
 import { takeAssets } from './take.ts';
 
-/** How leases begin and end; calls at the same moment share a statement. */
+/** The beginning and the usual end of a lease. Calls at the same moment share a statement. */
 export function batchedLeases(db: Database) {
   const take = batched((asked: { id: string; leaseMs: number }[]) => takeAssets(db, asked));
   const end = batched((ends: { lease: AssetLease; done: Mirrored }[]) => endMirrored(db, ends));
   return {
     /**
-     * The next lease at an asset whose job came off the queue; undefined when there is nothing to do, or not by us.
-     * What may not be worked on at present leaves the queue, and makes room. What was pending is on its way from here on.
+     * Leases a queued asset for `leaseMs`. Undefined if another worker holds it or there is nothing to do; if its connection
+     * may not work on it now, it leaves the queue.
      */
     take: (id: string, leaseMs: number) => take({ id, leaseMs }),
 
     /**
-     * The record is written, and the lease ends. False if it was not ours any more. A listing that saw another version since
-     * the lease began makes the asset pending again; one that saw another name or tags, due for a new record.
+     * Ends the lease of an asset whose record is written. False if the worker had lost it. If a listing has changed the asset
+     * since the lease began, it is due again: for the new file or, if only name or tags changed, for a new record.
      */
     mirrored: (lease: AssetLease, done: Mirrored) =>
       done.tell ? endMirroredWithEvent(db, { lease, done }, done.tell) : end({ lease, done }),

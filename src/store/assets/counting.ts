@@ -3,9 +3,8 @@ import type { Database } from '../database/schema.ts';
 import type { Counted } from './counts.ts';
 
 /**
- * Counts of assets by connection, company and state, without reading the assets. Triggers write what each statement changes
- * into a row of its own, so that nobody waits for anybody; `fold` adds these up now and then. Counts are the sum of both, and
- * right at every moment.
+ * Counts of assets by connection, company and state, without reading the assets. To avoid lock waits, triggers write the
+ * changes of each statement into a new row; `fold` adds these up from time to time. The sum of both is always exact.
  */
 
 const rows = (where: RawBuilder<unknown> = sql``) => sql`
@@ -24,7 +23,7 @@ export async function byConnection(
   return found;
 }
 
-/** Of all assets, also of those that no connection is in charge of. */
+/** Counts of all assets, with those that belong to no connection. */
 export async function totals(db: Database): Promise<Counted[]> {
   const { rows: found } = await sql<Counted>`
     SELECT state, skipped, sum(assets)::bigint AS count, sum(bytes)::bigint AS bytes
@@ -33,8 +32,8 @@ export async function totals(db: Database): Promise<Counted[]> {
 }
 
 /**
- * What is still to be moved by who can, as far as listings say; how many of these were put off for more than some
- * seconds after an error; and how many wait for a transcript or a thumbnail.
+ * What active connections have still to transfer, as far as listings tell. `later`: of these, put off after an error;
+ * `sidecars`: mirrored assets that wait for a transcript or thumbnail.
  */
 export async function outstanding(
   db: Database,
@@ -60,7 +59,7 @@ export async function fold(db: Database): Promise<void> {
   if (changed[0]!.some) await db.transaction().execute(foldChanges);
 }
 
-/** Adds up what has changed. One process at a time; the others leave it to that one. */
+/** One process at a time; the others return at once. */
 async function foldChanges(tx: Database): Promise<void> {
   const { rows: lock } = await sql<{ mine: boolean }>`SELECT pg_try_advisory_xact_lock(7416) AS mine`.execute(tx);
   if (!lock[0]!.mine) return;

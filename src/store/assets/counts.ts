@@ -1,6 +1,6 @@
 import type { AssetState } from '../database/schema.ts';
 
-/** How many assets are in a state, and the bytes of their media. `skipped`: of these, nothing is to be done. */
+/** How many assets are in a state, and the bytes of their media. `skipped`: a filter skips them. */
 export interface Counted {
   state: AssetState;
   skipped: boolean;

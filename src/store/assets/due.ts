@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { AssetState, Database } from '../database/schema.ts';
+import { msAgo } from '../database/time.ts';
 import { free, workable } from './leases.ts';
 
 /** An asset to be queued. Its last lease number (`lease`) tells its job from an earlier one. */
@@ -14,19 +15,19 @@ export interface QueuedAsset {
 /** The trace of the sync that last changed an asset. */
 const traceparent = sql`(SELECT traceparent FROM syncs WHERE syncs.id = assets.sync_id) AS traceparent`;
 
-/** Slots of each connection on the queue, unless its settings or its adaptiveLimit set another number. `only`: skip other connections. */
+/** Slots of each connection on the queue, unless its settings or its adaptive limit set another number. `only`: these connections. */
 export interface Slots {
   perConnection: number;
   only?: string[] | undefined;
 }
 
-/** Due media, and due follow-up checks of what is mirrored. Same words as the conditions of the partial indexes. */
+/** Waiting media, and waiting follow-up checks. Must be worded like the conditions of the partial indexes. */
 const ofMedia = sql`state <> 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
 const ofChecks = sql`state = 'mirrored' AND next_at IS NOT NULL AND queued_at IS NULL`;
 
 /**
- * Connections with waiting media or a due follow-up check. Skips through the indexes from one connection to the next; reads
- * that of checks only if any is due.
+ * Connections with waiting media or a due follow-up check. Jumps through the indexes from one connection to the next, and
+ * reads the index of checks only if any is due.
  */
 async function waiting(tx: Database): Promise<string[]> {
   const order = sql`ORDER BY connection_id, company_id`;
@@ -60,8 +61,7 @@ async function waiting(tx: Database): Promise<string[]> {
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {
   return db.transaction().execute(async (tx) => {
-    // Without statistics, as in the first minutes, the planner would read and sort all assets of a connection instead of
-    // using the indexes.
+    // In the first minutes there are no statistics, and the planner would read and sort all assets of a connection.
     const lock = await sql<{ mine: boolean }>`
       SELECT pg_try_advisory_xact_lock(7412) AS mine,
         set_config('enable_seqscan', 'off', true), set_config('enable_sort', 'off', true), set_config('jit', 'off', true)`.execute(
@@ -122,16 +122,15 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
 }
 
 /**
- * Assets whose worker let its lease run out, and those whose job is said to be on the queue for `staleMs` although no
- * worker has had it: the worker was killed, or the job is lost.
- * Those that nobody may work on at present leave the queue instead.
+ * Assets to be queued again: their lease has expired because the worker was killed, or no worker took their job for
+ * `staleMs`, so it may be lost. Those whose connection may not work now leave the queue instead.
  */
 export async function overdue(db: Database, staleMs: number): Promise<QueuedAsset[]> {
   const { rows } = await sql<QueuedAsset & { queued: boolean }>`
     WITH late AS MATERIALIZED (
       SELECT id, sync_id, lease_until > queued_at AS lost FROM assets
-      WHERE queued_at IS NOT NULL AND (lease_until IS NULL OR lease_until < now())
-        AND (queued_at < lease_until OR queued_at < now() - ${staleMs} * interval '1 ms')
+      WHERE queued_at IS NOT NULL AND ${free}
+        AND (queued_at < lease_until OR queued_at < ${msAgo(staleMs)})
       ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
     ), told AS (
       INSERT INTO asset_history (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost

@@ -1,7 +1,9 @@
 import { sql } from 'kysely';
+import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
+import { free } from './leases.ts';
 
-/** An asset that changed settings may let in or skip. */
+/** An asset that changed filters may skip, or no longer skip. */
 export interface SelectableRow {
   id: string;
   connectionId: string | null;
@@ -11,11 +13,9 @@ export interface SelectableRow {
   skipped: string | null;
 }
 
-/** Settings of connections, and what they skip: rows that are pending while nothing is due for them. */
-
 /**
- * A page of a company's assets that were never mirrored: those that are skipped, whoever is in charge of them, and those
- * that the connection has still to mirror, or failed to. What a worker has in hand is left to it.
+ * A page of a company's assets that were never mirrored: skipped ones of all connections, and those that this connection
+ * has still to mirror or could not. Leased assets are left to their workers.
  */
 export async function page(
   db: Database,
@@ -30,19 +30,19 @@ export async function page(
     SELECT id, connection_id, company_id, project_id, asset_type, skipped FROM assets
     WHERE company_id = ${of.companyId} AND id > ${of.after} AND media IS NULL AND (
       skipped IS NOT NULL OR (connection_id = ${of.connectionId} AND (next_at IS NOT NULL OR state = 'failed')
-        AND listed <> '{}' AND (lease_until IS NULL OR lease_until < now())))
+        AND listed <> '{}' AND ${free}))
     ORDER BY id LIMIT ${of.limit}`.execute(db);
   return rows;
 }
 
-/** These are skipped from now on, and nothing more is done for them. Returns how many. */
+/** Marks assets as skipped; nothing more is due for them. Returns how many. */
 export async function skip(db: Database, assets: { id: string; rule: string; reason: string }[]): Promise<number> {
   if (assets.length === 0) return 0;
   const { rows } = await sql<{ count: number }>`
     WITH out AS (
       SELECT a.id, r.rule, r.reason FROM assets a
       JOIN jsonb_to_recordset(${JSON.stringify(assets)}::jsonb) AS r (id text, rule text, reason text) ON r.id = a.id
-      WHERE a.media IS NULL AND (a.lease_until IS NULL OR a.lease_until < now())
+      WHERE a.media IS NULL AND ${free}
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (
       UPDATE assets SET state = 'pending', skipped = out.rule, reason = out.reason, next_at = NULL, queued_at = NULL,
@@ -58,25 +58,25 @@ export async function skip(db: Database, assets: { id: string; rule: string; rea
   return rows[0]!.count;
 }
 
-/** These are to be mirrored by the connection, at once. Returns how many. */
+/** Makes skipped assets due for this connection. Returns how many. */
 export async function letIn(db: Database, connectionId: string, ids: string[]): Promise<number> {
   if (ids.length === 0) return 0;
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     WITH let AS (
       SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND skipped IS NOT NULL ORDER BY id FOR UPDATE
     ), changed AS (
       UPDATE assets SET connection_id = ${connectionId}, skipped = NULL, reason = NULL, next_at = now()
       FROM let WHERE assets.id = let.id RETURNING assets.id)
     INSERT INTO asset_history (asset_id, kind) SELECT id, 'unskipped' FROM changed`.execute(db);
-  return Number(numAffectedRows ?? 0n);
+  return rowsWritten(result);
 }
 
-/** These are another connection's to mirror from now on. */
+/** Moves assets to another connection, which is to mirror them. */
 export async function handOver(db: Database, connectionId: string, ids: string[]): Promise<void> {
   if (ids.length === 0) return;
   await sql`
     WITH over AS (
-      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND (lease_until IS NULL OR lease_until < now())
+      SELECT id FROM assets WHERE id = ANY(${ids}::text[]) AND ${free}
       ORDER BY id FOR UPDATE)
     UPDATE assets SET connection_id = ${connectionId}, queued_at = NULL, lease = lease + 1, lease_until = NULL,
       state = CASE WHEN state IN ('transferring', 'failed') THEN 'pending' ELSE state END,

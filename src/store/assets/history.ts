@@ -1,16 +1,16 @@
 import { sql } from 'kysely';
 import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
-/** So many steps of a lease are told: a file that breaks off again and again has more to tell than anybody reads. */
+/** Maximum of steps kept of a lease: a download that fails again and again has more than anybody reads. */
 const mostSteps = 60;
-/** So many history of an asset are told, the last ones; about as many are kept (prune.ts). */
+/** Maximum of entries shown for an asset; about as many are kept (prune.ts). */
 const mostTold = 200;
 
-/** What a worker has done with an asset since its lease began; written together with what came of it. */
+/** What a worker did with an asset since its lease began. Written when the lease ends. */
 export interface StepLog {
   /** By the database's clock. */
   began: Date;
-  /** The same by the monotonic clock. */
+  /** The same moment by the monotonic clock. */
   startedAt: number;
   steps: Step[];
   more: number;
@@ -20,27 +20,27 @@ export function newStepLog(began: Date): StepLog {
   return { began, startedAt: performance.now(), steps: [], more: 0 };
 }
 
-/** The time by the database's clock, in epoch ms, as far as a worker knows without asking: compare stored times with this. */
+/** The database's time in epoch ms, estimated without asking it. Compare stored times with this. */
 export function databaseTime({ stepLog }: { stepLog: StepLog }): number {
   return stepLog.began.getTime() + performance.now() - stepLog.startedAt;
 }
 
-/** Adds a step: what was done, or met. No links and no tokens. */
+/** Adds a step. `facts` must have no links and no tokens. */
 export function note({ stepLog }: { stepLog: StepLog }, did: Step['did'], facts: Omit<Step, 'ms' | 'did'> = {}): void {
   if (stepLog.steps.length < mostSteps)
     stepLog.steps.push({ ms: Math.round(performance.now() - stepLog.startedAt), did, ...facts });
   else stepLog.more++;
 }
 
-/** What came of a lease. */
+/** How a lease ended. */
 export interface LeaseEnd {
   outcome: Outcome;
   reason?: string | null;
-  /** Comes back after so long. */
+  /** Until the next attempt or check. */
   waitMs?: number | null;
 }
 
-/** What is told of a lease that ends now. */
+/** The history entry of a lease that ends now. */
 export function told(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
   const { startedAt, steps, more } = lease.stepLog;
   const { waitMs } = outcome;
@@ -54,12 +54,12 @@ export function told(lease: { stepLog: StepLog }, outcome: LeaseEnd) {
   };
 }
 
-/** The row of a lease that ends, for the assets of the statement's table `given`: that one, if the lease was still its own. */
+/** Inserts the history entry of a lease, for the asset in the statement's table `ended`. */
 export const leaseRow = (lease: { stepLog: StepLog }, outcome: LeaseEnd) => sql`
   INSERT INTO asset_history (asset_id, at, kind, sync_id, data)
-  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(told(lease, outcome))}::jsonb FROM given`;
+  SELECT id, ${lease.stepLog.began}::timestamptz, 'attempt', sync_id, ${JSON.stringify(told(lease, outcome))}::jsonb FROM ended`;
 
-/** The last of what happened to an asset, oldest first, and whether there was more. */
+/** The latest history of an asset, oldest first. `more`: there are earlier entries. */
 export async function ofAsset(db: Database, assetId: string): Promise<{ rows: HistoryEntry[]; more: boolean }> {
   const rows = await db
     .selectFrom('assetHistory')

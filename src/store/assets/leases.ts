@@ -20,20 +20,20 @@ export function leaseOf(asset: Asset & Pick<OwnedAsset, 'leasedAt'>): AssetLease
   return { assetId: id, number: lease, revision, size, uploadDate, stepLog: newStepLog(leasedAt) };
 }
 
-/** The lease is still its worker's: neither taken over nor given back. */
+/** The worker still holds its lease. */
 export const inHand = ({ assetId, number }: AssetLease) =>
   sql<boolean>`id = ${assetId} AND lease = ${number}::int AND lease_until IS NOT NULL`;
 
-/** No worker holds the lease. A worker may still hold that of an asset which left the queue when its connection was parked. */
+/** No worker holds a lease. An asset may be leased although it is not queued: it leaves the queue when its connection waits. */
 export const free = sql`(lease_until IS NULL OR lease_until < now())`;
 
-/** An asset has work due, and its connection may do it now. */
+/** An asset has something due, and its connection may work on it now. */
 export const workable = sql`(assets.next_at IS NOT NULL AND EXISTS (
   SELECT 1 FROM connections c JOIN access a ON a.connection_id = c.id
   WHERE c.id = assets.connection_id AND c.status = 'active' AND (c.parked_until IS NULL OR c.parked_until <= now())
     AND a.company_id = assets.company_id AND a.lost_at IS NULL))`;
 
-/** What the bucket has of an asset, and in how many ms its next follow-up check is due; null: none is. */
+/** What the bucket has of an asset. `waitMs`: until its next follow-up check; null: none is due. */
 export interface Mirrored extends SidecarStates {
   detail: Record<string, unknown>;
   recordKey: string;

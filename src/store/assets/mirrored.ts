@@ -4,7 +4,7 @@ import { addAssetEvent } from '../events/add-event.ts';
 import { told } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
-/** Ends leases whose asset is mirrored. Returns for each whether it was still its worker's. */
+/** Ends leases of mirrored assets. Returns for each whether its worker still held it. */
 export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
   const found = ends.map(({ lease, done }) => ({
     id: lease.assetId,
@@ -56,7 +56,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
   return ends.map(({ lease }) => ended.has(`${lease.number} ${lease.assetId}`));
 }
 
-/** The same for one lease, with an `asset.mirrored` event. */
+/** Ends one lease, with an `asset.mirrored` event. */
 export async function endMirroredWithEvent(
   db: Database,
   end: { lease: AssetLease; done: Mirrored },

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { rowsWritten } from '../database/results.ts';
 import type { AssetState, Database, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import type { ListedAsset } from '../syncs/record-page.ts';
 
@@ -114,7 +115,7 @@ export async function restore(db: Database, assets: RestoredAsset[]): Promise<Ma
  * may do this at once.
  */
 export async function adopt(db: Database, limit: number): Promise<number> {
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     WITH readers AS (
       SELECT DISTINCT ON (a.company_id) a.company_id, c.id AS other_id
       FROM connections c JOIN access a ON a.connection_id = c.id
@@ -126,5 +127,5 @@ export async function adopt(db: Database, limit: number): Promise<number> {
         LIMIT ${limit} FOR UPDATE SKIP LOCKED) AS o
       LIMIT ${limit})
     UPDATE assets SET connection_id = orphans.other_id FROM orphans WHERE assets.id = orphans.id`.execute(db);
-  return Number(numAffectedRows ?? 0n);
+  return rowsWritten(result);
 }

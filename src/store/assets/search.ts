@@ -1,7 +1,7 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Asset, AssetState, Database } from '../database/schema.ts';
 
-/** A page of assets by id, each with whether its connection can read it at present. */
+/** A page of assets by id. `readable`: their connection can read them now. */
 export async function search(
   db: Database,
   filter: {
@@ -22,7 +22,7 @@ export async function search(
     filter.connectionId !== undefined && sql`assets.connection_id = ${filter.connectionId}`,
     filter.companyId !== undefined && sql`assets.company_id = ${filter.companyId}`,
     filter.state !== undefined && sql`assets.state = ${filter.state}`,
-    // While few are, they are found by the index of when that was.
+    // Lets the planner use the index on `mirrored_at` while few assets are mirrored.
     filter.state === 'mirrored' && sql`assets.mirrored_at IS NOT NULL`,
     filter.skipped === true && sql`assets.skipped IS NOT NULL`,
     filter.skipped === false && sql`assets.skipped IS NULL`,
@@ -34,7 +34,7 @@ export async function search(
   const named = filter.q && namedLike(filter.q);
   const after = filter.after === undefined ? [] : [sql`id > ${filter.after}`];
   const all = (...each: RawBuilder<unknown>[]) => sql.join([sql`true`, ...each], sql` AND `);
-  // Each asset has its row there, so of those that are found by it alone the assets need not be read.
+  // Each asset has one row in `asset_facets`, so a search by facets alone need not read the assets.
   const faceted = (...more: RawBuilder<unknown>[]) =>
     conditions.length === 0
       ? sql`SELECT id FROM asset_facets WHERE ${all(...after, ...facets, ...more)}`
@@ -56,12 +56,12 @@ export async function search(
   return rows;
 }
 
-/** What stands before a word in the name of a file. */
+/** Characters that begin a new word in a file name. */
 const beforeWords = [' ', '_', '-', '.', '(', '+'];
 
 /**
- * Names with this part, in any case. One or two letters or digits are in no index of three: these are looked for where a
- * word begins, which is.
+ * Names that contain this, in any case. The trigram index cannot find one or two letters or digits, except at the beginning
+ * of a word, so these are searched there only.
  */
 function namedLike(part: string): RawBuilder<unknown> {
   const literal = (text: string) => text.replace(/[\\%_]/g, '\\$&');

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database, OwnedAsset } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { type AssetLease, free, workable } from './leases.ts';
 
 /** A pending asset is `transferring` from here on. */
@@ -11,17 +12,17 @@ export async function takeAssets(
   asked: { id: string; leaseMs: number }[],
 ): Promise<(OwnedAsset | undefined)[]> {
   const ids = asked.map(({ id }) => id);
-  // All workers ask for the same.
+  // All workers ask for the same time.
   const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
-  // Locks in the order of ids, like every other statement, so that there are no deadlocks; and selects by ids alone, or the
-  // planner would read all queued assets.
+  // Locks in the order of ids, like every statement that locks several assets, so that there are no deadlocks. Selects by
+  // ids alone, or the planner would read all queued assets.
   const { rows } = await sql<OwnedAsset>`
     WITH locked AS MATERIALIZED (
       SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
     ), free AS (
       SELECT assets.id FROM locked AS assets WHERE queued_at IS NOT NULL AND ${free} AND ${workable}
     )
-    UPDATE assets SET ${begins}, lease_until = now() + ${leaseMs} * interval '1 ms'
+    UPDATE assets SET ${begins}, lease_until = ${inMs(leaseMs)}
     FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
     RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(db);
   const taken = new Map(rows.map((row) => [row.id, row]));
@@ -45,10 +46,9 @@ export async function takeAssets(
   });
 }
 
-/** Keeps leases. Returns those that are still held; for the others the worker must stop. */
+/** Extends leases. Returns the ids of those still held; for the others, the workers must stop. */
 export async function renew(db: Database, leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
   if (leases.length === 0) return new Set();
-  // In the order of ids, as all that locks several assets: so nobody waits in a circle.
   const { rows } = await sql<{ id: string }>`
     WITH mine AS (
       SELECT a.id FROM assets a
@@ -56,7 +56,7 @@ export async function renew(db: Database, leases: AssetLease[], leaseMs: number)
         ON a.id = held.id AND a.lease = held.lease AND a.lease_until IS NOT NULL
       JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
       ORDER BY a.id FOR UPDATE OF a)
-    UPDATE assets SET lease_until = now() + ${leaseMs} * interval '1 ms'
+    UPDATE assets SET lease_until = ${inMs(leaseMs)}
     FROM mine WHERE assets.id = mine.id
     RETURNING assets.id`.execute(db);
   return new Set(rows.map((row) => row.id));

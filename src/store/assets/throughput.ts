@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
-/** What a minute brought; `minute` in epoch milliseconds. Minutes without anything are skipped. */
+/** What happened within a minute, which is in epoch milliseconds. Minutes without anything are left out. */
 export interface Minute {
   minute: number;
   assets: number;
@@ -9,7 +9,7 @@ export interface Minute {
   failed: number;
 }
 
-/** What was mirrored and what failed from `from` until before `to` (epoch milliseconds), by minute. */
+/** Mirrored and failed assets by minute, from `from` until before `to` (epoch milliseconds). */
 export async function minutes(db: Database, from: number, to: number): Promise<Minute[]> {
   const between = (column: string) =>
     sql`${sql.ref(column)} >= to_timestamp(${from / 1000}::float8) AND ${sql.ref(column)} < to_timestamp(${to / 1000}::float8)`;

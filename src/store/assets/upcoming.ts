@@ -1,8 +1,9 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 
 export const expectedKinds = ['processing', 'transcript', 'thumbnail', 'retry'] as const;
-/** A video that is transcoded, a transcript or a thumbnail that may have come, an asset that was put off after an error. */
+/** A video being transcoded, a transcript or thumbnail not there yet, or an asset that failed and will be tried again. */
 export type ExpectedKind = (typeof expectedKinds)[number];
 
 export interface Expected {
@@ -14,15 +15,15 @@ export interface Expected {
   reason: string | null;
 }
 
-/** Of each kind no more are counted. */
+/** Maximum of each kind that is returned. */
 export const mostCounted = 1000;
 
 const soon = (ms: number, where: ReturnType<typeof sql>) => sql`(
     SELECT id, name, connection_id, state, transcript_state, next_at, reason FROM assets
-    WHERE ${where} AND next_at IS NOT NULL AND queued_at IS NULL AND next_at > now() AND next_at <= now() + ${ms} * interval '1 ms'
+    WHERE ${where} AND next_at IS NOT NULL AND queued_at IS NULL AND next_at > now() AND next_at <= ${inMs(ms)}
     ORDER BY next_at LIMIT ${mostCounted})`;
 
-/** The first `mostCounted` of what is looked at again within `ms`, soonest first. */
+/** Checks and attempts that are due within `ms`, soonest first, at most `mostCounted` of each kind. */
 export async function within(db: Database, ms: number): Promise<Expected[]> {
   const { rows } = await sql<Expected>`
     SELECT id AS asset_id, name, connection_id, next_at AS at, reason,

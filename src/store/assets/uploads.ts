@@ -1,36 +1,37 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
+import { msAgo } from '../database/time.ts';
 import type { AssetLease } from './leases.ts';
-
-/** Uploads in parts as the records know them, and what becomes of those that nobody goes on with. */
+import { free } from './leases.ts';
 
 /**
- * Something that a store may take in parts is about to begin at this key. If its process dies before the store's own
- * name for it is saved, it is found by the key. False: another worker has the lease.
+ * Saves the key of an upload that is about to begin, so that it can be found if the process dies before it saves the
+ * upload's id. False: the worker has lost its lease.
  */
 export async function intend(db: Database, { assetId, number }: AssetLease, key: string): Promise<boolean> {
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     INSERT INTO upload_keys (key, asset_id)
     SELECT ${key}, id FROM assets
     WHERE id = ${assetId} AND lease = ${number} AND lease_until IS NOT NULL FOR SHARE
     ON CONFLICT (key) DO UPDATE SET asset_id = excluded.asset_id, begun_at = now()`.execute(db);
-  return (numAffectedRows ?? 0n) > 0n;
+  return wroteAny(result);
 }
 
 /**
- * The records forget uploads whose assets have nothing more to be done for them, and those without a new part for
- * `patienceMs`; what a worker has in hand stays. Returns how many.
+ * Deletes the state of uploads whose assets have nothing due, or that had no new part for `patienceMs`. Leased assets are
+ * left alone. Returns how many.
  */
 export async function giveUp(db: Database, patienceMs: number): Promise<number> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<{ id: string }>`
       WITH given_up AS (
         SELECT id FROM assets a
-        WHERE upload IS NOT NULL AND (lease_until IS NULL OR lease_until < now())
+        WHERE upload IS NOT NULL AND ${free}
           AND (next_at IS NULL OR greatest(
             (SELECT begun_at FROM upload_keys k WHERE k.key = a.upload->>'key'),
             (SELECT max(stored_at) FROM upload_parts p WHERE p.asset_id = a.id)
-          ) < now() - ${patienceMs} * interval '1 ms')
+          ) < ${msAgo(patienceMs)})
         ORDER BY id FOR UPDATE)
       UPDATE assets SET upload = NULL FROM given_up WHERE assets.id = given_up.id
       RETURNING assets.id`.execute(tx);
@@ -41,8 +42,8 @@ export async function giveUp(db: Database, patienceMs: number): Promise<number> 
 }
 
 /**
- * Which of these a store has for nobody: not those that somebody may go on with, nor whatever a worker is writing at
- * present. With `shared`, where others have uploads too, only those at keys at which one of ours was begun.
+ * Which of these open uploads nobody will continue: not one that can be resumed, and none of a leased asset. With `shared`,
+ * others use the bucket too, so only uploads at keys where this mirror began one.
  */
 export async function strays(
   db: Database,
@@ -54,15 +55,15 @@ export async function strays(
     LEFT JOIN upload_keys k ON k.key = o.key
     LEFT JOIN assets a ON a.id = k.asset_id
     WHERE (k.key IS NOT NULL OR NOT ${options.shared})
-      AND (a.lease_until IS NULL OR a.lease_until < now())
+      AND ${free}
       AND o.id NOT IN (SELECT upload->>'id' FROM assets WHERE upload IS NOT NULL)`.execute(db);
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Keys at which nothing was begun for so long that all there may have been of it is swept. */
+/** Deletes keys of uploads that began so long ago that all their remains are swept. */
 export async function forgetKeys(db: Database, ageMs: number): Promise<void> {
   await sql`
-    DELETE FROM upload_keys k WHERE begun_at < now() - ${ageMs} * interval '1 ms'
+    DELETE FROM upload_keys k WHERE begun_at < ${msAgo(ageMs)}
       AND NOT EXISTS (SELECT FROM assets WHERE id = k.asset_id AND upload->>'key' = k.key)
       AND NOT EXISTS (SELECT FROM assets WHERE id = k.asset_id AND lease_until > now())`.execute(db);
 }

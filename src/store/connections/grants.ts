@@ -90,7 +90,7 @@ export async function useState(db: Database, state: string, until: Date): Promis
 export async function leaseRefresh(db: Database, id: string, tokenVersion: number, owner: string, ms: number) {
   const result = await sql<{ tokens: string; takenOver: boolean; unanswered: boolean }>`
     UPDATE connections AS c
-    SET refresh_owner = ${owner}, refresh_until = now() + ${ms} * interval '1 ms'
+    SET refresh_owner = ${owner}, refresh_until = ${inMs(ms)}
     FROM (SELECT id, refresh_owner FROM connections WHERE id = ${id} FOR UPDATE) AS before
     WHERE c.id = before.id AND c.token_version = ${tokenVersion} AND c.status <> 'disconnected'
       AND (c.refresh_until IS NULL OR c.refresh_until < now())
@@ -102,7 +102,7 @@ export async function leaseRefresh(db: Database, id: string, tokenVersion: numbe
 /** Extends the lease of a refresh, unless another owner has taken it over. */
 export async function renewRefresh(db: Database, id: string, owner: string, ms: number): Promise<void> {
   await sql`
-    UPDATE connections SET refresh_until = now() + ${ms} * interval '1 ms'
+    UPDATE connections SET refresh_until = ${inMs(ms)}
     WHERE id = ${id} AND refresh_owner = ${owner}`.execute(db);
 }
 

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { free } from '../assets/leases.ts';
 import type { ConnectionStatus, Database } from '../database/schema.ts';
 
 /** `mark`: its high-water mark in epoch milliseconds, as in `access`. */
@@ -51,5 +52,5 @@ export const adoptable = (id: string) =>
   idleReaders(
     id,
     sql`JOIN assets ON assets.connection_id = c.id AND assets.company_id = mine.company_id
-      AND (assets.lease_until IS NULL OR assets.lease_until < now())`,
+      AND ${free}`,
   );

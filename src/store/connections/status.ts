@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent, notify } from '../events/add-event.ts';
@@ -99,11 +100,11 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 
 /** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
 export async function park(db: Database, id: string, waitMs: number, reason: string): Promise<boolean> {
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     UPDATE connections SET parked_until = ${inMs(waitMs)}, last_error = ${reason}
     WHERE id = ${id} AND status <> 'disconnected'
       AND (parked_until IS NULL OR parked_until < ${inMs(waitMs)})`.execute(db);
-  return (numAffectedRows ?? 0n) > 0n;
+  return wroteAny(result);
 }
 
 /** Replaces the adaptive limit. False if another process has changed it from `before`. */
@@ -113,8 +114,8 @@ export async function setAdaptiveLimit(
   before: Connection['adaptiveLimit'],
   after: Connection['adaptiveLimit'],
 ): Promise<boolean> {
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     UPDATE connections SET adaptive_limit = ${JSON.stringify(after)}::jsonb
     WHERE id = ${id} AND adaptive_limit IS NOT DISTINCT FROM ${before && JSON.stringify(before)}::jsonb`.execute(db);
-  return (numAffectedRows ?? 0n) > 0n;
+  return wroteAny(result);
 }

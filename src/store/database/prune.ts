@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { fold } from '../assets/counting.ts';
 import * as chores from '../settings/chores.ts';
+import { rowsWritten } from './results.ts';
 import type { Database } from './schema.ts';
 
 /** How long what happened is remembered, in days. */
@@ -51,7 +52,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
 
 async function pruneSyncs(db: Database): Promise<number> {
   // Of each kind: how wide it was, and how it ended.
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     DELETE FROM syncs WHERE id IN (
       SELECT id FROM (
         SELECT id, finished_at,
@@ -63,7 +64,7 @@ async function pruneSyncs(db: Database): Promise<number> {
       WHERE place > 1
         AND finished_at < now() - CASE WHEN quiet THEN ${remembered.quietSyncs}::int ELSE ${remembered.syncs}::int END * interval '1 day')
   `.execute(db);
-  return Number(numAffectedRows);
+  return rowsWritten(result);
 }
 
 async function pruneEvents(db: Database): Promise<number> {

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { WebhookKind } from '../../webhook-kinds.ts';
 import type { Database } from '../database/schema.ts';
-import { inMs } from '../database/time.ts';
+import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
 import { type EventPlace, place, since } from './events.ts';
 
@@ -42,7 +42,7 @@ export async function collect(db: Database, kinds: readonly string[], giveUpMs: 
       await sql`
         INSERT INTO webhook_deliveries (id, kind, at, connection_id, asset_id, data, next_at)
         SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), kind, at, connection_id, asset_id, data, now()
-        FROM events WHERE id = ANY(${wanted}::bigint[]) AND at > now() - ${giveUpMs} * interval '1 ms'
+        FROM events WHERE id = ANY(${wanted}::bigint[]) AND at > ${msAgo(giveUpMs)}
         ORDER BY id`.execute(tx);
     }
     if (next.xact !== rows[0].xact || next.id !== rows[0].id) {
@@ -57,7 +57,7 @@ export async function take(db: Database, limit: number, leaseMs: number): Promis
   const { rows } = await sql<Delivery>`
     WITH due AS (
       SELECT id FROM webhook_deliveries WHERE next_at <= now() ORDER BY next_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
-    UPDATE webhook_deliveries d SET attempts = attempts + 1, next_at = now() + ${leaseMs} * interval '1 ms'
+    UPDATE webhook_deliveries d SET attempts = attempts + 1, next_at = ${inMs(leaseMs)}
     FROM due WHERE d.id = due.id
     RETURNING d.id, d.kind, d.at, d.connection_id, d.asset_id, d.data, d.attempts`.execute(db);
   return rows;
@@ -79,7 +79,7 @@ export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
     const { rows } = await sql<{ kind: string; count: number; reason: string | null }>`
       WITH given_up AS (
         DELETE FROM webhook_deliveries WHERE id IN (
-          SELECT id FROM webhook_deliveries WHERE at < now() - ${giveUpMs} * interval '1 ms' FOR UPDATE SKIP LOCKED)
+          SELECT id FROM webhook_deliveries WHERE at < ${msAgo(giveUpMs)} FOR UPDATE SKIP LOCKED)
         RETURNING kind, error)
       SELECT kind, count(*) AS count, max(error) AS reason FROM given_up GROUP BY kind`.execute(tx);
     for (const data of rows) await addEvent(tx, { kind: 'webhook.given_up', data: { ...data } });

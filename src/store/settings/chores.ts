@@ -1,17 +1,18 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 
 /** What is done now and then, by one process for all of them. */
 
 /** Whether it is due, and this process is the one to do it. Unless it says that it is done, it is due again in `retryMs`. */
 export async function take(db: Database, name: string, retryMs: number): Promise<boolean> {
   const { rows } = await sql`
-    INSERT INTO chores (name, due_at) VALUES (${name}, now() + ${retryMs} * interval '1 ms')
+    INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(retryMs)})
     ON CONFLICT (name) DO UPDATE SET due_at = excluded.due_at WHERE chores.due_at <= now()
     RETURNING name`.execute(db);
   return rows.length > 0;
 }
 
 export async function done(db: Database, name: string, everyMs: number): Promise<void> {
-  await sql`UPDATE chores SET due_at = now() + ${everyMs} * interval '1 ms' WHERE name = ${name}`.execute(db);
+  await sql`UPDATE chores SET due_at = ${inMs(everyMs)} WHERE name = ${name}`.execute(db);
 }

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { isStranded, type LockedAsset } from './record-page.ts';
 
 /** A run whose lease another process has taken over must not write anything more. */
@@ -39,5 +40,5 @@ export async function lockPage(
 }
 
 const extendLease = (connectionId: string, owner: string, leaseMs: number) => sql`
-  UPDATE connections SET sync_until = now() + ${leaseMs} * interval '1 ms'
+  UPDATE connections SET sync_until = ${inMs(leaseMs)}
   WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`;

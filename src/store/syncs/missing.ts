@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { free } from '../assets/leases.ts';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { holdLease, LeaseLost } from './lease.ts';
@@ -58,7 +59,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
         SELECT a.id FROM assets a
-        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND (a.lease_until IS NULL OR a.lease_until < now())
+        WHERE a.id = ANY(${ids}::text[]) AND ${known(listed)} AND ${free}
         ORDER BY a.id FOR UPDATE
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,

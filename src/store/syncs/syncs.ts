@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Standing, standingOf } from '../connections/readable-companies.ts';
 import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { holdLease } from './lease.ts';
 
 /** A run in hand, and what it goes by of its connection. */
@@ -54,7 +55,7 @@ export async function begin(
 ): Promise<TakenSync | undefined> {
   const { rows } = await sql<TakenSync & Pick<Grant, 'tokens' | 'tokenVersion' | 'isFresh'>>`
     WITH taken AS (
-      UPDATE connections SET sync_owner = ${owner}, sync_until = now() + ${leaseMs} * interval '1 ms'
+      UPDATE connections SET sync_owner = ${owner}, sync_until = ${inMs(leaseMs)}
       WHERE id = ${connectionId} AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
         AND (sync_until IS NULL OR sync_until <= now())
         AND NOT EXISTS (SELECT FROM syncs WHERE connection_id = ${connectionId} AND status IN ('waiting', 'running'))
@@ -116,7 +117,7 @@ export async function takeNext(
       : undefined;
     await sql`
       UPDATE connections SET sync_owner = ${next ? owner : null},
-        sync_until = ${next ? sql`now() + ${leaseMs} * interval '1 ms'` : null}
+        sync_until = ${next ? sql`${inMs(leaseMs)}` : null}
       WHERE id = ${connectionId}`.execute(tx);
     if (!row || !next) return undefined;
     const taken = await tx

@@ -1,5 +1,7 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 
 /** So long after it was written, an inventory that had assets on their way is written again, once they have arrived. */
 const rewriteAfter = sql`interval '1 hour'`;
@@ -19,7 +21,7 @@ export async function take(
 ): Promise<boolean> {
   const { rows } = await sql`
     INSERT INTO inventories AS i (day, owner, until)
-    SELECT ${day}::date, ${owner}, now() + ${leaseMs} * interval '1 ms' WHERE EXISTS (SELECT 1 FROM assets)
+    SELECT ${day}::date, ${owner}, ${inMs(leaseMs)} WHERE EXISTS (SELECT 1 FROM assets)
     ON CONFLICT (day) DO UPDATE SET owner = excluded.owner, until = excluded.until
       WHERE (i.until IS NULL OR i.until < now()) AND (
         i.written_at IS NULL OR ${options.asked ?? false} OR (
@@ -31,10 +33,10 @@ export async function take(
 
 /** Keeps the lease. False when it is lost. */
 export async function renew(db: Database, day: string, owner: string, leaseMs: number): Promise<boolean> {
-  const { numAffectedRows } = await sql`
-    UPDATE inventories SET until = now() + ${leaseMs} * interval '1 ms'
+  const result = await sql`
+    UPDATE inventories SET until = ${inMs(leaseMs)}
     WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
-  return (numAffectedRows ?? 0n) > 0n;
+  return wroteAny(result);
 }
 
 export async function written(db: Database, day: string, owner: string, waiting: number): Promise<void> {
@@ -46,6 +48,6 @@ export async function written(db: Database, day: string, owner: string, waiting:
 /** Gives it back unwritten; tried again after `waitMs`. */
 export async function release(db: Database, day: string, owner: string, waitMs: number): Promise<void> {
   await sql`
-    UPDATE inventories SET owner = NULL, until = now() + ${waitMs} * interval '1 ms'
+    UPDATE inventories SET owner = NULL, until = ${inMs(waitMs)}
     WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
 }

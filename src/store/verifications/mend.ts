@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 
 /** Their media was read, and is what was stored: unless it has changed since. */
@@ -56,9 +57,9 @@ export async function mend(db: Database, id: string, what: { kind: ObjectKind; r
     .where((e) => e.or([e('leaseUntil', 'is', null), e('leaseUntil', '<', sql<Date>`now()`)]))
     .returning(['id', 'syncId']);
   const told = JSON.stringify({ objects: what.map(({ kind }) => kind) });
-  const { numAffectedRows } = await sql`
+  const result = await sql`
     WITH mended AS (${mended})
     INSERT INTO asset_history (asset_id, kind, sync_id, data)
     SELECT id, 'repaired', sync_id, ${told}::jsonb FROM mended`.execute(db);
-  return (numAffectedRows ?? 0n) > 0n;
+  return wroteAny(result);
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
+import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 
 /** How many are kept, with their lines, after they have ended: of those that operators asked for, and of the others. */
@@ -91,7 +92,7 @@ export async function open(db: Database): Promise<{ waiting: number; running: nu
 export async function takeNext(db: Database, owner: string, leaseMs: number): Promise<Verification | undefined> {
   const { rows } = await sql<Verification>`
     UPDATE verifications SET status = 'running', started_at = coalesce(started_at, now()), owner = ${owner},
-      until = now() + ${leaseMs} * interval '1 ms'
+      until = ${inMs(leaseMs)}
     WHERE id = (
       SELECT id FROM verifications WHERE status IN ('waiting', 'running')
       ORDER BY status = 'waiting', requested_at LIMIT 1 FOR UPDATE)
@@ -104,7 +105,7 @@ export async function takeNext(db: Database, owner: string, leaseMs: number): Pr
 export async function renew(db: Database, id: string, owner: string, leaseMs: number): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('verifications')
-    .set({ until: sql`now() + ${leaseMs} * interval '1 ms'` })
+    .set({ until: sql`${inMs(leaseMs)}` })
     .where('id', '=', id)
     .where('owner', '=', owner)
     .executeTakeFirst();
@@ -124,7 +125,7 @@ export async function release(db: Database, id: string, owner: string): Promise<
 /** Gives it back for now. Returns how often in a row that was so, without any progress. */
 export async function putOff(db: Database, id: string, owner: string, error: string, waitMs: number): Promise<number> {
   const { rows } = await sql<{ failures: number }>`
-    UPDATE verifications SET owner = NULL, until = now() + ${waitMs} * interval '1 ms', error = ${error},
+    UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${error},
       position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)
     WHERE id = ${id} AND owner = ${owner} RETURNING (position->>'failures')::int AS failures`.execute(db);
   return rows[0]?.failures ?? 0;
