@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { free } from './leases.ts';
@@ -41,7 +42,7 @@ export async function skip(db: Database, assets: { id: string; rule: string; rea
   const { rows } = await sql<{ count: number }>`
     WITH out AS (
       SELECT a.id, r.rule, r.reason FROM assets a
-      JOIN jsonb_to_recordset(${JSON.stringify(assets)}::jsonb) AS r (id text, rule text, reason text) ON r.id = a.id
+      JOIN ${recordset(assets)} AS r (id text, rule text, reason text) ON r.id = a.id
       WHERE a.media IS NULL AND ${free}
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (

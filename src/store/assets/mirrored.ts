@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { recordset } from '../database/recordset.ts';
 import type { Database, Media } from '../database/schema.ts';
 import { addAssetEvent } from '../events/add-event.ts';
 import { told } from './history.ts';
@@ -7,28 +8,19 @@ import type { AssetLease, Mirrored } from './leases.ts';
 /** Ends leases of mirrored assets. Returns for each whether its worker still held it. */
 export async function endMirrored(db: Database, ends: { lease: AssetLease; done: Mirrored }[]): Promise<boolean[]> {
   const found = ends.map(({ lease, done }) => ({
+    ...done,
     id: lease.assetId,
     lease: lease.number,
     revision: lease.revision,
     size: lease.size,
-    upload_date: lease.uploadDate,
-    wait_ms: done.waitMs,
+    uploadDate: lease.uploadDate,
     attempts: done.attempts ?? 0,
-    reason: done.reason ?? null,
-    record_key: done.recordKey,
-    detail: done.detail,
-    transcript_state: done.transcriptState,
-    transcript_keys: done.transcriptKeys,
-    transcript_deadline: done.transcriptDeadline,
-    thumbnail_state: done.thumbnailState,
-    thumbnail: done.thumbnail,
-    sidecar_files: done.sidecarFiles,
     began: lease.stepLog.began,
     told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
   const { rows } = await sql<{ id: string; lease: number }>`
     WITH found AS MATERIALIZED (
-      SELECT * FROM jsonb_to_recordset(${JSON.stringify(found)}::jsonb) AS found (
+      SELECT * FROM ${recordset(found)} AS found (
         id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason text,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)

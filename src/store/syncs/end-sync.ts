@@ -3,10 +3,10 @@ import type { Database, Sync } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 import { requestRoutineOf } from '../verifications/verifications.ts';
 
-/** What has come in while nobody looked: since the last run, so many assets, uploaded between these dates (ISO 8601). */
+/** What was added while the user was disconnected: so many assets since the last sync, uploaded between these dates (ISO 8601). */
 export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
 
-/** A run that has ended: what it found, and whether another one waits, for which its owner keeps the lease. */
+/** What a sync found. `more`: another one waits, for which its owner keeps the lease. */
 export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
   more: boolean;
   caughtUp?: CaughtUp;
@@ -18,8 +18,8 @@ export interface SyncOutcome {
 }
 
 /**
- * Ends a run and gives up its lease, unless another run waits. Undefined, and nothing happens, when another process has
- * taken it over or it has ended before. The first whole run after the user has connected again reports what came in meanwhile.
+ * Ends a sync and releases its lease, unless another sync waits. Undefined, and nothing changes, if another process has taken
+ * it over or it has ended already. The first complete sync after a reconnect reports what was added meanwhile.
  */
 export async function endSync(
   db: Database,
@@ -32,7 +32,7 @@ export async function endSync(
     const row = await end(tx, sync, owner, outcome);
     if (!row) return undefined;
     const { lastSyncAt: last, connectedAt, ...ended } = row;
-    if (outcome.status === 'failed') await tellOfFailure(tx, sync, outcome.error);
+    if (outcome.status === 'failed') await reportFailure(tx, sync, outcome.error);
     if (sync.mode === 'full') await tx.deleteFrom('sightings').where('syncId', '=', sync.id).execute();
     if (sync.withBucket) {
       const verificationId = await requestRoutineOf(tx, connectionId);
@@ -50,8 +50,8 @@ export async function endSync(
 }
 
 /**
- * Writes the end of a run, and returns `lastSyncAt` as it was before. The connection's last error is that of this run, or
- * else of the last full run since the user connected: a smaller run does not show that it is over.
+ * Writes the end of a sync, and returns `lastSyncAt` as it was before. Without an error of this sync, the last error of the
+ * connection is that of its last full sync since the user connected: a smaller one does not show that it is over.
  */
 async function end(
   tx: Database,
@@ -60,7 +60,7 @@ async function end(
   { status, error }: SyncOutcome,
 ): Promise<(EndedSync & { lastSyncAt: Date | null; connectedAt: Date }) | undefined> {
   const { connectionId } = sync;
-  // A company that was named may have been all that there was to read.
+  // A sync of one company is full if the connection could read only that one.
   const full = sql`mode = 'full' AND (scope - 'acceptGone' = '{}' OR scope - 'acceptGone' = (
       SELECT jsonb_build_object('companyId', min(company_id)) FROM access
       WHERE connection_id = ${connectionId} AND gained_at <= coalesce(finished_at, now())
@@ -73,7 +73,7 @@ async function end(
     ORDER BY finished_at DESC LIMIT 1)`;
   const shown = sql`CASE WHEN EXISTS (SELECT FROM syncs WHERE id = ${sync.id} AND ${full}) THEN NULL ELSE ${known} END`;
   const lastError = error !== null ? sql`${error}::text` : sync.mode === 'full' ? shown : known;
-  // A run that is requested at this very moment finds the lease given up, or is taken up by the dispatcher.
+  // A sync that is requested at this moment finds the lease released, or the dispatcher takes it up.
   const { rows } = await sql<EndedSync & { lastSyncAt: Date | null; connectedAt: Date }>`
     WITH before AS (
       SELECT last_sync_at, connected_at, EXISTS (
@@ -96,13 +96,13 @@ async function end(
   return rows[0];
 }
 
-/** Over all that its connection can read. */
+/** It covers everything that its connection can read. */
 function isWhole({ scope: { acceptGone: _, ...part } }: Sync): boolean {
   return Object.keys(part).length === 0;
 }
 
-/** The first of a row of failures is told; the others would say it every few minutes. */
-async function tellOfFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
+/** Adds an event for the first of several failures in a row; the others would repeat it every few minutes. */
+async function reportFailure(tx: Database, { id, connectionId, mode }: Sync, reason: string | null): Promise<void> {
   const before = await tx
     .selectFrom('syncs')
     .select('status')
@@ -116,7 +116,7 @@ async function tellOfFailure(tx: Database, { id, connectionId, mode }: Sync, rea
   await addEvent(tx, { kind: 'sync.failed', connectionId, data: { syncId: id, mode, reason } });
 }
 
-/** Null for what is no date, or none that can be written. */
+/** Null if it is no valid date. */
 function dateOf(ms: number | null): string | null {
   return ms === null || Number.isNaN(new Date(ms).getTime()) ? null : new Date(ms).toISOString();
 }

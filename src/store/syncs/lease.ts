@@ -1,21 +1,27 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { isStranded, type LockedAsset } from './record-page.ts';
 
-/** A run whose lease another process has taken over must not write anything more. */
+/** Another process has taken over the lease of a sync, which must write nothing more. */
 export class LeaseLost extends Error {
   override readonly name = 'LeaseLost';
 }
 
-/** Extends the lease of a connection's sync. 0: another process has it. */
-export async function holdLease(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<bigint> {
-  return (await extendLease(connectionId, owner, leaseMs).execute(db)).numAffectedRows ?? 0n;
+/** Extends the lease of a connection's sync. False: another process has taken it over. */
+export async function extendLease(
+  db: Database,
+  connectionId: string,
+  owner: string,
+  leaseMs: number,
+): Promise<boolean> {
+  return wroteAny(await extending(connectionId, owner, leaseMs).execute(db));
 }
 
 /**
- * Extends the lease, and locks those of the assets that are in the records: first the connection, then the assets in the
- * order of their ids, so that two pages never wait for each other in a circle.
+ * Extends the lease and locks the known assets of a page. Locks the connection first and then the assets by id, so that two
+ * pages do not deadlock.
  * @throws LeaseLost
  */
 export async function lockPage(
@@ -26,7 +32,7 @@ export async function lockPage(
   ids: string[],
 ): Promise<{ settings: Record<string, unknown>; known: Map<string, LockedAsset> }> {
   const { rows } = await sql<LockedAsset & { id: string | null; settings: Record<string, unknown> }>`
-    WITH held AS (${extendLease(connectionId, owner, leaseMs)} RETURNING settings),
+    WITH held AS (${extending(connectionId, owner, leaseMs)} RETURNING settings),
     known AS (
       SELECT a.id, a.company_id, a.connection_id, a.state, a.reason, a.skipped, a.project_id, a.asset_type, a.name, a.size, a.upload_date,
         a.listed, a.media, a.mirrored_at, a.transcript_state, a.thumbnail_state,
@@ -39,6 +45,6 @@ export async function lockPage(
   return { settings: rows[0].settings, known };
 }
 
-const extendLease = (connectionId: string, owner: string, leaseMs: number) => sql`
+const extending = (connectionId: string, owner: string, leaseMs: number) => sql`
   UPDATE connections SET sync_until = ${inMs(leaseMs)}
   WHERE id = ${connectionId} AND sync_owner = ${owner} AND status = 'active'`;

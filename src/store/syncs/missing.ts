@@ -2,9 +2,9 @@ import { sql } from 'kysely';
 import { free } from '../assets/leases.ts';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
-import { holdLease, LeaseLost } from './lease.ts';
+import { extendLease, LeaseLost } from './lease.ts';
 
-/** A run that has listed a company to its end, and whose lease `owner` holds. */
+/** A sync, leased to `owner`, that has listed a company to its end. */
 interface Listed {
   sync: Sync;
   owner: string;
@@ -12,10 +12,7 @@ interface Listed {
   companyId: string;
 }
 
-/**
- * What a complete listing lacks: assets that were known before the run, are in its connection's charge, and were on none of
- * its pages. What another connection is in charge of, that one can see, and this one perhaps may not.
- */
+/** Assets that a complete listing should have. Not those of other connections, which may see more than this one. */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
       AND a.first_seen_at < ${sync.startedAt} AND NOT starts_with(a.id, 'unreadable:')`;
@@ -26,7 +23,7 @@ const sighted = ({ sync, companyId }: Listed) => sql`
 async function holding<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
   const { connectionId } = listed.sync;
   return db.transaction().execute(async (tx) => {
-    if ((await holdLease(tx, connectionId, listed.owner, listed.leaseMs)) === 0n) {
+    if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
       throw new LeaseLost(`another process has taken over the sync of connection ${connectionId}`);
     }
     return work(tx);
@@ -40,7 +37,7 @@ export async function count(db: Database, listed: Listed): Promise<{ known: numb
   return rows[0]!;
 }
 
-/** A page of their ids, in order. */
+/** A page of the ids of assets that the listing lacks, in order. */
 export async function page(db: Database, listed: Listed, page: { after: string; limit: number }): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`
     SELECT a.id FROM assets a LEFT JOIN ${sighted(listed)} s ON s.id = a.id
@@ -50,8 +47,8 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
 }
 
 /**
- * They are gone: nothing more is to be done for them, and what is in the bucket stays. What a worker has in hand is left
- * to it. Returns how many.
+ * Marks missing assets as gone: nothing more is due for them, and their objects stay. Leased assets are left alone. Returns
+ * how many are gone.
  * @throws LeaseLost
  */
 export async function gone(db: Database, listed: Listed, ids: string[]): Promise<number> {
@@ -75,18 +72,14 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
       )
       SELECT count(*) AS count FROM changed`.execute(tx);
     const { count } = rows[0]!;
-    await tx
-      .updateTable('syncs')
-      .set({ gone: sql`gone + ${count}` })
-      .where('id', '=', listed.sync.id)
-      .execute();
+    await sql`UPDATE syncs SET gone = gone + ${count}::int WHERE id = ${listed.sync.id}`.execute(tx);
     return count;
   });
 }
 
 /**
- * The company is done in this run, which goes on at `position`. `held`: so much is missing that nothing is taken for
- * gone before an operator has looked.
+ * Ends the listing of a company; the sync continues at `position`. `held`: so much is missing that an operator must confirm
+ * it before anything is marked as gone.
  * @throws LeaseLost
  */
 export async function settle(
@@ -98,14 +91,8 @@ export async function settle(
   const { sync, companyId } = listed;
   await holding(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
-    await tx
-      .updateTable('syncs')
-      .set({ position: JSON.stringify(position) as never })
-      .where('id', '=', sync.id)
-      .execute();
-    if (held) {
-      const { connectionId } = sync;
-      await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, ...held } });
-    }
+    await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
+    const { connectionId } = sync;
+    if (held) await addEvent(tx, { kind: 'company.held', connectionId, data: { companyId, ...held } });
   });
 }

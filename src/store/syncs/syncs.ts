@@ -3,23 +3,20 @@ import { sql } from 'kysely';
 import { type Standing, standingOf } from '../connections/readable-companies.ts';
 import type { Database, Grant, Sync, SyncMode, SyncScope } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { holdLease } from './lease.ts';
+import { extendLease } from './lease.ts';
 
-/** A run in hand, and what it goes by of its connection. */
+/** A leased sync, with what it needs of its connection. */
 export type TakenSync = Sync & {
   userId: string;
   settings: Record<string, unknown>;
-  /** Of the connection when the run began, where that was read with it. */
+  /** As the sync began, if read with it. */
   standing?: Standing;
   grant?: Grant;
 };
 
-/** Runs of a connection's listing: one running, and at most one waiting over everything and over each part that was named. */
-
 /**
- * Asks for a run. One that is already waiting and does the same, or more, is the one that is meant; one that waits and
- * does less becomes it. Undefined when the connection has ended. With `bucket`, a comparison of the records and the
- * bucket follows when the run has ended.
+ * Requests a sync. If one of the same scope waits already, that one is used, and becomes a full one if asked. `bucket`: a
+ * routine verification follows. Returns its id; undefined if the connection is disconnected.
  */
 export async function request(
   db: Database,
@@ -41,10 +38,9 @@ export async function request(
 }
 
 /**
- * Asks for a run over everything and takes it, in one statement. Undefined, and nothing is done, where one waits or was
- * interrupted, another owner holds the lease, or the connection may ask for nothing: that is for `request` and `takeNext`.
- * A shortcut for scheduled runs: with what it reads along, a sync without news takes 8 statements and 4.4 CPU ms in place
- * of 17 and 6.5 (`bench/nothing-new.ts`).
+ * Requests a scheduled sync and takes it, in one statement: a sync without news takes 8 statements and 4.4 CPU ms instead of
+ * 17 and 6.5 (`bench/nothing-new.ts`). Undefined if one waits or was interrupted, another owner holds the lease, or the
+ * connection may not work now; `request` and `takeNext` handle these cases.
  */
 export async function begin(
   db: Database,
@@ -70,21 +66,12 @@ export async function begin(
     FROM begun, taken`.execute(db);
   if (!rows[0]) return undefined;
   const { tokens, tokenVersion, isFresh, ...sync } = rows[0];
-  const grant: Grant = {
-    userId: sync.userId,
-    status: 'active',
-    tokens,
-    tokenVersion,
-    isFresh,
-    parkedMs: 0,
-  };
-  return { ...sync, grant };
+  return { ...sync, grant: { userId: sync.userId, status: 'active', tokens, tokenVersion, isFresh, parkedMs: 0 } };
 }
 
 /**
- * The next run of the connection for `owner`, which holds the lease from now on: the one that was interrupted, or the
- * oldest that waits. `busy` while another owner holds the lease; undefined when nothing is left, or the connection is
- * parked (the lease is given back).
+ * Leases the interrupted or oldest waiting sync of a connection to `owner`. `busy` while another owner holds the lease.
+ * Undefined, and the lease is released, if none waits or the connection may not work now.
  */
 export async function takeNext(
   db: Database,
@@ -117,7 +104,7 @@ export async function takeNext(
       : undefined;
     await sql`
       UPDATE connections SET sync_owner = ${next ? owner : null},
-        sync_until = ${next ? sql`${inMs(leaseMs)}` : null}
+        sync_until = ${next ? inMs(leaseMs) : null}
       WHERE id = ${connectionId}`.execute(tx);
     if (!row || !next) return undefined;
     const taken = await tx
@@ -130,21 +117,18 @@ export async function takeNext(
   });
 }
 
-/** Keeps the lease. False when it is lost. */
+/** Extends the lease. False if it is lost. */
 export async function renew(db: Database, connectionId: string, owner: string, leaseMs: number): Promise<boolean> {
-  return (await holdLease(db, connectionId, owner, leaseMs)) > 0n;
+  return extendLease(db, connectionId, owner, leaseMs);
 }
 
 export async function release(db: Database, connectionId: string, owner: string): Promise<void> {
-  await db
-    .updateTable('connections')
-    .set({ syncOwner: null, syncUntil: null })
-    .where('id', '=', connectionId)
-    .where('syncOwner', '=', owner)
-    .execute();
+  await sql`
+    UPDATE connections SET sync_owner = NULL, sync_until = NULL
+    WHERE id = ${connectionId} AND sync_owner = ${owner}`.execute(db);
 }
 
-/** Connections for which a run waits, or was interrupted, and nobody is at it. */
+/** Connections with a waiting or interrupted sync that no process works on. */
 export async function unattended(db: Database): Promise<string[]> {
   const { rows } = await sql<{ connectionId: string }>`
     SELECT DISTINCT s.connection_id FROM syncs s JOIN connections c ON c.id = s.connection_id
@@ -155,12 +139,12 @@ export async function unattended(db: Database): Promise<string[]> {
   return rows.map((row) => row.connectionId);
 }
 
-/** The trace of a run, for what follows from it. */
+/** Saves the trace of a sync, which the work on its assets continues. */
 export async function traced(db: Database, id: string, traceparent: string): Promise<void> {
   await db.updateTable('syncs').set({ traceparent }).where('id', '=', id).execute();
 }
 
-/** How many runs wait or are running. */
+/** How many syncs wait or run. */
 export async function open(db: Database): Promise<{ waiting: number; running: number }> {
   const { rows } = await sql<{ waiting: number; running: number }>`
     SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
@@ -168,7 +152,7 @@ export async function open(db: Database): Promise<{ waiting: number; running: nu
   return rows[0]!;
 }
 
-/** A page of runs, the newest first, from behind `after`. `micros`: microseconds since the epoch at which it was asked for. */
+/** A page of syncs after `after`, newest first. `micros`: when it was requested, in microseconds since the epoch. */
 export async function search(
   db: Database,
   filter: {

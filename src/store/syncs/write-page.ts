@@ -6,10 +6,9 @@ import { lockPage } from './lease.ts';
 import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './record-page.ts';
 
 /**
- * Writes a page of a company's listing into the records, and with it where the run goes on, in one transaction. An asset
- * that the database refuses never keeps the others out.
- * With `mark`, the listing of that company is complete: only now its mark moves, and never back.
- * Returns the connection's settings, by which the page was decided.
+ * Records a page of a company's listing and the position behind it, in one transaction. If the database refuses an asset, the
+ * others are recorded all the same. `mark`: the listing is complete, and this is its high-water mark, which never moves back.
+ * Returns the settings by which the page was decided.
  * @throws LeaseLost
  */
 export async function recordPage(
@@ -23,7 +22,7 @@ export async function recordPage(
     decide: Decide;
     position: SyncPosition;
     mark?: number | null;
-    /** Every id on the page, wanted or not: a full run finds out at its end which assets are missing. */
+    /** Every id on the page: a full sync finds missing assets by these at its end. */
     sighted?: string[];
     /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
     repaired?: { prefix: string; except: string[] };

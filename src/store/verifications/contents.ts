@@ -27,16 +27,15 @@ const columns = [
   'superseded',
 ] as const satisfies (keyof Asset)[];
 
-/** What the records say about an asset and its objects, without what the API said of it. */
+/** What the database says about an asset and its objects, without the answers of the API. */
 export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
-  /** Whether a worker has it, or is about to. */
+  /** It is queued or leased. */
   isMoving: boolean;
 };
 
-/** States of what is, or was, to be mirrored; what is gone is not. */
 const notMirrored = ['pending', 'processing', 'transferring', 'unavailable', 'failed'] satisfies AssetState[];
 
-/** How the key of the media is written in the index `assets_by_key`: byte by byte, as stores list. */
+/** Worded like the index `assets_by_key`. Sorted byte by byte, as object stores list keys. */
 const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
 
 const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(lease_until > now(), false))`;
@@ -52,7 +51,7 @@ export async function some(db: Database, ids: string[]): Promise<AssetContents[]
   return assets(db).where('id', 'in', ids).execute();
 }
 
-/** Assets that have, or had, a media file in the bucket: a page of those behind `after`, in the order of its key's bytes. */
+/** A page of assets that have, or had, media in the bucket, by its key, after `after`. */
 export async function byKey(
   db: Database,
   page: { after: string; limit: number; connectionId?: string | undefined },
@@ -66,7 +65,7 @@ export async function byKey(
     .execute();
 }
 
-/** Assets whose media lies at one of these keys, in the order of its bytes. */
+/** Assets whose media is at one of these keys, by key. */
 export async function atKeys(db: Database, keys: string[], connectionId?: string): Promise<AssetContents[]> {
   return assets(db)
     .where('media', 'is not', null)
@@ -76,7 +75,7 @@ export async function atKeys(db: Database, keys: string[], connectionId?: string
     .execute();
 }
 
-/** Assets that a worker has, or is about to have: no more than there are slots on the queue. */
+/** Queued assets: no more than there are slots. */
 export async function queued(db: Database): Promise<AssetContents[]> {
   return assets(db).where('queuedAt', 'is not', null).execute();
 }
@@ -87,8 +86,8 @@ export async function byId(db: Database, page: { after: string; limit: number })
 }
 
 /**
- * Of the next `limit` assets by id those that are not mirrored, and those that have settled since then, each as it is at
- * one moment; and the last that was looked at. Undefined: there are none.
+ * Of the next `limit` assets by id, those that are not mirrored or were settled after `since`. `last`: the id of the last one
+ * that was looked at. Undefined: there are no more.
  */
 export async function openSince(
   db: Database,
@@ -122,7 +121,7 @@ export async function openSince(
   return { rows, last };
 }
 
-/** How many assets have, or had, a media file in the bucket. */
+/** How many assets have, or had, media in the bucket. */
 export async function count(db: Database, connectionId?: string): Promise<number> {
   const { count } = await db
     .selectFrom('assets')

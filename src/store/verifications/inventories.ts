@@ -3,14 +3,12 @@ import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** So long after it was written, an inventory that had assets on their way is written again, once they have arrived. */
+/** When an inventory that lacked pending assets is written again at the earliest. */
 const rewriteAfter = sql`interval '1 hour'`;
 
-/** Which days have their inventory, and who is writing one. */
-
 /**
- * Takes a day's inventory on, for `leaseMs`: when it is not written yet, or was while assets were on their way, or in any
- * case when it was asked for. False: nothing is to be done, or another process is at it.
+ * Leases the inventory of a day, if it is not written yet, lacked assets that were pending then, or is `asked` for. False:
+ * there is nothing to do, or another process holds it.
  */
 export async function take(
   db: Database,
@@ -31,7 +29,7 @@ export async function take(
   return rows.length > 0;
 }
 
-/** Keeps the lease. False when it is lost. */
+/** Extends the lease. False if it is lost. */
 export async function renew(db: Database, day: string, owner: string, leaseMs: number): Promise<boolean> {
   const result = await sql`
     UPDATE inventories SET until = ${inMs(leaseMs)}
@@ -45,7 +43,7 @@ export async function written(db: Database, day: string, owner: string, waiting:
     WHERE day = ${day}::date AND owner = ${owner}`.execute(db);
 }
 
-/** Gives it back unwritten; tried again after `waitMs`. */
+/** Releases an inventory that was not written, for another attempt after `waitMs`. */
 export async function release(db: Database, day: string, owner: string, waitMs: number): Promise<void> {
   await sql`
     UPDATE inventories SET owner = NULL, until = ${inMs(waitMs)}

@@ -1,4 +1,6 @@
 import { sql } from 'kysely';
+import { recordset } from '../database/recordset.ts';
+import { wroteAny } from '../database/results.ts';
 import type {
   Database,
   ObjectKind,
@@ -8,7 +10,7 @@ import type {
   VerificationPosition,
 } from '../database/schema.ts';
 
-/** What was found, and with it where the run goes on, in one transaction. False when another process has it. */
+/** Saves lines and the position behind them in one transaction. False if another process has taken the verification over. */
 export async function save(
   db: Database,
   id: string,
@@ -16,47 +18,36 @@ export async function save(
   found: { lines: VerificationLine[]; counts: VerificationCounts; position: VerificationPosition },
 ): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
-    const { numUpdatedRows } = await tx
-      .updateTable('verifications')
-      .set({
-        counts: JSON.stringify(found.counts) as never,
-        position: JSON.stringify(found.position) as never,
-        error: null,
-      })
-      .where('id', '=', id)
-      .where('owner', '=', owner)
-      .executeTakeFirst();
-    if (numUpdatedRows === 0n) return false;
+    const result = await sql`
+      UPDATE verifications SET counts = ${JSON.stringify(found.counts)}::jsonb,
+        position = ${JSON.stringify(found.position)}::jsonb, error = NULL
+      WHERE id = ${id} AND owner = ${owner}`.execute(tx);
+    if (!wroteAny(result)) return false;
     if (found.lines.length === 0) return true;
     const first = found.counts.lines - found.lines.length;
     await sql`
       INSERT INTO verification_lines
       SELECT ${id}, ${first} + r.ordinality, r.mark, r.key, r.asset_id, r.kind, r.remedy, r.text, r.difference
-      FROM ROWS FROM (jsonb_to_recordset(${JSON.stringify(
-        found.lines.map(({ assetId, ...line }) => ({ ...line, asset_id: assetId })),
-      )}::jsonb) AS (mark text, key text, asset_id text, kind text, remedy text, text text, difference boolean))
+      FROM ROWS FROM (${recordset(found.lines)}
+        AS (mark text, key text, asset_id text, kind text, remedy text, text text, difference boolean))
         WITH ORDINALITY AS r (mark, key, asset_id, kind, remedy, text, difference, ordinality)`.execute(tx);
     return true;
   });
 }
 
-/** A page of its lines behind the `after`th, in the order in which they were found. */
+/** A page of lines with numbers above `after`, in the order in which they were found. */
 export async function lines(
   db: Database,
   id: string,
   page: { after: number; limit: number },
 ): Promise<(VerificationLine & { number: number })[]> {
-  return db
-    .selectFrom('verificationLines')
-    .select(['number', 'mark', 'key', 'assetId', 'kind', 'remedy', 'text', 'difference'])
-    .where('verificationId', '=', id)
-    .where('number', '>', page.after)
-    .orderBy('number')
-    .limit(page.limit)
-    .execute();
+  const { rows } = await sql<VerificationLine & { number: number }>`
+    SELECT number, mark, key, asset_id, kind, remedy, text, difference FROM verification_lines
+    WHERE verification_id = ${id} AND number > ${page.after} ORDER BY number LIMIT ${page.limit}`.execute(db);
+  return rows;
 }
 
-/** What is to be done about assets, a page of them by id. */
+/** What is to be repaired, by asset: a page in the order of asset ids. */
 export async function remedies(
   db: Database,
   id: string,

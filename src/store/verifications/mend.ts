@@ -1,11 +1,11 @@
 import { sql } from 'kysely';
+import { free } from '../assets/leases.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, ObjectKind, Remedy } from '../database/schema.ts';
 
-/** Their media was read, and is what was stored: unless it has changed since. */
+/** The media of these assets was read and is intact. Assets that have changed since are left alone. */
 export async function verified(db: Database, seen: { id: string; lease: number }[]): Promise<void> {
   if (seen.length === 0) return;
-  // In the order of ids, as all that locks several assets: so nobody waits in a circle.
   await sql`
     WITH same AS (
       SELECT a.id FROM assets a
@@ -15,7 +15,7 @@ export async function verified(db: Database, seen: { id: string; lease: number }
     UPDATE assets SET verified_at = now() FROM same WHERE assets.id = same.id`.execute(db);
 }
 
-/** The store calls these objects otherwise than it did, as after a copy, and their content is right: it is read once. */
+/** Saves new ETags of objects whose content was read and is intact, as after a copy of the bucket. */
 export async function copied(
   db: Database,
   objects: { id: string; lease: number; key: string; etag: string }[],
@@ -31,8 +31,8 @@ export async function copied(
 }
 
 /**
- * Has what is missing or wrong in the bucket made again. Of what is on its way nothing is changed: false. Only `check` and
- * `fetch` may lead to another download; the rest is written again as it is.
+ * Makes an asset due for repair of these objects. False, and nothing changes, if it is queued or leased. Only `check` and
+ * `fetch` may lead to another download.
  */
 export async function mend(db: Database, id: string, what: { kind: ObjectKind; remedy: Remedy }[]): Promise<boolean> {
   const has = (kind: ObjectKind) => what.some((it) => it.kind === kind);
@@ -45,7 +45,7 @@ export async function mend(db: Database, id: string, what: { kind: ObjectKind; r
       waits: 0,
       reason: null,
       ...(has('media') && { state: 'pending' as const }),
-      // Another version than any: so nothing takes what is there for the right one.
+      // No file has this version, so the one in the bucket is not taken for the right one.
       ...(fetch && { media: sql`media || '{"version": ""}'` }),
       ...(has('record') && !has('media') && { recordKey: null }),
       ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),
@@ -54,7 +54,7 @@ export async function mend(db: Database, id: string, what: { kind: ObjectKind; r
     .where('id', '=', id)
     .where('state', '=', 'mirrored')
     .where('queuedAt', 'is', null)
-    .where((e) => e.or([e('leaseUntil', 'is', null), e('leaseUntil', '<', sql<Date>`now()`)]))
+    .where(free)
     .returning(['id', 'syncId']);
   const told = JSON.stringify({ objects: what.map(({ kind }) => kind) });
   const result = await sql`

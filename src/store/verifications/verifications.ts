@@ -1,15 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Database, Verification, VerificationOptions } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addEvent } from '../events/add-event.ts';
 
-/** How many are kept, with their lines, after they have ended: of those that operators asked for, and of the others. */
+/** How many ended verifications are kept with their lines: of those of operators, and of routine ones. */
 const kept = 20;
 
 /**
- * The mirror's own comparison of the records and the bucket, of one connection or all: what is missing or differs is made
- * again. One that waits already is the one that is meant. Returns its id.
+ * Requests a routine verification, of one connection or of all (null): it compares the database and the bucket, and repairs
+ * what is missing or differs. Returns the id of the new one, or of one that waits already.
  */
 export async function requestRoutineOf(db: Database, connectionId: string | null): Promise<string> {
   const { rows } = await sql<{ id: string }>`
@@ -31,56 +32,54 @@ async function forget(db: Database): Promise<void> {
       WHERE place > ${kept})`.execute(db);
 }
 
-/** Verifications that were asked for: one runs at a time, the others wait. */
-
+/** Requests a verification. One runs at a time; the others wait. */
 export async function request(db: Database, options: VerificationOptions, connectionId?: string): Promise<string> {
   const id = randomUUID();
-  await db
-    .insertInto('verifications')
-    .values({
-      id,
-      connectionId: connectionId ?? null,
-      options: JSON.stringify(options),
-      status: 'waiting',
-    })
-    .execute();
+  const values = {
+    id,
+    connectionId: connectionId ?? null,
+    options: JSON.stringify(options),
+    status: 'waiting' as const,
+  };
+  await db.insertInto('verifications').values(values).execute();
   await forget(db);
   return id;
 }
 
 /**
- * Asks for the routine one of the whole mirror when it is due: every interval, for the first time when one has passed
- * since there is a connection. Whichever process comes first does.
+ * Requests the routine verification of the whole mirror if it is due: an interval after the first connection, and then every
+ * interval. True in the one process that requested it.
  */
 export async function routine(db: Database, intervalMs: number): Promise<boolean> {
-  const interval = sql`${intervalMs} * interval '1 ms'`;
   const { rows } = await sql<{ waits: boolean }>`
-    SELECT due_at > now() AND due_at <= now() + ${interval} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
+    SELECT due_at > now() AND due_at <= ${inMs(intervalMs)} AS waits FROM chores WHERE name = 'bucket'`.execute(db);
   if (rows[0]?.waits) return false;
   return db.transaction().execute(async (tx) => {
     await sql`
       INSERT INTO chores (name, due_at)
-      SELECT 'bucket', min(connected_at) + ${interval} FROM connections HAVING count(*) > 0
+      SELECT 'bucket', min(connected_at) + ${intervalMs} * interval '1 ms' FROM connections HAVING count(*) > 0
       ON CONFLICT (name) DO NOTHING`.execute(tx);
-    const { numAffectedRows: due } = await sql`
-      UPDATE chores SET due_at = now() + ${interval} WHERE name = 'bucket' AND due_at <= now()`.execute(tx);
-    if (due) await requestRoutineOf(tx, null);
-    // Of an interval that was longer before.
+    const isDue = wroteAny(
+      await sql`UPDATE chores SET due_at = ${inMs(intervalMs)} WHERE name = 'bucket' AND due_at <= now()`.execute(tx),
+    );
+    if (isDue) await requestRoutineOf(tx, null);
+    // The interval was longer before.
     else {
       await sql`
-        UPDATE chores SET due_at = now() + ${interval}
-        WHERE name = 'bucket' AND due_at > now() + ${interval}`.execute(tx);
+        UPDATE chores SET due_at = ${inMs(intervalMs)} WHERE name = 'bucket' AND due_at > ${inMs(intervalMs)}`.execute(
+        tx,
+      );
     }
-    return Boolean(due);
+    return isDue;
   });
 }
 
-/** Asks for the routine one of the whole mirror now. */
+/** Requests the routine verification of the whole mirror now. */
 export async function requestRoutine(db: Database): Promise<void> {
   await requestRoutineOf(db, null);
 }
 
-/** How many wait or are running. */
+/** How many verifications wait or run. */
 export async function open(db: Database): Promise<{ waiting: number; running: number }> {
   const { rows } = await sql<{ waiting: number; running: number }>`
     SELECT count(*) FILTER (WHERE status = 'waiting') AS waiting, count(*) FILTER (WHERE status = 'running') AS running
@@ -88,7 +87,7 @@ export async function open(db: Database): Promise<{ waiting: number; running: nu
   return rows[0]!;
 }
 
-/** The one that was interrupted, or the oldest that waits, for `owner`; undefined while another process is at one. */
+/** Leases the interrupted or oldest waiting verification to `owner`. Undefined while another process runs one. */
 export async function takeNext(db: Database, owner: string, leaseMs: number): Promise<Verification | undefined> {
   const { rows } = await sql<Verification>`
     UPDATE verifications SET status = 'running', started_at = coalesce(started_at, now()), owner = ${owner},
@@ -101,28 +100,19 @@ export async function takeNext(db: Database, owner: string, leaseMs: number): Pr
   return rows[0];
 }
 
-/** Keeps the lease. False when it is lost. */
+/** Extends the lease. False if it is lost. */
 export async function renew(db: Database, id: string, owner: string, leaseMs: number): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('verifications')
-    .set({ until: sql`${inMs(leaseMs)}` })
-    .where('id', '=', id)
-    .where('owner', '=', owner)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+  const result = await sql`
+    UPDATE verifications SET until = ${inMs(leaseMs)} WHERE id = ${id} AND owner = ${owner}`.execute(db);
+  return wroteAny(result);
 }
 
-/** Gives it back as far as it is. */
+/** Releases the lease; another process may continue. */
 export async function release(db: Database, id: string, owner: string): Promise<void> {
-  await db
-    .updateTable('verifications')
-    .set({ owner: null, until: null })
-    .where('id', '=', id)
-    .where('owner', '=', owner)
-    .execute();
+  await sql`UPDATE verifications SET owner = NULL, until = NULL WHERE id = ${id} AND owner = ${owner}`.execute(db);
 }
 
-/** Gives it back for now. Returns how often in a row that was so, without any progress. */
+/** Releases it for `waitMs` after an error. Returns how often in a row this happened without progress. */
 export async function putOff(db: Database, id: string, owner: string, error: string, waitMs: number): Promise<number> {
   const { rows } = await sql<{ failures: number }>`
     UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${error},
@@ -131,7 +121,7 @@ export async function putOff(db: Database, id: string, owner: string, error: str
   return rows[0]?.failures ?? 0;
 }
 
-/** It has ended; with `differs`, people are told of what it found. */
+/** Ends it. With `differs`, an event reports what it found. */
 export async function done(db: Database, id: string, owner: string, differs?: Record<string, unknown>): Promise<void> {
   await db.transaction().execute(async (tx) => {
     const ended = await tx
@@ -148,14 +138,11 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
   });
 }
 
-/** One that nobody has, and that cannot go on. */
+/** Ends one that nobody holds and that cannot continue. */
 export async function failed(db: Database, id: string, error: string): Promise<void> {
-  await db
-    .updateTable('verifications')
-    .set({ status: 'failed', error, until: null, finishedAt: sql`now()` })
-    .where('id', '=', id)
-    .where('owner', 'is', null)
-    .execute();
+  await sql`
+    UPDATE verifications SET status = 'failed', error = ${error}, until = NULL, finished_at = now()
+    WHERE id = ${id} AND owner IS NULL`.execute(db);
 }
 
 export async function get(db: Database, id: string): Promise<Verification | undefined> {
