@@ -42,10 +42,10 @@ import * as lines from './verifications/lines.ts';
 import * as mend from './verifications/mend.ts';
 import * as verifications from './verifications/verifications.ts';
 
-/** The records: the only module that contains SQL. */
+/** The database, by aggregate. */
 export type Store = Awaited<ReturnType<typeof openStore>>;
 
-/** Opens the database, brings its schema up to date, and listens for what other processes tell. */
+/** Opens the database, brings its schema up to date, and listens for notices of other processes. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
   await events.settle(db);
@@ -80,19 +80,19 @@ export async function openStore(options: { url: string; log: Log }) {
     forecast: bind(db, { within }),
     webhooks: bind(db, webhooks),
 
-    /** Reads that belong together: each sees the records as they are at one and the same moment. */
+    /** Runs several reads that all see the database at the same moment. */
     async snapshot<T>(read: (at: ReturnType<typeof readable>) => Promise<T>): Promise<T> {
       const transaction = db.transaction().setIsolationLevel('repeatable read').setAccessMode('read only');
       return transaction.execute((tx) => read(readable(tx)));
     },
 
-    /** Calls `heard` when a connection or a setting has changed, in whichever process. Returns how to stop that. */
+    /** Calls `heard` when any process has changed a connection or a setting. Returns a function that stops this. */
     onNotice(heard: (notice: Notice) => void): () => void {
       listeners.add(heard);
       return () => listeners.delete(heard);
     },
 
-    /** Calls `heard` when there are new events, of whichever process. Returns how to stop that. */
+    /** Calls `heard` when there are new events of any process. Returns a function that stops this. */
     onEvents(heard: () => void): () => void {
       followers.add(heard);
       return () => followers.delete(heard);
@@ -104,7 +104,7 @@ export async function openStore(options: { url: string; log: Log }) {
       return rows[0]!.at.getTime();
     },
 
-    /** Whether the database answers. @throws what is wrong with it */
+    /** @throws Error if the database does not answer */
     async check(): Promise<void> {
       await db.selectNoFrom((e) => e.lit(1).as('one')).execute();
     },

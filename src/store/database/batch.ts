@@ -1,9 +1,9 @@
-/** More calls than this make a second statement. */
+/** Maximum of calls in one statement. */
 const most = 16;
 
 /**
- * Calls that come in one turn of the event loop, or while a statement is under way, are made by one statement. If it fails,
- * each call is made alone, so that one cannot fail the others.
+ * Collects calls of one turn of the event loop, or during a running statement, into one statement. If it fails, each call is
+ * made alone, so that one cannot fail the others.
  * @param together returns one result for each item, in their order
  */
 export function batched<Item, Result>(together: (items: Item[]) => Promise<Result[]>) {

@@ -1,6 +1,8 @@
 import { sql } from 'kysely';
 import { clockToleranceMs } from '../../clock.ts';
+import { rowsWritten } from './results.ts';
 import type { Database } from './schema.ts';
+import { inMs as ahead } from './time.ts';
 
 /** How far ahead times are planned at most, in milliseconds. */
 export interface Horizon {
@@ -19,15 +21,13 @@ export interface Horizon {
 }
 
 /**
- * Corrects times that lie further ahead than anything is planned: they were written while a clock was ahead. What waits is
- * due now, a lease ends as if it was renewed now, and what has happened has happened now. Rows that are locked are left to
- * the next call. Returns how many rows were corrected, by table; those of which there is none are skipped.
+ * Corrects times further ahead than anything is planned, written while a clock was ahead: past events and due times become
+ * now, and leases end as if renewed now. Leaves locked rows to the next call. Returns the corrected rows by table, if any.
  */
 export async function correctFuture(db: Database, horizon: Horizon): Promise<Record<string, number>> {
   const { lease, pause, asset, transcript, delivery, chore } = horizon;
-  const ahead = (ms: number) => sql`now() + ${ms} * interval '1 ms'`;
   const isBeyond = (column: string, ms: number) => sql`${sql.ref(column)} > ${ahead(ms + clockToleranceMs)}`;
-  /** Not `least`, which would replace NULL. */
+  // Not `least`, which would replace NULL.
   const corrected = (column: string, ms: number, value = ahead(0)) =>
     sql`${sql.ref(column)} = CASE WHEN ${isBeyond(column, ms)} THEN ${value} ELSE ${sql.ref(column)} END`;
   const isWrong = sql`(${isBeyond('next_at', asset)} OR ${isBeyond('lease_until', lease)} OR ${isBeyond('queued_at', 0)}
@@ -42,7 +42,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         WHERE ${isBeyond('parked_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
           OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
-    // Per connection, as the index of ended runs is: there may be many.
+    // By connection, because the index of ended syncs begins with it.
     syncs: sql`
       UPDATE syncs SET ${corrected('requested_at', 0)}, ${corrected('started_at', 0)}, ${corrected('finished_at', 0)}
       WHERE id IN (
@@ -51,7 +51,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         UNION ALL
         SELECT run.id FROM connections c CROSS JOIN LATERAL (
           SELECT id FROM syncs WHERE connection_id = c.id AND ${isBeyond('finished_at', 0)}) AS run)`,
-    // Same words as the conditions of the partial indexes; otherwise all assets would be read.
+    // Worded like the conditions of the partial indexes; otherwise all assets would be read.
     assets: sql`
       UPDATE assets SET ${corrected('next_at', asset)}, ${corrected('queued_at', 0)}, ${corrected('processing_since', 0)},
         ${corrected('transcript_deadline', transcript, ahead(transcript))}, ${corrected('lease_until', lease, ahead(lease))}
@@ -74,8 +74,8 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
   };
   const rows: Record<string, number> = {};
   for (const [table, statement] of Object.entries(statements)) {
-    const { numAffectedRows = 0n } = await statement.execute(db);
-    if (numAffectedRows > 0n) rows[table] = Number(numAffectedRows);
+    const corrected = rowsWritten(await statement.execute(db));
+    if (corrected > 0) rows[table] = corrected;
   }
   return rows;
 }

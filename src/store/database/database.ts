@@ -13,13 +13,13 @@ const types = {
 
 /** Opens the database and brings its schema up to date. */
 export async function openDatabase(options: { url: string; log: Log }): Promise<Database> {
-  await bringUpToDate(options);
+  await upgrade(options);
   const pool = openPool(options, {
     max: 24,
-    // A connection that went dead without a word must not hold a lease, or the saving of a token, for minutes.
+    // A dead connection must not block the saving of a token for minutes.
     query_timeout: 60_000,
     types: types as never,
-    // Nor may a process that stands still between two statements hold what others wait for.
+    // A process that hangs in a transaction must not hold locks that others wait for.
     onConnect: (client) => client.query('SET idle_in_transaction_session_timeout = 15000'),
   });
   return new Kysely<Schema>({
@@ -28,8 +28,8 @@ export async function openDatabase(options: { url: string; log: Log }): Promise<
   });
 }
 
-/** As long as it takes: another process may be at it, and an index on millions of rows has its minutes. */
-async function bringUpToDate(options: { url: string; log: Log }): Promise<void> {
+/** Without a time limit: another process may hold the lock, and an index on millions of rows takes minutes. */
+async function upgrade(options: { url: string; log: Log }): Promise<void> {
   const db = new Kysely({ dialect: new MigrationDialect({ pool: openPool(options, { max: 1 }) }) });
   try {
     await migrate(db, options.log);
@@ -48,12 +48,12 @@ function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfi
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
   pool.on('error', (err) => log.warn({ err }, 'database connection lost'));
-  // Nor may one that breaks between two statements of a transaction: the next statement tells.
+  // The same within a transaction, where the next statement fails.
   pool.on('connect', (client) => client.on('error', () => {}));
   return pool;
 }
 
-/** What processes tell each other at once; who misses it finds the same in the records at the next heartbeat. */
+/** A change that processes tell each other. One that is missed is found in the database at the next heartbeat. */
 export interface Notice {
   connectionId?: string;
   settings?: true;
@@ -63,8 +63,8 @@ const channel = 'asset_mirror';
 const eventChannel = 'asset_mirror_events';
 
 /**
- * LISTEN on a connection of its own, which is made again when it breaks. Behind a pooler in transaction mode nothing
- * arrives; then heartbeats see the change some seconds later.
+ * Listens on a connection of its own, and reconnects when it breaks. Behind a pooler in transaction mode nothing arrives;
+ * then processes see changes at their next heartbeat.
  */
 export function listen(options: {
   url: string;
@@ -98,7 +98,7 @@ export function listen(options: {
       try {
         options.onNotice(JSON.parse(message.payload ?? '{}'));
       } catch (err) {
-        options.log.warn({ err }, 'unreadable notice');
+        options.log.warn({ err }, 'unreadable notice ignored');
       }
     });
     try {

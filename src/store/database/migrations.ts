@@ -4,9 +4,8 @@ import type { Log } from '../../log.ts';
 import { initialSchema } from './initial-schema.ts';
 
 /**
- * Forward only. A released migration is never edited; each must be safe while processes of the version before it run
- * (expand first, contract in a later release). One that takes away what an earlier release needs has a name like
- * `0099_contract_…`: by that the earlier release knows that it must not start any more.
+ * Forward only. A released migration is never edited. Each must be safe while processes of the release before it run: expand
+ * first, contract in a later release. One that breaks earlier releases is named like `0099_contract_…`, so they refuse to start.
  */
 export const migrations: Record<string, Migration> = { '0001_start': initialSchema };
 
@@ -17,10 +16,10 @@ export async function pendingMigrations(db: Kysely<any>): Promise<string[]> {
   return all.filter(({ executedAt }) => !executedAt).map(({ name }) => name);
 }
 
-/** Of the advisory lock under which one process at a time migrates. */
+/** The key of the advisory lock under which one process at a time migrates. */
 const migrationLock = '3853314791062309107';
 
-/** Kysely's lock belongs to a session, and a pooler may change that between two statements; ours belongs to a transaction. */
+/** Kysely's lock belongs to a session, which a pooler may change between two statements. Ours belongs to a transaction. */
 class Adapter extends PostgresAdapter {
   override async acquireMigrationLock(): Promise<void> {}
   override async releaseMigrationLock(): Promise<void> {}
@@ -32,10 +31,9 @@ export class MigrationDialect extends PostgresDialect {
 }
 
 /**
- * Brings the schema up to date. Runs under a lock in the database, so any number of processes may start at once; where there
- * is nothing to do, none is taken. A schema of a newer release is left as it is: while that is rolled out, or when it is
- * taken back, this one goes on beside it. `db` is of the dialect above.
- * @throws Error when a newer release has taken away what this one needs
+ * Brings the schema up to date, under a lock if there is something to do, so any number of processes may start at once. This
+ * release also runs on the schema of a newer one, as during a rollout or after a rollback. `db` uses `MigrationDialect`.
+ * @throws Error if a newer release has removed what this one needs
  */
 // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
 export async function migrate(db: Kysely<any>, log: Log, known = migrations): Promise<void> {
@@ -47,11 +45,10 @@ export async function migrate(db: Kysely<any>, log: Log, known = migrations): Pr
       if (behind) await upgrade(tx, { ...known, ...Object.fromEntries(newer.map((name) => [name, done])) });
     });
   }
-  if (newer.length > 0)
-    log.warn({ migrations: newer }, 'the database is of a newer release; this one goes on beside it');
+  if (newer.length > 0) log.warn({ migrations: newer }, 'the database schema is newer than this release');
 }
 
-/** What is not known was done by a newer release. */
+/** Stands for a migration of a newer release. */
 const done: Migration = { async up() {} };
 
 // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
@@ -63,7 +60,7 @@ async function upgrade(tx: Kysely<any>, all: Record<string, Migration>): Promise
   throw new Error(`bring the database up to date (${failed})`, { cause: error });
 }
 
-/** What the database has, and `known` has not; and whether that has something which is not there yet. */
+/** `newer`: migrations of the database that are unknown. `behind`: it lacks some that are known. */
 async function compare(
   // biome-ignore lint/suspicious/noExplicitAny: migrations know no schema
   db: Kysely<any>,
@@ -76,7 +73,7 @@ async function compare(
   const contract = newer.find((name) => /^\d+_contract_/.test(name));
   if (contract !== undefined) {
     throw new Error(
-      `the database is of a newer release (${contract}), and this one cannot work with it any more; start that release`,
+      `a newer release has changed the database (${contract}), and this one can no longer use it; start the newer release`,
     );
   }
   return { newer, behind: Object.keys(known).some((name) => !there.includes(name)) };

@@ -4,13 +4,10 @@ import { reasonOf } from '../../errors.ts';
 import { clockFinding, type Finding } from '../../finding.ts';
 import { pendingMigrations } from './migrations.ts';
 
-/** The oldest PostgreSQL that is still maintained, and the oldest that is tested against. */
+/** The oldest PostgreSQL that is maintained, and that the tests run on. */
 const oldest = 14;
 
-/**
- * What the database is and whether it will do; changes nothing in it. Returns whether its schema is up to date, so that the
- * records can be read as they are.
- */
+/** Checks the database without changing it. Returns whether its schema is up to date, so that it can be read. */
 export async function* probeDatabase(options: { url: string }): AsyncGenerator<Finding, boolean> {
   const area = 'database' as const;
   const pool = new pg.Pool({

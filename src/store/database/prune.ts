@@ -1,16 +1,15 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import { fold } from '../assets/counting.ts';
 import * as chores from '../settings/chores.ts';
 import { rowsWritten } from './results.ts';
 import type { Database } from './schema.ts';
 
-/** How long what happened is remembered, in days. */
+/** How long things are kept, in days. */
 export const remembered = {
-  /** Runs that found nothing new, changed or wrong: with an interval of five minutes 288 a day and connection. */
+  /** Syncs without changes and errors: with an interval of five minutes, 288 a day and connection. */
   quietSyncs: 1,
   syncs: 30,
   events: 30,
-  /** What happened to assets. */
   history: 30,
 };
 
@@ -21,19 +20,19 @@ export interface Pruned {
   states: number;
 }
 
-/** So long nobody else begins, when a process ends in the middle. */
+/** How long other processes wait after one that died while it pruned. */
 const leaseMs = 600_000;
-/** So many events at a time. */
+/** Maximum of rows deleted by one statement. */
 const batch = 10_000;
-/** So many history of an asset are kept. */
+/** Maximum of history entries kept of an asset. */
 const mostOfAsset = 200;
 
 /**
- * Forgets runs and events by their age: of each kind the last one of its connection, or of its asset, stays. And states of
- * connect attempts that have expired. One process at a time; undefined: another is at it.
+ * Deletes old syncs, events, history and expired states of connect attempts. The last sync and event of each kind of a
+ * connection or asset stays. Undefined: another process is pruning.
  */
 export async function prune(db: Database): Promise<Pruned | undefined> {
-  // No lock of the session: behind a pooler the next statement may be in another one, and the lock would stay.
+  // Not a session lock: behind a pooler the next statement may run in another session, and the lock would stay.
   if (!(await chores.take(db, 'prune', leaseMs))) return undefined;
   try {
     await pruneSessions(db);
@@ -42,7 +41,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
     return {
       syncs: await pruneSyncs(db),
       events: await pruneEvents(db),
-      history: await pruneHappenings(db),
+      history: await pruneHistory(db),
       states: await pruneStates(db),
     };
   } finally {
@@ -51,7 +50,7 @@ export async function prune(db: Database): Promise<Pruned | undefined> {
 }
 
 async function pruneSyncs(db: Database): Promise<number> {
-  // Of each kind: how wide it was, and how it ended.
+  // A kind is a mode, a scope (all or a part) and a status.
   const result = await sql`
     DELETE FROM syncs WHERE id IN (
       SELECT id FROM (
@@ -77,55 +76,56 @@ async function pruneEvents(db: Database): Promise<number> {
     ],
     [sql`e.asset_id IS NULL AND e.connection_id IS NULL`, sql`l.asset_id IS NULL AND l.connection_id IS NULL`],
   ] as const) {
-    for (;;) {
-      const { numAffectedRows } = await sql`
+    pruned += await inBatches(
+      db,
+      sql`
         DELETE FROM events WHERE id IN (
           SELECT e.id FROM events e
           WHERE e.at < now() - ${remembered.events}::int * interval '1 day' AND ${which}
             AND EXISTS (SELECT FROM events l WHERE ${newer} AND l.kind = e.kind AND l.id > e.id)
-          ORDER BY e.at LIMIT ${batch})`.execute(db);
-      pruned += Number(numAffectedRows);
-      if (Number(numAffectedRows) < batch) break;
-    }
+          ORDER BY e.at LIMIT ${batch})`,
+    );
   }
   return pruned;
 }
 
-/** By age; and of an asset that has more to tell than is told of one, the oldest. */
-async function pruneHappenings(db: Database): Promise<number> {
+/** Deletes by age, and the oldest entries of assets that have too many. */
+async function pruneHistory(db: Database): Promise<number> {
+  const old = sql`SELECT ctid FROM asset_history WHERE at < now() - ${remembered.history}::int * interval '1 day'`;
+  const surplus = sql`
+    SELECT h.ctid FROM (SELECT asset_id FROM asset_history GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
+    CROSS JOIN LATERAL (SELECT ctid FROM asset_history WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`;
   let pruned = 0;
-  for (const which of [
-    sql`SELECT ctid FROM asset_history WHERE at < now() - ${remembered.history}::int * interval '1 day'`,
-    sql`
-      SELECT h.ctid FROM (SELECT asset_id FROM asset_history GROUP BY asset_id HAVING count(*) > ${mostOfAsset}) AS long
-      CROSS JOIN LATERAL (SELECT ctid FROM asset_history WHERE asset_id = long.asset_id ORDER BY id DESC OFFSET ${mostOfAsset}) AS h`,
-  ]) {
-    for (;;) {
-      const { numAffectedRows } = await sql`
-        DELETE FROM asset_history WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`.execute(db);
-      pruned += Number(numAffectedRows);
-      if (Number(numAffectedRows) < batch) break;
-    }
+  for (const which of [old, surplus]) {
+    pruned += await inBatches(db, sql`DELETE FROM asset_history WHERE ctid = ANY(ARRAY(${which} LIMIT ${batch}))`);
   }
   return pruned;
+}
+
+/** Repeats a statement that deletes up to `batch` rows until none are left. Returns how many it deleted. */
+async function inBatches(db: Database, statement: RawBuilder<unknown>): Promise<number> {
+  for (let deleted = 0; ; ) {
+    const rows = rowsWritten(await statement.execute(db));
+    deleted += rows;
+    if (rows < batch) return deleted;
+  }
 }
 
 async function pruneStates(db: Database): Promise<number> {
-  const { numDeletedRows } = await db.deleteFrom('usedStates').where('until', '<', sql<Date>`now()`).executeTakeFirst();
-  return Number(numDeletedRows);
+  return rowsWritten(await sql`DELETE FROM used_states WHERE until < now()`.execute(db));
 }
 
-/** Counts of which nothing is left go, once what has changed is added up. */
+/** Deletes counts that are zero. */
 async function pruneCounts(db: Database): Promise<void> {
   await fold(db);
   await sql`DELETE FROM asset_counts WHERE assets = 0 AND bytes = 0 AND due = 0 AND due_bytes = 0`.execute(db);
 }
 
-/** Deliveries that nobody has sent: webhooks were turned off. */
+/** Deletes deliveries that were never sent because webhooks were turned off. */
 async function pruneDeliveries(db: Database, days: number): Promise<void> {
   await sql`DELETE FROM webhook_deliveries WHERE at < now() - ${days}::int * interval '1 day'`.execute(db);
 }
 
 async function pruneSessions(db: Database): Promise<void> {
-  await db.deleteFrom('endedSessions').where('until', '<', sql<Date>`now()`).execute();
+  await sql`DELETE FROM ended_sessions WHERE until < now()`.execute(db);
 }

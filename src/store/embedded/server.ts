@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Cluster, minimalEnvironment } from './cluster.ts';
 
-/** A fast shutdown that takes longer is left to itself. */
+/** How long to wait for a fast shutdown. */
 const stopMs = 30_000;
 
 /**
@@ -76,7 +76,7 @@ export class Server {
     return this.#running;
   }
 
-  /** Ends all sessions and shuts down in order. False if that takes too long. */
+  /** Ends all sessions and shuts down. False if this takes too long. */
   async stop(): Promise<boolean> {
     this.#guard.stdin!.end();
     await Promise.race([this.ended, sleep(stopMs, undefined, { ref: false })]);

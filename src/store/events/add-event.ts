@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Notice } from '../database/database.ts';
 import type { Database } from '../database/schema.ts';
 
-/** What happened, for people: written in the transaction of the change that it tells of. */
+/** Adds an event. Call it in the transaction of the change that it reports. */
 export async function addEvent(
   db: Database,
   event: { kind: string; connectionId?: string; assetId?: string; data?: Record<string, unknown> },
@@ -18,7 +18,7 @@ export async function addEvent(
     .execute();
 }
 
-/** The same for an asset and the connection that is in charge of it. */
+/** Adds an event about an asset and its connection. */
 export async function addAssetEvent(
   tx: Database,
   kind: string,
@@ -29,7 +29,7 @@ export async function addAssetEvent(
   await addEvent(tx, { kind, assetId, data, ...(row?.connectionId && { connectionId: row.connectionId }) });
 }
 
-/** Tells all processes, when the surrounding transaction commits. */
+/** Tells all processes when the surrounding transaction commits. */
 export async function notify(db: Database, notice: Notice): Promise<void> {
   await sql`SELECT pg_notify('asset_mirror', ${JSON.stringify(notice)})`.execute(db);
 }

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database, Event } from '../database/schema.ts';
 
-/** Up to where somebody has followed events: a transaction, and the id of an event in it. */
+/** A position in the order of events: a transaction, and the id of an event in it. */
 export interface EventPlace {
   xact: string;
   id: number;
@@ -9,7 +9,7 @@ export interface EventPlace {
 
 const columns = ['id', 'at', 'kind', 'connectionId', 'assetId', 'data'] as const;
 
-/** A page of what happened, the newest first, from before the event `before`. */
+/** A page of events before `before`, newest first. */
 export async function search(
   db: Database,
   filter: {
@@ -33,8 +33,8 @@ export async function search(
 }
 
 /**
- * What happened behind `place`, in an order in which nothing is ever put in between: what belongs to a transaction that
- * began after one that is still open comes later.
+ * Events after `place`, in an order into which nothing is ever inserted: events of a transaction are returned only when all
+ * earlier transactions have ended.
  */
 export async function since(db: Database, place: EventPlace, limit: number): Promise<(Event & EventPlace)[]> {
   return db
@@ -48,7 +48,7 @@ export async function since(db: Database, place: EventPlace, limit: number): Pro
     .execute();
 }
 
-/** Where following begins: at `place`, or now, or as far before it as a transaction is still open. A place that lies ahead is of another database: then it is now, too. */
+/** Where to continue: at `place`, or now. A place that is ahead comes from another database and counts as now. */
 export async function place(db: Database, place?: EventPlace): Promise<EventPlace> {
   const { rows } = await sql<{ now: string; ahead: boolean }>`
     SELECT pg_snapshot_xmin(pg_current_snapshot()) AS now,
@@ -57,7 +57,7 @@ export async function place(db: Database, place?: EventPlace): Promise<EventPlac
   return place && !ahead ? place : { xact: now, id: 0 };
 }
 
-/** Events that came with a copy from another database keep no place among the transactions of this one. */
+/** Moves events that were copied from another database, with transactions ahead of this one, to the beginning. */
 export async function settle(db: Database): Promise<void> {
   await sql`UPDATE events SET xact = '0' WHERE xact >= pg_snapshot_xmax(pg_current_snapshot())`.execute(db);
 }

@@ -5,7 +5,7 @@ import { inMs, msAgo } from '../database/time.ts';
 import { addEvent } from './add-event.ts';
 import { type EventPlace, place, since } from './events.ts';
 
-/** An event that an endpoint is to be told of. */
+/** An event to be sent to an endpoint. */
 export interface Delivery {
   id: string;
   kind: WebhookKind;
@@ -16,19 +16,17 @@ export interface Delivery {
   attempts: number;
 }
 
-/** So many events at a time. */
+/** Maximum of events collected at a time. */
 const batch = 1000;
 
-/** The outbox: events, written with what they tell of, become deliveries, each once, and stay until they are taken. */
-
-/** From now on events become deliveries. Where that was so before, it goes on from there. */
+/** From now on each event becomes one delivery. If this was begun before, it continues from there. */
 export async function begin(db: Database): Promise<void> {
   const { xact, id } = await place(db);
   await sql`
     INSERT INTO webhook_place (xact, id) VALUES (${xact}::xid8, ${id}) ON CONFLICT DO NOTHING`.execute(db);
 }
 
-/** Makes deliveries of what has happened since, unless another process is at it. True: there may be more. */
+/** Makes deliveries of new events, unless another process does. True: there may be more. */
 export async function collect(db: Database, kinds: readonly string[], giveUpMs: number): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<EventPlace>`
@@ -52,7 +50,7 @@ export async function collect(db: Database, kinds: readonly string[], giveUpMs: 
   });
 }
 
-/** Deliveries that are due, oldest first, for `leaseMs`: whoever takes them has to say what came of each by then. */
+/** Leases due deliveries for `leaseMs`, oldest first. The caller must report each as taken or again by then. */
 export async function take(db: Database, limit: number, leaseMs: number): Promise<Delivery[]> {
   const { rows } = await sql<Delivery>`
     WITH due AS (
@@ -63,7 +61,7 @@ export async function take(db: Database, limit: number, leaseMs: number): Promis
   return rows;
 }
 
-/** The endpoint has it. */
+/** The endpoint has accepted it. */
 export async function taken(db: Database, id: string): Promise<void> {
   await sql`DELETE FROM webhook_deliveries WHERE id = ${id}`.execute(db);
 }
@@ -73,7 +71,7 @@ export async function again(db: Database, id: string, waitMs: number, reason: st
     UPDATE webhook_deliveries SET next_at = ${inMs(waitMs)}, error = ${reason} WHERE id = ${id}`.execute(db);
 }
 
-/** Gives up what happened longer ago than this, which people are told of. Returns how many. */
+/** Gives up deliveries of events older than this, and adds an event about them. Returns how many. */
 export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
   return db.transaction().execute(async (tx) => {
     const { rows } = await sql<{ kind: string; count: number; reason: string | null }>`
@@ -87,7 +85,7 @@ export async function giveUp(db: Database, giveUpMs: number): Promise<number> {
   });
 }
 
-/** How many wait. */
+/** How many deliveries wait. */
 export async function waiting(db: Database): Promise<number> {
   const { rows } = await sql<{ count: number }>`SELECT count(*) AS count FROM webhook_deliveries`.execute(db);
   return rows[0]!.count;

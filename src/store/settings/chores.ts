@@ -2,9 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
-/** What is done now and then, by one process for all of them. */
-
-/** Whether it is due, and this process is the one to do it. Unless it says that it is done, it is due again in `retryMs`. */
+/** True if this chore is due and this process must do it. Unless it reports it done, it is due again in `retryMs`. */
 export async function take(db: Database, name: string, retryMs: number): Promise<boolean> {
   const { rows } = await sql`
     INSERT INTO chores (name, due_at) VALUES (${name}, ${inMs(retryMs)})

@@ -2,14 +2,12 @@ import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../database/schema.ts';
 
-/** Which bucket the records are about: one, told by an id that it carries itself. */
-
-/** What the records know it by; undefined when they know none yet. */
+/** The mirror id of the bucket that this database belongs to. Undefined: it has none yet. */
 export async function known(db: Database): Promise<string | undefined> {
   return (await db.selectFrom('bucket').select('id').executeTakeFirst())?.id;
 }
 
-/** How a store can be held to what it was sent, as it was found out within a day: stores and their settings change. */
+/** How an object store proves what it has stored, if that was found out within a day: stores and settings change. */
 export async function recall(db: Database, place: string): Promise<string | undefined> {
   const row = await db
     .selectFrom('storeProofs')
@@ -29,9 +27,8 @@ export async function keep(db: Database, place: string, proof: string): Promise<
 }
 
 /**
- * The id. Where there is none yet it becomes what `find` returns, which one process at a time does: whoever comes
- * while it is being settled waits, and gets the same. An id once known is never replaced. `find` is told the one for a
- * bucket that has none, always the same: so one that was given it, by a process that died right then, is known by it.
+ * The mirror id. The first one is what `find` returns, called in one process at a time while others wait for its result; it is
+ * never replaced. `find` gets the id to give to a bucket without one, always the same: a process may die after that.
  */
 export async function id(db: Database, find: (proposed: string) => Promise<string>): Promise<string> {
   const known = await db.selectFrom('bucket').select('id').executeTakeFirst();

@@ -1,7 +1,5 @@
 import type { Database } from '../database/schema.ts';
 
-/** Sessions that were ended before their time. Those that run out by themselves are in no record. */
-
 export async function end(db: Database, id: string, until: Date): Promise<void> {
   await db
     .insertInto('endedSessions')

@@ -2,15 +2,13 @@ import { randomUUID } from 'node:crypto';
 import type { Database } from '../database/schema.ts';
 import { notify } from '../events/add-event.ts';
 
-/** What operators change while processes run, and all of them are told; and what these records are called. */
-
-/** Bytes per second and process; null: as each has it in its environment. */
+/** Bytes per second and process; null: each process uses its environment. */
 export async function bandwidth(db: Database): Promise<number | null> {
   const row = await db.selectFrom('settings').select('value').where('name', '=', 'bandwidth').executeTakeFirst();
   return typeof row?.value === 'number' ? row.value : null;
 }
 
-/** The id of these records: made once, and the same in all processes. */
+/** The id of this database, the same in all processes. */
 export async function installation(db: Database): Promise<string> {
   const name = 'installation';
   const value = JSON.stringify(randomUUID());

@@ -78,7 +78,7 @@ test('a database of a newer release is left as it is, unless that has taken some
     }
     expect(lines.map(({ msg, migrations }) => ({ msg, migrations }))).toEqual(
       Array(2).fill({
-        msg: 'the database is of a newer release; this one goes on beside it',
+        msg: 'the database schema is newer than this release',
         migrations: ['9001_more'],
       }),
     );
@@ -87,7 +87,7 @@ test('a database of a newer release is left as it is, unless that has taken some
 
     await migrate(db, log, { ...migrations, '9001_more': up('9001_more'), '9002_contract_names': up('9002') });
     await expect(openStore({ url: database.url, log })).rejects.toThrow(
-      'the database is of a newer release (9002_contract_names), and this one cannot work with it any more; start that release',
+      'a newer release has changed the database (9002_contract_names), and this one can no longer use it; start the newer release',
     );
   } finally {
     await db.destroy();
