@@ -114,7 +114,7 @@ async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Sta
   );
 }
 
-test('counts are what counting all assets gives, after whatever statements, folded or not', async () => {
+test('counts match the assets after any statement, folded or not', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(statement, { maxLength: 12 }), async (statements) => {
       for (const one of statements) await apply(pool, one);
@@ -124,7 +124,7 @@ test('counts are what counting all assets gives, after whatever statements, fold
   );
 });
 
-test('and after transactions of several at once, some of which are undone, while it is folded', async () => {
+test('counts match the assets after concurrent transactions and rollbacks during a fold', async () => {
   const scripts = fc.sample(fc.array(statement, { minLength: 3, maxLength: 6 }), 60);
   let next = 0;
   const work = async () => {
@@ -156,7 +156,7 @@ test('and after transactions of several at once, some of which are undone, while
   expect((await pool.query('SELECT 1 FROM asset_count_changes')).rowCount).toBe(0);
 });
 
-test('a statement that changes no count writes none', async () => {
+test('a statement that changes no count writes no row of counts', async () => {
   await pool.query('DELETE FROM assets');
   await apply(pool, { what: 'insert', ids: [1, 2, 3], row: fc.sample(row, 1)[0]! });
   await store.counts.fold();
@@ -168,7 +168,7 @@ test('a statement that changes no count writes none', async () => {
   await expectRight();
 });
 
-test('assets are found by what they are called, where they are and what they are, as that is now', async () => {
+test('assets are found by their current name, project and type', async () => {
   await pool.query('DELETE FROM assets');
   expect((await pool.query('SELECT 1 FROM asset_facets')).rowCount).toBe(0);
   await pool.query(`
@@ -198,7 +198,7 @@ test('assets are found by what they are called, where they are and what they are
   expect(await found({})).toEqual(['a2', 'a3', 'a4', 'a5', 'a6']);
 });
 
-test('what is another size while it is due is counted at that size, folded or not', async () => {
+test('a due asset whose size changes is counted with its new size, folded or not', async () => {
   const expectBytes = async (bytes: number) => {
     expect((await store.counts.outstanding()).bytes).toBe(bytes);
     await expectRight();

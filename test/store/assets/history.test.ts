@@ -32,7 +32,7 @@ async function query(text: string, values: unknown[] = []): Promise<void> {
   await client.query(text, values).finally(() => client.end());
 }
 
-test('a lease is one row: what was done in it, what came of it, and of which run', async () => {
+test('the history of a lease is one row with its steps, its outcome and its sync', async () => {
   const { sync } = await queued('a', 'a1');
   const lease = leaseOf((await store.assets.take('a1', 60_000))!);
   note(lease, 'asked', { status: 'ready' });
@@ -53,7 +53,7 @@ test('a lease is one row: what was done in it, what came of it, and of which run
   expect(rows[1]!.data.steps![0]).toMatchObject({ did: 'asked', status: 'ready' });
 });
 
-test('who has lost the lease tells nothing; that its worker was lost is told once', async () => {
+test('a worker that has lost its lease adds no history; the loss is recorded once', async () => {
   await queued('b', 'b1');
   const lease = leaseOf((await store.assets.take('b1', 1))!);
   await until('it to be missed', async () => (await store.assets.overdue(60_000)).length > 0);
@@ -66,7 +66,7 @@ test('who has lost the lease tells nothing; that its worker was lost is told onc
   expect(await kinds('b1')).toEqual(['listed', 'lost', 'attempt']);
 });
 
-test('what is old is forgotten, and the oldest of what one asset has too much of', async () => {
+test('old history is deleted, and the oldest entries of an asset that has too many', async () => {
   await queued('c', 'c1', 'c2');
   await query(
     `INSERT INTO asset_history (asset_id, kind, at) SELECT 'c1', 'attempt', now() - interval '31 days' FROM generate_series(1, 25)`,

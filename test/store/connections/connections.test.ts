@@ -9,7 +9,7 @@ const { store } = opened;
 afterAll(() => opened.close());
 
 describe('a grant', () => {
-  test('of a user who is new makes a connection; of one who is known keeps it, with its companies and marks', async () => {
+  test('of a new user makes a connection; of a known user it keeps the connection with its companies', async () => {
     const userId = randomUUID();
     const first = await store.connections.saveGrant(grantOf(userId, 'first'));
     expect(first).toMatchObject({ created: true, recovered: false });
@@ -29,7 +29,7 @@ describe('a grant', () => {
     expect(await store.connections.companies([first.id])).toMatchObject([{ id: 'kept' }]);
   });
 
-  test('after the end makes it active again, and clears what was said of the end', async () => {
+  test('after a disconnect makes the connection active again and clears its error', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
     await store.connections.park(id, 60_000, 'asked to wait');
@@ -50,13 +50,13 @@ describe('a grant', () => {
     });
   });
 
-  test('given twice at the same moment is one connection', async () => {
+  test('that is saved twice at the same moment makes one connection', async () => {
     const userId = randomUUID();
     const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.saveGrant(grantOf(userId))));
     expect(new Set(saved.map(({ id }) => id)).size).toBe(1);
   });
 
-  test('keeps every character that a database can', async () => {
+  test('keeps every character that PostgreSQL can store', async () => {
     const name = `Zoë "O'Neil" \\ %_; DROP TABLE assets; -- 東京 🎬 \u202e`;
     const userId = `${randomUUID()} ${name}`;
     const { id } = await store.connections.saveGrant({ ...grantOf(userId), user: { id: userId, name, email: name } });
@@ -67,14 +67,14 @@ describe('a grant', () => {
 });
 
 describe('the end of a connection', () => {
-  test('is told exactly once, among many callers', async () => {
+  test('is reported to exactly one of many callers', async () => {
     const { connectionId } = await running(store, 'acme');
     const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
     expect(told.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
 
-  test('never comes of an answer to tokens of before', async () => {
+  test('never follows from the refusal of earlier tokens', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
     await store.connections.saveGrant(grantOf(userId, 'newer'));
@@ -86,7 +86,7 @@ describe('the end of a connection', () => {
     expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
   });
 
-  test('fails what waits and what runs, frees the lease, and is heard by other processes', async () => {
+  test('fails waiting and running syncs, releases the lease and notifies other processes', async () => {
     const other = await openStore({ url: opened.url, log: silent });
     const heard = new Set<string>();
     other.onNotice((notice) => heard.add(notice.connectionId!));
@@ -111,8 +111,8 @@ describe('the end of a connection', () => {
   });
 });
 
-describe('the lease for refreshing', () => {
-  test('has one holder, for the present pair only', async () => {
+describe('the refresh lease', () => {
+  test('has one holder, for the current token pair only', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     const lease = (owner: string, version = 1, ms = 60_000) => store.connections.leaseRefresh(id, version, owner, ms);
     expect(await lease('too new', 2)).toBeUndefined();
@@ -132,14 +132,14 @@ describe('the lease for refreshing', () => {
     expect(await lease('third', 2)).toEqual({ tokens: 'newer', takenOver: false, unanswered: false });
   });
 
-  test('that ran out is known as taken over', async () => {
+  test('is known to be taken over after it has expired', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     await store.connections.leaseRefresh(id, 1, 'died', 1);
     const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
     expect(lease).toEqual({ tokens: 'sealed', takenOver: true, unanswered: false });
   });
 
-  test('is not given for a connection that has ended, and nothing is saved for it', async () => {
+  test('is not given for an ended connection, and no tokens are saved for it', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     await store.connections.end(id, 'why');
     expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();
@@ -147,7 +147,7 @@ describe('the lease for refreshing', () => {
   });
 });
 
-test('a state of a connect attempt is used once, also by many at the same moment', async () => {
+test('the state of a connect attempt can be used once, even by many callers at the same moment', async () => {
   const until = new Date(Date.now() + 60_000);
   const used = await Promise.all(Array.from({ length: 10 }, () => store.connections.useState('a state', until)));
   expect(used.filter(Boolean)).toHaveLength(1);
@@ -155,7 +155,7 @@ test('a state of a connect attempt is used once, also by many at the same moment
   expect(await store.connections.useState('another', new Date(0))).toBe(true);
 });
 
-test('counts and pages of assets are those of the connection, the company and the text that is searched', async () => {
+test('counts and pages of assets match the connection, the company and the searched text', async () => {
   const { connectionId, owner, sync } = await running(store, 'searched');
   const names = ['50%_off.pdf', '50 x off.pdf', 'back\\slash', "quote's", 'ÄRGER.mov'];
   const assets = names.map((name, i) => listed(`search-${i}`, { name, size: 2 ** 40 + i }));

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { batched } from '../../../src/store/database/batch.ts';
 
-test('calls of a moment are done together, each with its own result', async () => {
+test('calls at the same moment share one statement, each with its own result', async () => {
   const groups: number[][] = [];
   const double = batched(async (items: number[]) => {
     groups.push(items);
@@ -15,7 +15,7 @@ test('calls of a moment are done together, each with its own result', async () =
   expect(groups).toHaveLength(3);
 });
 
-test('calls that come while a statement is under way are made together after it', async () => {
+test('calls during a running statement share the next one', async () => {
   const groups: { items: string[]; end: () => void }[] = [];
   const call = batched(async (items: string[]) => {
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -34,7 +34,7 @@ test('calls that come while a statement is under way are made together after it'
   expect(groups.map(({ items }) => items)).toEqual([['one'], ['two', 'three']]);
 });
 
-test('one that cannot be done fails alone', async () => {
+test('a call that fails does not fail the others of its statement', async () => {
   const check = batched(async (items: string[]) => {
     if (items.includes('bad')) throw new Error(`not done: ${items.join(', ')}`);
     return items.map(() => 'done');

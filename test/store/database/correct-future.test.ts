@@ -47,7 +47,7 @@ async function newAsset(change: string): Promise<string> {
   return id;
 }
 
-test('times that are further ahead than anything is planned are brought back; others, and empty ones, stay', async () => {
+test('times further ahead than anything is planned are corrected; other times and empty ones stay', async () => {
   const { connectionId, sync } = await running(store, 'company');
   await client.query(
     `UPDATE connections SET sync_until = now() + interval '2 h', connected_at = now() + interval '2 h',

@@ -51,7 +51,7 @@ async function readBy(least: number, work: (store: Store) => Promise<void>, tabl
   return after.rows - before.rows;
 }
 
-test('a round of the dispatcher does not read what is not due, however much waits', async () => {
+test('the dispatcher does not read assets that are not due, however many wait', async () => {
   const rounds = 20;
   const rows = await readBy(rounds, async (store) => {
     for (let round = 0; round < rounds; round++) expect(await store.assets.dispatch({ perConnection: 4 })).toEqual([]);
@@ -62,7 +62,7 @@ test('a round of the dispatcher does not read what is not due, however much wait
   expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
 });
 
-test('a sync that asks what it may take over from a connection that ended reads neither its own assets nor all of that one', async () => {
+test('looking for assets to adopt from an ended connection reads neither all of its assets nor one’s own', async () => {
   const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
   await opened.store.connections.end(ended, 'as a test');
   await client.query(
@@ -81,7 +81,7 @@ test('a sync that asks what it may take over from a connection that ended reads 
   expect(rows).toBeLessThan(waiting);
 });
 
-test('a sync of one among many connections does not read what the others can', async () => {
+test('a sync of one of many connections does not read the companies of the others', async () => {
   const [many, syncs] = [3000, 10];
   const made = 'FROM generate_series(1, $1::int) AS i';
   await client.query(
@@ -102,7 +102,7 @@ test('a sync of one among many connections does not read what the others can', a
   expect(await readBy(syncs, work, 'access')).toBeLessThan(many);
 });
 
-test('when an asset has settled is noted by the database, whoever settles it, and only then', async () => {
+test('the database records when an asset has settled, whichever statement settles it', async () => {
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, listed, state, next_at)
      VALUES ('settling', $1, 'acme', '{}', 'pending', now()), ('restored', $1, 'acme', '{}', 'mirrored', NULL)`,
@@ -125,7 +125,7 @@ test('when an asset has settled is noted by the database, whoever settles it, an
   await client.query(`DELETE FROM assets WHERE id IN ('settling', 'restored')`);
 });
 
-test('what is not mirrored or has settled since comes in pages by id, whatever its state, and what is gone not at all', async () => {
+test('open and newly settled assets are paged by id, without those that are gone', async () => {
   const states = ['pending', 'gone', 'failed', 'processing', 'unavailable', 'transferring', 'pending', 'failed'];
   await client.query(
     `INSERT INTO assets (id, connection_id, company_id, name, listed, state, next_at)

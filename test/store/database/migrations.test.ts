@@ -15,7 +15,7 @@ const program = `
   await store.close();
 `;
 
-test('three processes that start at once bring an empty database up to date, once', async () => {
+test('three processes that start at once migrate an empty database once', async () => {
   const database = await newDatabase();
   try {
     const start = () =>
@@ -34,7 +34,7 @@ test('three processes that start at once bring an empty database up to date, onc
   }
 });
 
-test('many stores at once in one process too, and again on what is up to date', async () => {
+test('many stores that open at once in one process migrate once, and can open again', async () => {
   const database = await newDatabase();
   try {
     for (let round = 0; round < 2; round++) {
@@ -47,7 +47,7 @@ test('many stores at once in one process too, and again on what is up to date', 
   }
 });
 
-test('a database that cannot be reached ends the start with what is wrong', async () => {
+test('a start without a reachable database fails with the reason', async () => {
   const url = 'postgres://nobody@127.0.0.1:1/nothing';
   const error = await openStore({ url, log: silent }).catch((error) => error);
   expect(reasonOf(error)).toMatch(/^bring the database up to date .*ECONNREFUSED/);

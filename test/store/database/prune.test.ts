@@ -72,7 +72,7 @@ async function run(
   await store.syncs.release(connectionId, owner);
 }
 
-test('two weeks of operation leave the size of the database steady', { timeout: 240_000 }, async () => {
+test('the database does not grow over two weeks of operation', { timeout: 240_000 }, async () => {
   const people = [grantOf(), grantOf()];
   const connections: { id: string; companyId: string }[] = [];
   for (const grant of people) {
@@ -117,7 +117,7 @@ test('two weeks of operation leave the size of the database steady', { timeout: 
   expect(counts[0]).toMatchObject({ assets: 20, sightings: 0, used_states: 5 });
 });
 
-test('the last of each kind stays, however old, and what still runs', async () => {
+test('pruning keeps the last sync and event of each kind, however old, and what still runs', async () => {
   const { id } = await store.connections.saveGrant(grantOf());
   const companyId = `company of ${id}`;
   await store.connections.setCompanies(id, [{ id: companyId, name: 'Acme' }], { complete: true });
@@ -161,7 +161,7 @@ test('the last of each kind stays, however old, and what still runs', async () =
   for (const { count } of kinds) expect(count).toBe(1);
 });
 
-test('one process at a time prunes', async () => {
+test('only one process at a time prunes', async () => {
   const results = await Promise.all(Array.from({ length: 5 }, () => store.prune()));
   expect(results.some((pruned) => pruned !== undefined)).toBe(true);
   // The lock is given back, by whichever connection took it.
@@ -173,7 +173,7 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-test.each(backends)('finished jobs are kept in a bounded number on $name', { timeout: 180_000 }, async ({ redis }) => {
+test.each(backends)('the number of finished jobs is bounded on $name', { timeout: 180_000 }, async ({ redis }) => {
   const queues = openQueues({
     installation: 'i',
     databaseUrl: opened.url,

@@ -7,7 +7,7 @@ const opened = await newStore();
 const { store } = opened;
 afterAll(() => opened.close());
 
-test('what passes from one figure to another between two reads is still seen where it was', async () => {
+test('a snapshot does not see a change that was made between its reads', async () => {
   const run = await running(store, 'a');
   await store.syncs.recordPage({
     ...run,

@@ -12,7 +12,7 @@ import { silent } from '../records.ts';
 const open = (url: string) =>
   new Kysely<unknown>({ dialect: new MigrationDialect({ pool: new pg.Pool({ connectionString: url }) }) });
 
-test('a migration runs beside a process that mirrors, and disturbs none of its work', {
+test('a migration does not disturb a process that mirrors', {
   timeout: 180_000,
 }, async () => {
   const scene = await newScene();
@@ -59,7 +59,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-test('a database of a newer release is left as it is, unless that has taken something away', async () => {
+test('a database of a newer release can be used, unless that release has removed something', async () => {
   const lines: { msg: string; migrations?: string[] }[] = [];
   const destination = { write: (line: string) => lines.push(JSON.parse(line)) } as never;
   const log = createLog({ level: 'info', pretty: false, destination });

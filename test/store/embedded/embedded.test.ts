@@ -40,7 +40,7 @@ test('a directory belongs to one process at a time', async () => {
   expect(await ask('SELECT 1 AS one')).toEqual([{ one: 1 }]);
 });
 
-test('a server that is killed is started again where it was, with what it held', async () => {
+test('a killed server is restarted at the same port with its data', async () => {
   await ask('CREATE TABLE kept (n int)');
   await ask('INSERT INTO kept VALUES (7)');
   const [pid] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
@@ -55,7 +55,7 @@ test('a server that is killed is started again where it was, with what it held',
 });
 
 test.each(['on a new directory', 'again'])(
-  'of two that start %s at the same time one has it, and the other is told',
+  'if two processes start %s at the same time, one gets the directory and the other an error',
   async (which) => {
     await server.stop();
     if (which !== 'again') {
@@ -74,7 +74,7 @@ test.each(['on a new directory', 'again'])(
   },
 );
 
-test('one that is just ending is waited for, and started', async () => {
+test('a start waits for a server that is just ending', async () => {
   const ending = server.stop();
   server = (await until('its lease', () =>
     startEmbeddedPostgres({ directory, log }).catch((error) => {
@@ -85,7 +85,7 @@ test('one that is just ending is waited for, and started', async () => {
   expect(await until('it to answer', () => ask('SELECT 1 AS one').catch(() => false))).toEqual([{ one: 1 }]);
 });
 
-test.skipIf(process.platform !== 'linux')('one that ends without an answer to who asks it is started', async () => {
+test.skipIf(process.platform !== 'linux')('a server that ends without answering does not prevent a start', async () => {
   const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
   process.kill(Number(pid), 'SIGSTOP');
   const ending = server.stop();
@@ -106,7 +106,7 @@ async function unread(port: number): Promise<boolean> {
   });
 }
 
-test.skipIf(process.platform !== 'linux')('a server that cannot start says why', async () => {
+test.skipIf(process.platform !== 'linux')('a server that cannot start reports the reason', async () => {
   const settings = join(directory, 'postgres', 'postgresql.conf');
   const before = await readFile(settings, 'utf8');
   const [pid, , , port] = (await readFile(join(directory, 'postgres', 'postmaster.pid'), 'utf8')).split('\n');
@@ -123,7 +123,7 @@ test.skipIf(process.platform !== 'linux')('a server that cannot start says why',
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('one that is lost is made anew, and is empty', async () => {
+test('a lost database is created again, and is empty', async () => {
   await ask('CREATE TABLE lost (id int)');
   const { password } = new URL(server.url);
   await server.stop();
@@ -189,7 +189,7 @@ test('the server stops by itself when its owner is killed', async () => {
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('a start right after the owner was killed has a server of its own, with the data', async () => {
+test('a start right after the owner was killed gets its own server with the data', async () => {
   await ask('CREATE TABLE kept_through_kills (n int)');
   await ask('INSERT INTO kept_through_kills VALUES (7)');
   await server.stop();
@@ -202,7 +202,7 @@ test('a start right after the owner was killed has a server of its own, with the
   expect(await ask('SELECT n FROM kept_through_kills')).toEqual([{ n: 7 }]);
 });
 
-test.skipIf(process.platform !== 'linux')('the server knows none of our secrets', async () => {
+test.skipIf(process.platform !== 'linux')('the environment of the server has none of our secrets', async () => {
   await server.stop();
   const owner = await startedOwner();
   const environment = await readFile(`/proc/${await serverPid()}/environ`, 'utf8');
@@ -212,7 +212,7 @@ test.skipIf(process.platform !== 'linux')('the server knows none of our secrets'
   server = await startEmbeddedPostgres({ directory, log });
 });
 
-test('all files of the database are below its directory, also where only its owner may enter', async () => {
+test('all files of the database are below its directory, even if only its owner may enter it', async () => {
   const parent = await mkdtemp(join(tmpdir(), 'asset-mirror-closed-'));
   directories.push(parent);
   const closed = join(parent, 'data');
@@ -223,7 +223,7 @@ test('all files of the database are below its directory, also where only its own
   expect((await readdir(closed)).sort()).toEqual(['postgres', 'postgres-password']);
 });
 
-test('a first start that was killed leaves nothing that the next one cannot deal with', async () => {
+test('a start succeeds after a first start that was killed', async () => {
   await server.stop();
   directory = await mkdtemp(join(tmpdir(), 'asset-mirror-embedded-'));
   directories.push(directory);

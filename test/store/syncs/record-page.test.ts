@@ -21,7 +21,7 @@ const record = (run: Run, companyId: string, assets: ListedAsset[], more: { mark
   store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
 const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
 
-test('a page tells new from changed from known', async () => {
+test('a page distinguishes new, changed and known assets', async () => {
   const run = await running(store, 'a');
   const [one, two, three] = ids('known', 3) as [string, string, string];
   expect(await record(run, 'a', [listed(one), listed(two)])).toMatchObject({ new: 2, changed: 0, again: 0 });
@@ -40,7 +40,7 @@ test('a page tells new from changed from known', async () => {
   });
 });
 
-test('what is only asked for again has not changed', async () => {
+test('an unchanged asset that is only fetched again is not counted as changed', async () => {
   const run = await running(store, 'again');
   const always: Decide = () => pending;
   const page = { ...run, leaseMs: 60_000, companyId: 'again', decide: always, position: {} };
@@ -51,7 +51,7 @@ test('what is only asked for again has not changed', async () => {
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ seen: 4, new: 2, changed: 1 });
 });
 
-test('an asset that is twice on a page is one, as it was last', async () => {
+test('if a page lists an asset twice, the last entry is recorded', async () => {
   const run = await running(store, 'b');
   const id = 'twice';
   expect(await record(run, 'b', [listed(id, { name: 'first' }), listed(id, { name: 'last' })])).toMatchObject({
@@ -62,7 +62,7 @@ test('an asset that is twice on a page is one, as it was last', async () => {
   expect(await store.assets.get(id)).toMatchObject({ name: 'last' });
 });
 
-test('a row that cannot be written is a problem of its asset, and the rest of the page is written', async () => {
+test('an asset that the database refuses gets a problem, and the rest of the page is recorded', async () => {
   const run = await running(store, 'refused');
   // Longer than an index takes, and no database can compress it.
   const long = randomBytes(3000).toString('hex');
@@ -103,7 +103,7 @@ test('a row that cannot be written is a problem of its asset, and the rest of th
   expect(await store.assets.get(two)).toMatchObject({ state: 'pending', reason: null, name: 'another' });
 });
 
-test('the mark moves with the last page, and never back', async () => {
+test('the high-water mark moves with the last page, and never back', async () => {
   const run = await running(store, 'c');
   const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
   await record(run, 'c', [listed('marked')]);
@@ -120,7 +120,7 @@ test('the mark moves with the last page, and never back', async () => {
   }
 });
 
-test('odd characters and large numbers come back as they went in', async () => {
+test('odd characters and large numbers are stored unchanged', async () => {
   const run = await running(store, 'd');
   const odd = `"O'Neil" \\ \n\t {}[] $1 %s 東京 🎬 \u202e`;
   const asset = listed(`odd ${odd}`, {
@@ -135,7 +135,7 @@ test('odd characters and large numbers come back as they went in', async () => {
   expect(await store.assets.get(asset.id)).toMatchObject(asset);
 });
 
-test('who has lost the lease writes nothing', async () => {
+test('a sync that has lost its lease writes nothing', async () => {
   const run = await running(store, 'e');
   await store.syncs.release(run.connectionId, run.owner);
   const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
@@ -147,7 +147,7 @@ test('who has lost the lease writes nothing', async () => {
   expect(await store.syncs.takeNext(run.connectionId, 'third', 60_000)).toBe('busy');
 });
 
-test('a run is taken by one, and a lease that ran out by the next', async () => {
+test('one process takes a sync, and another takes it over when its lease has expired', async () => {
   const run = await running(store, 'f');
   await store.syncs.renew(run.connectionId, run.owner, 1);
   const taken = await until('the lease to run out', async () => {
@@ -160,7 +160,7 @@ test('a run is taken by one, and a lease that ran out by the next', async () => 
   expect(taken).toMatchObject([{ id: run.sync.id }]);
 });
 
-test('who asks for a run while one runs gets the next, and whoever asks then gets the same', async () => {
+test('requests during a running sync share the next one', async () => {
   const run = await running(store, 'g');
   const ask = () => store.syncs.request(run.connectionId, 'incremental');
   const asked = new Set(await Promise.all(Array.from({ length: 20 }, ask)));
@@ -172,7 +172,7 @@ test('who asks for a run while one runs gets the next, and whoever asks then get
   expect(await store.syncs.takeNext(run.connectionId, run.owner, 60_000)).toMatchObject({ id: [...asked][0] });
 });
 
-test('a run that is asked for and taken at once is one, and leaves to others what waits or runs', async () => {
+test('a sync that is requested and taken at once is one sync, and is refused while another waits or runs', async () => {
   const { connectionId, owner, sync } = await running(store, 'j');
   const begin = (who: string) => store.syncs.begin(connectionId, 'incremental', who, 60_000);
   expect(await begin('while one runs')).toBeUndefined();
@@ -190,7 +190,7 @@ test('a run that is asked for and taken at once is one, and leaves to others wha
   expect(await begin('while it is paused')).toBeUndefined();
 });
 
-test('a run that has ended does not end once more, though another waits and the lease is kept', async () => {
+test('a sync does not end twice, even if the lease is kept for a waiting one', async () => {
   const { connectionId, owner, sync } = await running(store, 'twice ended');
   await store.syncs.request(connectionId, 'full');
   expect(await store.syncs.finish(sync, owner, { status: 'done', error: null })).toMatchObject({ more: true });
@@ -199,7 +199,7 @@ test('a run that has ended does not end once more, though another waits and the 
   expect(await store.connections.get(connectionId)).toMatchObject({ lastError: null });
 });
 
-test('a failure from before the user has connected again is over with the next run that is done', async () => {
+test('the first sync after a reconnect clears an earlier failure', async () => {
   const grant = grantOf('who reconnects');
   const { id } = await store.connections.saveGrant(grant);
   const run = async (mode: 'full' | 'incremental', outcome: { status: 'done' | 'failed'; error: string | null }) => {
@@ -215,7 +215,7 @@ test('a failure from before the user has connected again is over with the next r
   expect(await run('incremental', done)).toBeNull();
 });
 
-test('a request is never lost between the last look and the end of a run', async () => {
+test('a request at the moment when a sync ends is not lost', async () => {
   const { connectionId, owner, sync } = await running(store, 'h');
   await store.syncs.finish(sync, owner, { status: 'done', error: null });
   expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
@@ -239,7 +239,7 @@ test('a request is never lost between the last look and the end of a run', async
   }
 });
 
-test('two that list the same page, one that comes and goes, workers and the dispatcher never wait in a circle', async () => {
+test('syncs of the same page, a connection that comes and goes, workers and the dispatcher do not deadlock', async () => {
   const company = `company-${randomUUID()}`;
   const [a, b] = [await running(store, company, `${company}-2`), await running(store, company, `${company}-2`)];
   const all = ids(company, 100);
@@ -286,7 +286,7 @@ async function inHand(run: Run, companyId: string, id: string) {
   return leaseOf((await store.assets.take(id, 60_000))!);
 }
 
-test('what a worker found says nothing of what a listing has seen since', async () => {
+test('the result of a worker does not hide what a listing has seen since', async () => {
   const run = await running(store, 'since');
   const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
   for (const [id, conclude] of [
@@ -312,7 +312,7 @@ test('what a worker found says nothing of what a listing has seen since', async 
   }
 });
 
-test('what was given back is in nobody’s hands: a late heartbeat or a second word changes nothing', async () => {
+test('after a lease has ended, a late heartbeat or a second result changes nothing', async () => {
   const run = await running(store, 'late');
   const lease = await inHand(run, 'late', 'late');
   expect(await store.assets.renew([lease], 60_000)).toEqual(new Set(['late']));
