@@ -50,26 +50,26 @@ interface ConnectionTable {
   syncOwner: string | null;
   syncUntil: Date | null;
   parkedUntil: Date | null;
-  /** How much of it the service bears at once (jobs/adaptiveLimit.ts); null: as much as is allowed. */
+  /** The adaptive concurrency of the connection (pacing/adaptive-concurrency.ts); null: no limit of its own. */
   adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
-  /** The settings have changed, and not all of its assets were held against them since. */
+  /** The settings have changed, and the filters are still to be applied to its assets. */
   filtersPending: Generated<boolean>;
   connectedAt: Generated<Date>;
   lastSyncAt: Date | null;
   lastError: string | null;
   disconnectedAt: Date | null;
   disconnectReason: string | null;
-  /** When an operator last disconnected it: links that were made before reconnect it no more. */
+  /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;
 }
 export type Connection = Selectable<ConnectionTable>;
 
 /** What the access token of a connection is made from. */
 export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVersion'> & {
-  /** Whether its access token still works, by the database's clock. */
+  /** Its access token still works, by the database's clock. */
   isFresh: boolean;
-  /** How long nobody may ask anything for it, by the database's clock; 0 or less: it is not parked. */
+  /** How long the connection must wait, by the database's clock; 0 or less: it need not wait. */
   parkedMs: number;
 };
 
@@ -89,7 +89,7 @@ export type Consent = Selectable<ConsentTable>;
 interface AccessTable {
   connectionId: string;
   companyId: string;
-  /** Epoch milliseconds of the newest upload date up to which everything listed is in the records. */
+  /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
   mark: number | null;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
@@ -106,7 +106,7 @@ export interface Media {
   variant: 'original' | 'mp4';
   checksums: Record<string, string>;
   etag: string | null;
-  /** Of the source: what its listing and its detail must still say for this to be the same file. */
+  /** Of the source: if listing and detail give another version, the library has another file. */
   version: string;
 }
 
@@ -117,7 +117,7 @@ export interface SidecarStates {
   transcriptDeadline: Date | null;
   thumbnailState: ThumbnailState;
   thumbnail: { key: string; bytes: number } | null;
-  /** What was stored of them, by key. */
+  /** Stored sidecars, by key. */
   sidecarFiles: Record<string, Kept>;
 }
 
@@ -128,7 +128,7 @@ export interface Kept {
   crc32: string;
 }
 
-/** An upload in parts that was begun: where it goes, of which version of the file it is, and where that comes from. */
+/** An upload in parts that was begun, and the version of the file that it is of. */
 export interface UploadUnderWay {
   id: string;
   key: string;
@@ -136,7 +136,7 @@ export interface UploadUnderWay {
   partBytes: number;
   variant: Media['variant'];
   version: string;
-  /** The strong ETag of the source, which every part was asked for with. */
+  /** The strong ETag of the source, with which every part was requested. */
   etag: string;
 }
 
@@ -152,7 +152,7 @@ export type UploadPart = Omit<Selectable<UploadPartTable>, 'assetId' | 'storedAt
 
 interface AssetTable {
   id: string;
-  /** Null: read from the bucket, and nobody who can read its company has connected since. */
+  /** Null: restored from the bucket, and no connection can read its company yet. */
   connectionId: string | null;
   companyId: string;
   projectId: string | null;
@@ -161,15 +161,15 @@ interface AssetTable {
   size: number | null;
   uploadDate: number | null;
   listed: Record<string, unknown>;
-  /** How often a listing has changed the row: a worker that began before must look again. */
+  /** How often a listing has changed the row: a worker that began before must check again. */
   revision: Generated<number>;
   detail: Record<string, unknown> | null;
   state: AssetState;
   reason: string | null;
-  /** Which setting of its connection leaves it out: it is pending, never mirrored, and nothing is done for it. */
+  /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
   skipped: string | null;
   attempts: number;
-  /** How often in a row it was put off without an attempt being spent. */
+  /** How often in a row it was put off without spending an attempt. */
   waits: Generated<number>;
   processingSince: Date | null;
   nextAt: Date | null;
@@ -180,7 +180,7 @@ interface AssetTable {
   bytes: number | null;
   recordKey: string | null;
   mirroredAt: Date | null;
-  /** When it last came to be mirrored, or gone, and was neither before; null: long ago. The database notes it. */
+  /** When it last became mirrored or gone, written by a trigger; null: long ago. */
   settledAt: Generated<Date | null>;
   transcriptState: TranscriptState;
   transcriptKeys: string[] | null;
@@ -189,22 +189,22 @@ interface AssetTable {
   thumbnailState: ThumbnailState;
   /** The sidecars in the bucket, by key. */
   sidecarFiles: Generated<Record<string, Kept>>;
-  /** When the media's bytes were last held against their checksum. */
+  /** When the media's bytes were last compared with their checksum. */
   verifiedAt: Date | null;
-  /** Keys that another version of it has, or may have: removed once the record of this one is written. */
+  /** Keys that another version of it may have: deleted once the record of this one is written. */
   superseded: Generated<string[]>;
   upload: UploadUnderWay | null;
   firstSeenAt: Generated<Date>;
-  /** The run that last saw something new in it. */
+  /** The last sync that found it new or changed. */
   syncId: string | null;
 }
 export type Asset = Selectable<AssetTable>;
-/** One that a connection is in charge of, as those that workers get. */
+/** An asset with its connection, as workers get it. */
 export type OwnedAsset = Asset & {
   connectionId: string;
   /** When its lease began. */
   leasedAt: Date;
-  /** Those of its connection. */
+  /** The settings of its connection. */
   settings: Record<string, unknown>;
 };
 
@@ -215,23 +215,23 @@ export interface SyncScope {
   projectId?: string | undefined;
   assetType?: string | undefined;
   assetIds?: string[] | undefined;
-  /** Whatever the listing lacks is gone, however much it is: an operator has looked. */
+  /** An operator has confirmed that everything missing from the listing is gone. */
   acceptGone?: true | undefined;
 }
-/** Where an interrupted run goes on. */
+/** Where an interrupted sync continues. */
 export interface SyncPosition {
-  /** Companies whose listing is complete in this run. */
+  /** Companies whose listing is complete in this sync. */
   done?: string[];
   companyId?: string;
   cursor?: string | null;
   newest?: number | null;
-  /** When its listing began, by the service's clock (epoch milliseconds). */
+  /** When its listing began, by the library's clock (epoch milliseconds). */
   began?: number;
-  /** Its listing is complete; what is missing from it is still to be looked at. */
+  /** Its listing is complete; missing assets are still to be checked. */
   listed?: boolean;
-  /** Items of that company without a readable id, by the keys of their records. */
+  /** Ids of the records of its items without a readable id. */
   unreadable?: string[];
-  /** The assets that its listing had, and its pages without a new one. */
+  /** How many assets its listing had, and how many pages had no new one. */
   progress?: { assets: number; idlePages: number };
 }
 
@@ -247,12 +247,12 @@ interface SyncTable {
   new: Generated<number>;
   changed: Generated<number>;
   gone: Generated<number>;
-  /** The bucket is compared behind it, and what is missing there made again. */
+  /** A routine verification of the connection follows. */
   withBucket: Generated<boolean>;
-  /** That comparison, once the run has ended; it may be forgotten before the run is. */
+  /** That verification, once the sync has ended; it may be deleted before the sync. */
   verificationId: Generated<string | null>;
   error: string | null;
-  /** Its trace (W3C Trace Context), where there is one. */
+  /** Its trace (W3C Trace Context), if there is one. */
   traceparent: string | null;
   requestedAt: Generated<Date>;
   startedAt: Date | null;
@@ -263,29 +263,29 @@ export type Sync = Selectable<SyncTable>;
 export interface VerificationOptions {
   /** Reads every object and compares its checksum. */
   deep?: boolean | undefined;
-  /** Has what is missing or differs fetched or written again. */
+  /** Fetches or writes again what is missing or differs. */
   repair?: boolean | undefined;
-  /** Keeps a line for what is as it should be, too. */
+  /** Keeps a line for correct objects, too. */
   all?: boolean | undefined;
   /** Writes the day's inventory at the end. */
   inventory?: boolean | undefined;
-  /** Asked for by the mirror itself, behind a listing: records and bucket only, and of strangers only the number is kept. */
+  /** Requested by the mirror itself: compares only database and bucket, and only counts foreign objects. */
   routine?: true | undefined;
 }
 
 export const verificationPhases = ['library', 'objects', 'assets', 'repair', 'inventory', 'end'] as const;
 export type VerificationPhase = (typeof verificationPhases)[number];
 
-/** Where an interrupted verification goes on. */
+/** Where an interrupted verification continues. */
 export interface VerificationPosition {
   phase?: VerificationPhase;
   /** Full syncs that it waits for, by connection. */
   syncs?: Record<string, string>;
-  /** What has settled since (epoch milliseconds) is compared behind the rest: what is listed may not have it yet. */
+  /** Assets settled since (epoch milliseconds) are compared last: the listing of the bucket may not have them yet. */
   since?: number;
   /** The last key that was compared. */
   key?: string;
-  /** The last asset that was looked at. */
+  /** The last asset that was checked. */
   assetId?: string;
   /** How often in a row it was put off here. */
   failures?: number;
@@ -293,23 +293,23 @@ export interface VerificationPosition {
 
 export interface VerificationCounts {
   lines: number;
-  /** Objects as they should be. */
+  /** Correct objects. */
   same: number;
   missing: number;
   foreign: number;
   different: number;
   errors: number;
-  /** Told, and no difference: the library itself has no file to give (yet). */
+  /** Reported, but no difference: the library has no file (yet). */
   absent: number;
-  /** Told, and no difference: the settings leave them out. */
+  /** Reported, but no difference: a filter skips them. */
   skipped: number;
-  /** Changed while they were looked at: nothing is said of them. */
+  /** Changed while they were compared: not reported. */
   moving: number;
   /** Assets whose media was compared, of how many. */
   assets: number;
   assetsTotal: number;
   bytesRead: number;
-  /** Assets that were asked for again. */
+  /** Assets that were made due for repair. */
   repaired: number;
 }
 
@@ -331,10 +331,7 @@ export type Verification = Selectable<VerificationTable>;
 
 export type ObjectKind = 'media' | 'record' | 'transcript' | 'thumbnail';
 
-/**
- * What mends an object: `check` has the media looked at and fetched if need be, `fetch` has it fetched whatever the store
- * says of it, `write` has what lies beside it written again.
- */
+/** What repairs an object: `check` fetches the media if needed, `fetch` fetches it in any case, `write` writes sidecars again. */
 export type Remedy = 'check' | 'fetch' | 'write';
 
 interface VerificationLineTable {
@@ -350,21 +347,19 @@ interface VerificationLineTable {
 }
 export type VerificationLine = Omit<Selectable<VerificationLineTable>, 'verificationId' | 'number'>;
 
-/** What came of a worker's lease of an asset. */
-export const outcomes = [
-  'mirrored',
-  'processing',
-  'unavailable',
-  'failed',
-  'again',
-  'started over',
-  'gave up',
-  'skipped',
-  'handed over',
-] as const;
-export type Outcome = (typeof outcomes)[number];
+/** How a worker's lease of an asset ended. */
+export type Outcome =
+  | 'mirrored'
+  | 'processing'
+  | 'unavailable'
+  | 'failed'
+  | 'again'
+  | 'started over'
+  | 'gave up'
+  | 'skipped'
+  | 'handed over';
 
-/** What a worker did, or met, so many ms after its lease began. */
+/** What a worker did or found, `ms` after its lease began. */
 export interface Step {
   ms: number;
   did:
@@ -379,11 +374,11 @@ export interface Step {
     | 'thumbnail'
     | 'transcript'
     | 'recorded';
-  /** What the service said of it; where an sidecar stands. */
+  /** The status in the library, or of a sidecar. */
   status?: string | null;
   variant?: Media['variant'];
   bytes?: number | null;
-  /** Of so many bytes, or parts. */
+  /** Total of bytes or parts. */
   of?: number;
   parts?: number;
   part?: number;
@@ -391,17 +386,15 @@ export interface Step {
   reason?: string;
 }
 
-export const historyKinds = ['listed', 'attempt', 'lost', 'skipped', 'unskipped', 'repaired'] as const;
-
 interface HistoryTable {
   id: Generated<number>;
   assetId: string;
   at: Generated<Date>;
-  kind: (typeof historyKinds)[number];
-  /** The run that last saw something new in the asset. */
+  kind: 'listed' | 'attempt' | 'lost' | 'skipped' | 'unskipped' | 'repaired';
+  /** The last sync that found the asset new or changed. */
   syncId: string | null;
   data: Generated<{
-    /** Of a listing: what it was, which fields are others than before, and what was decided. */
+    /** Of a listing: what it was, which fields have changed, and the decision. */
     news?: 'new' | 'changed';
     fields?: string[];
     state?: AssetState;
@@ -410,13 +403,13 @@ interface HistoryTable {
     outcome?: Outcome;
     ms?: number;
     steps?: Step[];
-    /** Steps that are not told. */
+    /** How many more steps there were. */
     more?: number;
     nextAt?: string;
     reason?: string | null;
-    /** Of settings: the rule. */
+    /** Of a filter: the rule. */
     rule?: string;
-    /** Of a verification: what was to be made again. */
+    /** Of a verification: the objects to be repaired. */
     objects?: string[];
   }>;
 }
