@@ -3,205 +3,80 @@ import { skippedNow } from '../filters/apply-filters.ts';
 import { skipReason } from '../filters/filters.ts';
 import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
-import { sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
-import type { Asset, Media } from '../store/database/schema.ts';
+import type { Media, SidecarStates } from '../store/database/schema.ts';
+import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
+import { placeOf, versionOf } from './media.ts';
 import { type Outcome, settle } from './outcome.ts';
-import { keptOf, recordOf, sidecarsOf, writeRecord } from './record.ts';
+import { sidecarsOf, writeRecord } from './record.ts';
+import { isSameFile, removeSuperseded } from './supersede.ts';
 import { keepThumbnail, mirrorThumbnail } from './thumbnail.ts';
-import { placeOf, transferMedia, versionOf } from './transfer.ts';
-import { forget } from './transfer-in-parts.ts';
-
-/** Turns one asset into a verified copy with a record: ask the library, transfer, verify, write the record, finish. */
-export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  const deps = { ...all, storage: fenced(all.storage, held) };
-  const { store } = deps;
-  const { asset, lease, signal } = held;
-  const assetId = asset.id;
-  try {
-    if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
-    const skipped = await skippedNow(deps, asset);
-    if (skipped) return await skip(deps, held, skipped);
-    const read = () => deps.withToken(asset.connectionId, (token) => deps.client.getAsset({ token, assetId, signal }));
-    const detail = await read();
-    note(lease, 'asked', { status: detail.status ?? null });
-
-    if (detail.status === 'processing') return await waitForProcessing(deps, held);
-    if (detail.status === 'unavailable') {
-      await dropUpload(deps, held);
-      await store.assets.unavailable(lease, 'the service says that no file is attached');
-      deps.log.info({ assetId }, 'asset unavailable');
-      return { outcome: 'unavailable' };
-    }
-    if (detail.status !== 'ready' && !detail.download?.url && !detail.download?.mp4Url) {
-      throw new Rejected(`the service gives it the status ${JSON.stringify(detail.status ?? null)} and no file`);
-    }
-
-    const started = performance.now();
-    // A pending asset became `transferring` when its lease began.
-    if (asset.state !== 'transferring') mustHold(await store.assets.startTransfer(lease));
-    const superseded = new Set(asset.superseded);
-    const stored = await alreadyStored(deps, asset, detail, signal);
-    // The upload is of a version that was replaced by the one that is stored already.
-    if (stored && asset.upload) await forget(deps, lease, asset.upload);
-    const media =
-      stored ??
-      (await transferMedia(deps, {
-        asset,
-        lease,
-        detail,
-        renew: read,
-        throttle: deps.lines.of(asset.connectionId),
-        async onStart(key) {
-          for (const old of await supersede(deps, held, key, versionOf(detail))) superseded.add(old);
-        },
-        signal,
-      }));
-    const { bytes, variant, checksums } = media;
-    note(lease, stored ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
-
-    const sidecars = initialSidecars(deps, held, detail);
-    if (asset.media?.version !== media.version || asset.media.key !== media.key) sidecars.thumbnail = null;
-    mustHold(await store.assets.saveMedia(lease, media));
-    if (sidecars.thumbnailState === 'pending') {
-      const thumbnail = await mirrorThumbnail(deps, {
-        detail,
-        connectionId: asset.connectionId,
-        key: media.key,
-        signal,
-      }).catch(passOn(deps, held));
-      if (thumbnail) keepThumbnail(sidecars, thumbnail);
-      note(lease, 'thumbnail', { status: sidecars.thumbnailState });
-    }
-    const api = withoutLinks(detail);
-    const mirroredAt = new Date(databaseTime(lease));
-    const record = await writeRecord(deps.storage, recordOf(asset, media, api, sidecars, mirroredAt), signal);
-    sidecars.sidecarFiles[record.key] = keptOf(record);
-    note(lease, 'recorded');
-    await removeSuperseded(deps, superseded, [media.key, record.key, sidecars.thumbnail?.key], signal);
-    const ended = await store.assets.mirrored(lease, {
-      detail: storable(api),
-      recordKey: record.key,
-      ...sidecars,
-      sidecarFiles: sidecarsOf(sidecars, record.key),
-      tell: deps.tellMirrored && !stored ? media : undefined,
-      waitMs: nextFollowUp(deps, held, sidecars, detail, 0),
-    });
-    mustHold(ended);
-    const ms = Math.round(performance.now() - started);
-    if (!stored) deps.metrics.transferSeconds.observe(ms / 1000);
-    if (asset.mirroredAt === null && detail.uploadDate) {
-      deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
-    }
-    deps.log.info(
-      {
-        connectionId: asset.connectionId,
-        assetId,
-        key: media.key,
-        bytes: media.bytes,
-        variant: media.variant,
-        ms,
-      },
-      stored ? 'asset was in the bucket already' : 'asset mirrored',
-    );
-    return { outcome: 'mirrored' };
-  } catch (error) {
-    return await settle(deps, held, error, async (reason) => {
-      // Settings that changed meanwhile may skip it now: then it has not failed.
-      const settings = (await store.connections.get(asset.connectionId))?.settings ?? asset.settings;
-      const skipped = await skippedNow(deps, { ...asset, settings });
-      if (skipped) return skip(deps, held, skipped);
-      await dropUpload(deps, held);
-      await store.assets.failed(lease, reason);
-      return { outcome: 'failed', reason };
-    });
-  }
-}
-
-/** Skipped by the connection's filter: goes to another connection that wants it, if there is one. */
-async function skip(
-  deps: MirrorDeps,
-  held: HeldAsset,
-  { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
-): Promise<Outcome> {
-  const { store } = deps;
-  if (otherConnectionId !== undefined) {
-    await store.assets.handOver(held.lease, otherConnectionId);
-    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${skipReason(rule)}` };
-  }
-  await dropUpload(deps, held);
-  const reason = skipReason(rule);
-  await store.assets.skip(held.lease, rule, reason);
-  return { outcome: 'skipped', reason };
-}
-
-/** Ends an upload that an earlier lease began, so that nothing of it stays in the store. */
-async function dropUpload(deps: MirrorDeps, { lease }: HeldAsset): Promise<void> {
-  const upload = (await deps.store.assets.get(lease.assetId))?.upload;
-  if (upload) await forget(deps, lease, upload);
-}
+import { transfer } from './transfer.ts';
+import { forgetUpload } from './transfer-in-parts.ts';
 
 /**
- * Prepares the replacement of a stored file, and returns the keys to remove once the new record is written. The worker may
- * die after each step, so the order matters: the row forgets the record and remembers the keys, then the record is removed,
- * then the bytes are written. So no record ever describes bytes that are not its own, and no key is forgotten.
+ * Turns one leased asset into a verified copy with a record, and returns the outcome. Each step may run again after a
+ * crash: object keys are deterministic, and the record is written last.
  */
-async function supersede(
-  deps: MirrorDeps,
-  { asset, lease }: HeldAsset,
-  key: string,
-  version: string,
-): Promise<string[]> {
-  const { media } = asset;
-  if (!media) return [];
-  const record = sidecarKeys.record(media.key);
-  // The same file at the same key is a repair: its sidecars stay valid.
-  const repaired = media.version === version && media.key === key;
-  const others = [...(asset.transcriptKeys ?? []), ...(asset.thumbnail ? [asset.thumbnail.key] : [])];
-  const superseded = repaired ? [] : [key, media.key, record, ...others];
-  mustHold(await deps.store.assets.replace(lease, superseded));
-  await deps.storage.remove(record);
-  return superseded;
-}
+export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
+  const deps = { ...all, storage: fenced(all.storage, held) };
+  try {
+    if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
+    const skipped = await skippedNow(deps, held.asset);
+    if (skipped) return await skip(deps, held, skipped);
 
-/** Removes the objects of superseded versions. Only once the new record is written. */
-async function removeSuperseded(
-  deps: MirrorDeps,
-  superseded: Iterable<string>,
-  inUse: (string | undefined)[],
-  signal: AbortSignal,
-): Promise<void> {
-  for (const key of superseded) {
-    signal.throwIfAborted();
-    if (!inUse.includes(key)) await deps.storage.remove(key);
+    const detail = await askLibrary(deps, held);
+    note(held.lease, 'asked', { status: detail.status ?? null });
+    if (detail.status === 'processing') return await waitForProcessing(deps, held);
+    if (detail.status === 'unavailable') return await endUnavailable(deps, held);
+    requireFile(detail);
+
+    const startedAt = performance.now();
+    const { media, isNew } = await storeMedia(deps, held, detail);
+    const sidecars = await storeSidecars(deps, held, detail, media);
+    const api = withoutLinks(detail);
+    const recordKey = await writeRecord(deps, held, { media, api, sidecars, mirroredAt: databaseTime(held.lease) });
+    await removeSuperseded(deps, held, media, [media.key, recordKey, sidecars.thumbnail?.key]);
+    return await finish(deps, held, { detail, media, isNew, sidecars, recordKey, startedAt });
+  } catch (error) {
+    return await settle(deps, held, error, (reason) => fail(deps, held, reason));
   }
 }
 
-/** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
-async function waitForProcessing(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
-  const { poll, giveUp } = deps.processing;
-  const { processingSince } = held.asset;
-  const lasts = processingSince ? databaseTime(held.lease) - processingSince.getTime() : 0;
-  if (lasts >= giveUp) {
-    const reason = `still processing ${Math.round(lasts / 60_000)} minutes after it was first seen`;
-    await deps.store.assets.failed(held.lease, reason);
-    return { outcome: 'failed', reason };
-  }
-  const waitMs = Math.min(Math.max(poll, Math.min(lasts / 2, 10 * 60_000)), giveUp - lasts);
-  await deps.store.assets.processing(held.lease, waitMs);
-  return { outcome: 'processing', retryInMs: Math.round(waitMs) };
+/** @throws Rejected if there is nothing to transfer, and the status does not say why */
+function requireFile({ status, download }: AssetDetail): void {
+  if (status === 'ready' || download?.url || download?.mp4Url) return;
+  throw new Rejected(`the service gives it the status ${JSON.stringify(status ?? null)} and no file`);
+}
+
+/** The media file in the bucket, verified: found there, or transferred. From here on the row has it. */
+async function storeMedia(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  detail: AssetDetail,
+): Promise<{ media: Media; isNew: boolean }> {
+  const { asset, lease } = held;
+  // A pending asset became `transferring` when its lease began.
+  if (asset.state !== 'transferring') mustHold(await deps.store.assets.startTransfer(lease));
+  const found = await findStored(deps, held, detail);
+  // The upload is of a version that was replaced by the one that is stored already.
+  if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
+  const media = found ?? (await transfer(deps, held, detail));
+  const { bytes, variant, checksums } = media;
+  note(lease, found ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
+  mustHold(await deps.store.assets.saveMedia(lease, media));
+  return { media, isNew: !found };
 }
 
 /** The media of this version if an earlier lease stored it and the bucket still has exactly these bytes. */
-async function alreadyStored(
+async function findStored(
   deps: MirrorDeps,
-  asset: Asset,
+  { asset, signal }: HeldAsset,
   detail: AssetDetail,
-  signal: AbortSignal,
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
@@ -214,11 +89,116 @@ async function alreadyStored(
   return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
 }
 
-/** A thumbnail that fails is tried again later and holds nothing up; an abort is thrown. */
-const passOn =
-  (deps: MirrorDeps, { asset, signal }: HeldAsset) =>
-  async (error: unknown): Promise<undefined> => {
+/** Stores the thumbnail. Without one the asset is mirrored all the same: follow-up checks try again. */
+async function storeSidecars(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  detail: AssetDetail,
+  media: Media,
+): Promise<SidecarStates> {
+  const { asset, lease, signal } = held;
+  const sidecars = initialSidecars(deps, held, detail);
+  if (!isSameFile(asset.media, media)) sidecars.thumbnail = null;
+  if (sidecars.thumbnailState !== 'pending') return sidecars;
+  const thumbnail = await mirrorThumbnail(deps, held, detail, media.key).catch(async (error) => {
     if (signal.aborted) throw error;
     if (error instanceof RetryLater) await deps.limiter.met(asset.connectionId, error);
     return undefined;
-  };
+  });
+  if (thumbnail) keepThumbnail(sidecars, thumbnail);
+  note(lease, 'thumbnail', { status: sidecars.thumbnailState });
+  return sidecars;
+}
+
+/** Ends the lease of an asset whose record is written, and counts and logs it. */
+async function finish(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  copy: {
+    detail: AssetDetail;
+    media: Media;
+    isNew: boolean;
+    sidecars: SidecarStates;
+    recordKey: string;
+    startedAt: number;
+  },
+): Promise<Outcome> {
+  const { asset, lease } = held;
+  const { detail, media, isNew, sidecars, recordKey } = copy;
+  const { key, bytes, variant } = media;
+  mustHold(
+    await deps.store.assets.mirrored(lease, {
+      detail: storable(withoutLinks(detail)),
+      recordKey,
+      ...sidecars,
+      sidecarFiles: sidecarsOf(sidecars, recordKey),
+      tell: deps.tellMirrored && isNew ? media : undefined,
+      waitMs: nextFollowUp(deps, held, sidecars, detail, 0),
+    }),
+  );
+  const ms = Math.round(performance.now() - copy.startedAt);
+  if (isNew) deps.metrics.transferSeconds.observe(ms / 1000);
+  if (asset.mirroredAt === null && detail.uploadDate) {
+    deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
+  }
+  deps.log.info(
+    { connectionId: asset.connectionId, assetId: asset.id, key, bytes, variant, ms },
+    isNew ? 'asset mirrored' : 'asset was in the bucket already',
+  );
+  return { outcome: 'mirrored' };
+}
+
+/** The connection's filters skip the asset: another connection that wants it gets it. */
+async function skip(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
+): Promise<Outcome> {
+  const reason = skipReason(rule);
+  if (otherConnectionId !== undefined) {
+    await deps.store.assets.handOver(held.lease, otherConnectionId);
+    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${reason}` };
+  }
+  await dropUpload(deps, held);
+  await deps.store.assets.skip(held.lease, rule, reason);
+  return { outcome: 'skipped', reason };
+}
+
+/** Schedules the next check of a video that is still transcoding: after half the time so far, at most ten minutes. */
+async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset): Promise<Outcome> {
+  const { poll, giveUp } = deps.processing;
+  const { processingSince } = asset;
+  const lasts = processingSince ? databaseTime(lease) - processingSince.getTime() : 0;
+  if (lasts >= giveUp) {
+    const reason = `still processing ${Math.round(lasts / 60_000)} minutes after it was first seen`;
+    await deps.store.assets.failed(lease, reason);
+    return { outcome: 'failed', reason };
+  }
+  const waitMs = Math.min(Math.max(poll, Math.min(lasts / 2, 10 * 60_000)), giveUp - lasts);
+  await deps.store.assets.processing(lease, waitMs);
+  return { outcome: 'processing', retryInMs: Math.round(waitMs) };
+}
+
+async function endUnavailable(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
+  await dropUpload(deps, held);
+  await deps.store.assets.unavailable(held.lease, 'the service says that no file is attached');
+  deps.log.info({ assetId: held.asset.id }, 'asset unavailable');
+  return { outcome: 'unavailable' };
+}
+
+async function fail(deps: MirrorDeps, held: HeldAsset, reason: string): Promise<Outcome> {
+  const { asset, lease } = held;
+  // Settings that changed meanwhile may skip it now: then it has not failed.
+  const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;
+  const skipped = await skippedNow(deps, { ...asset, settings });
+  if (skipped) return skip(deps, held, skipped);
+  await dropUpload(deps, held);
+  await deps.store.assets.failed(lease, reason);
+  return { outcome: 'failed', reason };
+}
+
+/** Ends an upload that any lease began, so that nothing of it stays in the store. */
+async function dropUpload(deps: MirrorDeps, { lease }: HeldAsset): Promise<void> {
+  const upload = (await deps.store.assets.get(lease.assetId))?.upload;
+  if (upload) await forgetUpload(deps, lease, upload);
+}

@@ -1,6 +1,9 @@
+import type { HeldAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
-import type { Storage, Stored } from '../storage/storage.ts';
-import type { Asset, Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
+import type { Stored } from '../storage/storage.ts';
+import { note } from '../store/assets/history.ts';
+import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
+import type { MirrorDeps } from './deps.ts';
 
 /** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
 export interface AssetRecord {
@@ -31,26 +34,27 @@ export function keptOf({ bytes, etag, checksums }: Stored): Kept {
   return { bytes, etag: etag ?? null, crc32: checksums.crc32! };
 }
 
-export function recordOf(
-  asset: Asset,
-  media: Media,
-  api: Record<string, unknown>,
-  sidecars: SidecarStates,
-  mirroredAt: Date,
-): AssetRecord {
-  const { version: _, ...facts } = media;
-  return {
+/** Writes the record beside the media file, adds it to `sidecars`, and returns its key. */
+export async function writeRecord(
+  deps: MirrorDeps,
+  { asset, lease, signal }: HeldAsset,
+  of: { media: Media; api: Record<string, unknown>; sidecars: SidecarStates; mirroredAt: number },
+): Promise<string> {
+  const { sidecars } = of;
+  const { version: _, ...media } = of.media;
+  const record: AssetRecord = {
     version: 1,
     companyId: asset.companyId,
-    asset: api,
-    media: facts,
+    asset: of.api,
+    media,
     transcript: { state: sidecars.transcriptState, keys: sidecars.transcriptKeys ?? [] },
     thumbnail: sidecars.thumbnail,
-    mirroredAt: mirroredAt.toISOString(),
+    mirroredAt: new Date(of.mirroredAt).toISOString(),
   };
-}
-
-export async function writeRecord(storage: Storage, record: AssetRecord, signal: AbortSignal): Promise<Stored> {
-  const key = sidecarKeys.record(record.media.key);
-  return storage.put(key, `${JSON.stringify(record, null, 2)}\n`, { contentType: 'application/json', signal });
+  const key = sidecarKeys.record(media.key);
+  const body = `${JSON.stringify(record, null, 2)}\n`;
+  const stored = await deps.storage.put(key, body, { contentType: 'application/json', signal });
+  sidecars.sidecarFiles[key] = keptOf(stored);
+  note(lease, 'recorded');
+  return key;
 }

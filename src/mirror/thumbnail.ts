@@ -1,4 +1,5 @@
 import mime from 'mime';
+import type { HeldAsset } from '../queue/leases.ts';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
@@ -7,39 +8,39 @@ import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
 
-/** Thumbnails are small pictures; more than this is something else. */
+/** Thumbnails are small pictures. What is larger is something else. */
 const largestThumbnail = 32 * 2 ** 20;
 
-/** Fetches the thumbnail. Undefined: the asset has none. */
+/** Copies the thumbnail into the bucket. Undefined if the asset has none. */
 export async function mirrorThumbnail(
   deps: MirrorDeps,
-  of: { detail: AssetDetail; connectionId: string; key: string; signal: AbortSignal },
+  { asset, signal }: HeldAsset,
+  { thumbnailUrl }: AssetDetail,
+  mediaKey: string,
 ): Promise<Stored | undefined> {
-  const { detail, key, signal } = of;
-  if (!detail.thumbnailUrl) return undefined;
-  const throttle = deps.lines.of(of.connectionId);
-  const link = { url: detail.thumbnailUrl, renew: async () => detail.thumbnailUrl!, throttle };
+  if (!thumbnailUrl) return undefined;
+  const throttle = deps.lines.of(asset.connectionId);
+  const link = { url: thumbnailUrl, renew: async () => thumbnailUrl, throttle };
   const download = await deps.downloader.open(link, signal);
   try {
     const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';
     if (!/^(|image\/.*|(application|binary)\/octet-stream)$/.test(type)) {
       throw new Error(`the thumbnail is ${type}, not a picture`);
     }
-    if (download.unbounded)
-      throw new Error('nobody says how long the thumbnail is, so one that was cut could not be told');
+    if (download.unbounded) throw new Error('the thumbnail has no declared length, so a cut one would go unnoticed');
     if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
     const extension = mime.getExtension(type) ?? 'jpg';
     const chunks: Buffer[] = [];
     let size = 0;
     for await (const chunk of download.body) {
       size += chunk.length;
-      if (size > largestThumbnail) throw new Error('the thumbnail goes on and on');
+      if (size > largestThumbnail) throw new Error(`the thumbnail has more than ${largestThumbnail} bytes`);
       chunks.push(chunk);
     }
     const picture = Buffer.concat(chunks);
-    if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is a page of words, not a picture');
-    const place = sidecarKeys.thumbnail(key, extension === 'jpeg' ? 'jpg' : extension === 'bin' ? 'jpg' : extension);
-    return await deps.storage.put(place, picture, { contentType: type || 'image/jpeg', signal });
+    if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is an error page, not a picture');
+    const key = sidecarKeys.thumbnail(mediaKey, ['jpeg', 'bin'].includes(extension) ? 'jpg' : extension);
+    return await deps.storage.put(key, picture, { contentType: type || 'image/jpeg', signal });
   } finally {
     download.body.destroy();
   }

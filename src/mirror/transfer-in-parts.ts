@@ -1,86 +1,65 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable, withMargin } from '../errors.ts';
-import type { Log } from '../log.ts';
-import type { Metrics } from '../metrics/metrics.ts';
-import type { Budget } from '../pacing/byte-budget.ts';
-import { Interrupted, mustHold } from '../queue/leases.ts';
-import { CannotGoOn, type Downloader, type Link, OtherVersion, type Pinned } from '../source/download.ts';
+import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { CannotGoOn, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
-import { type Part, partLength, type Storage, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
+import { type Part, partLength, type Stored, smallestPart, UploadLost } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { AssetLease } from '../store/assets/leases.ts';
 import type { Asset, UploadUnderWay } from '../store/database/schema.ts';
-import type { Store } from '../store/store.ts';
+import type { MirrorDeps } from './deps.ts';
+import { prepareReplacement } from './supersede.ts';
 
 /**
- * Files of more than this go in parts, each of which is fetched, stored and proven alone. After a failed attempt smaller
- * files do so, too: the next attempt then continues with what this one stored.
+ * Larger files go in parts, each of which is fetched, stored and verified alone. After a failed attempt smaller files do
+ * so, too: the next attempt then resumes with the parts that this one stored.
  */
 export const inPartsFrom = ({ attempts }: Asset) => (attempts > 0 ? smallestPart : 32 * 2 ** 20);
 
-/** Parts of one file at a time. */
+/** Parts of one file that are transferred at a time. */
 const atOnce = 4;
-/** A part that fails is fetched again alone, so often in all. */
+/** A part that fails is fetched again alone, up to this many times in all. */
 const triesPerPart = 4;
 
-export interface PartsDeps {
-  store: Store;
-  storage: Storage;
-  downloader: Downloader;
-  budget: Budget;
-  log: Log;
-  metrics: Metrics;
-}
-
-/** The server said that it can give the file in pieces of one version, and has given none. */
+/** The server announced that it serves ranges of one version, and served none. */
 export class NotInParts extends Error {
   override readonly name = 'NotInParts';
 }
 
 /**
- * Moves the parts that the store has not yet, several at once, and completes the upload. Whatever ends this in the middle
- * leaves the upload to be gone on with: its id is in the row, and of its parts the store's own list is the truth.
- * @throws UploadLost, OtherVersion or NotInParts when it cannot be gone on with: the upload is gone then, and another may begin
+ * Transfers the missing parts of an upload, several at once, and completes it. An upload that breaks off can be resumed:
+ * its id is in the row, and the store lists its parts.
+ * @throws UploadLost, OtherVersion or NotInParts if it cannot be resumed: then the upload is forgotten, and another may begin
  */
-export async function moveInParts(
-  deps: PartsDeps,
-  options: {
-    lease: AssetLease;
-    upload: UploadUnderWay;
-    link: Link;
-    /** Called before the object appears at its key. */
-    onComplete: () => Promise<void>;
-    signal: AbortSignal;
-  },
+export async function transferInParts(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  upload: UploadUnderWay,
+  link: Link,
 ): Promise<Stored> {
-  const { storage, log } = deps;
-  const { lease, upload, signal } = options;
+  const { lease, signal } = held;
   let done = new Map<number, Part>();
   let resumedParts = 0;
   try {
     done = await storedParts(deps, lease, upload, signal);
     resumedParts = done.size;
-    if (done.size > 0) {
-      const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
-      log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
-      note(lease, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
-      deps.metrics.resumedBytes.inc(bytes);
-    }
-    const count = Math.max(1, Math.ceil(upload.bytes / upload.partBytes));
-    const missing = Array.from({ length: count }, (_, i) => i + 1).filter((number) => !done.has(number));
-    await movePartsOf(deps, { ...options, missing, done });
+    if (resumedParts > 0) reportResumed(deps, lease, upload, done);
+    const numbers = Array.from({ length: Math.max(1, Math.ceil(upload.bytes / upload.partBytes)) }, (_, i) => i + 1);
+    const missing = numbers.filter((number) => !done.has(number));
+    await moveParts(deps, held, upload, link, missing, done);
+    note(lease, 'parts stored', { parts: missing.length, of: numbers.length });
 
-    note(lease, 'parts stored', { parts: missing.length, of: count });
-    // The fence: who has lost the lease completes nothing.
-    await options.onComplete();
+    // The fence: a worker that has lost the lease completes nothing.
+    mustHold(await deps.store.assets.startTransfer(lease));
+    await prepareReplacement(deps, held, upload);
     signal.throwIfAborted();
-    const parts = Array.from({ length: count }, (_, i) => done.get(i + 1)!);
-    return await storage.uploads.complete(upload, parts, { signal });
+    const parts = numbers.map((number) => done.get(number)!);
+    return await deps.storage.uploads.complete(upload, parts, { signal });
   } catch (error) {
     // A file that is not there any more may be there in another way.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
-    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forget(deps, lease, upload);
+    if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, lease, upload);
     // Each attempt that stores a part brings the file nearer to its end, so it costs none.
     if (error instanceof TooSlow && done.size > resumedParts) {
       throw new RetryLater(error.message, withMargin(2 * error.windowMs));
@@ -90,9 +69,16 @@ export async function moveInParts(
   }
 }
 
-/** Ends an upload that nobody will go on with; nothing of it stays in the store. */
-export async function forget(
-  { storage, store }: Pick<PartsDeps, 'storage' | 'store'>,
+function reportResumed(deps: MirrorDeps, lease: AssetLease, upload: UploadUnderWay, done: Map<number, Part>): void {
+  const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
+  deps.log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
+  note(lease, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
+  deps.metrics.resumedBytes.inc(bytes);
+}
+
+/** Ends an upload that will not be resumed. Nothing of it stays in the store. */
+export async function forgetUpload(
+  { storage, store }: Pick<MirrorDeps, 'storage' | 'store'>,
   lease: AssetLease,
   upload: UploadUnderWay,
 ): Promise<void> {
@@ -100,9 +86,9 @@ export async function forget(
   mustHold(await store.assets.saveUpload(lease, null));
 }
 
-/** What the store has, as far as the records know its checksums. */
+/** The parts that the store has and whose checksums are in the database. */
 async function storedParts(
-  { store, storage }: PartsDeps,
+  { store, storage }: MirrorDeps,
   lease: AssetLease,
   upload: UploadUnderWay,
   signal: AbortSignal,
@@ -119,32 +105,29 @@ async function storedParts(
       }),
     );
   }
-  // Completed, perhaps, by a process that died before it could say so: `complete` finds out.
+  // A process may have completed the upload and died before it wrote that down: `complete` finds out.
   const all = known.reduce((sum, { bytes }) => sum + bytes, 0) === upload.bytes;
-  if (!all) throw new UploadLost(`the store knows the upload of ${upload.key} no more`);
+  if (!all) throw new UploadLost(`the store no longer has the upload of ${upload.key}`);
   return byNumber(known);
 }
 
-async function movePartsOf(
-  deps: PartsDeps,
-  options: {
-    lease: AssetLease;
-    upload: UploadUnderWay;
-    link: Link;
-    missing: number[];
-    done: Map<number, Part>;
-    signal: AbortSignal;
-  },
+/** Adds each part to `done` once it is stored. */
+async function moveParts(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  upload: UploadUnderWay,
+  link: Link,
+  missing: number[],
+  done: Map<number, Part>,
 ): Promise<void> {
-  const { upload, missing, done } = options;
   const failed = new AbortController();
-  const signal = AbortSignal.any([options.signal, failed.signal]);
+  const signal = AbortSignal.any([held.signal, failed.signal]);
   const next = missing.values();
   const lane = async () => {
     for (const number of next) {
       const release = await deps.budget.take(partLength(upload, number), signal);
       try {
-        done.set(number, await movePart(deps, { ...options, number, signal }));
+        done.set(number, await movePart(deps, { lease: held.lease, upload, link, number, signal }));
       } finally {
         release();
       }
@@ -152,18 +135,18 @@ async function movePartsOf(
   };
   const lanes = Array.from({ length: Math.min(atOnce, missing.length) }, () =>
     lane().catch((error) => {
-      // The first to fail says why; the others are only told to stop.
+      // Only the first error is reported. The other lanes fail because of this abort.
       failed.abort(error);
       throw error;
     }),
   );
   await Promise.allSettled(lanes);
-  options.signal.throwIfAborted();
+  held.signal.throwIfAborted();
   failed.signal.throwIfAborted();
 }
 
 async function movePart(
-  deps: PartsDeps,
+  deps: MirrorDeps,
   options: { lease: AssetLease; upload: UploadUnderWay; link: Link; number: number; signal: AbortSignal },
 ): Promise<Part> {
   const { lease, upload, link, number, signal } = options;
@@ -187,7 +170,7 @@ async function movePart(
   }
 }
 
-/** Whether an error is this part's alone, and not everyone's or the file's. What a link answers has been asked twice. */
+/** Whether an error concerns this part alone, so that fetching it again may help. The downloader has retried the link already. */
 function isOwn(error: unknown): boolean {
   const others = [
     HttpError,

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { versionOf } from '../mirror/media.ts';
 import { largestRecord, readRecord, recordEnding, type StoredRecord } from '../mirror/read-record.ts';
-import { versionOf } from '../mirror/transfer.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { ours, sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';

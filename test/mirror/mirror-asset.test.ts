@@ -231,7 +231,7 @@ describe('a file that cannot be had whole', () => {
     expect((await scene.media(id))?.toString()).toBe('twelve bytes');
   });
 
-  test.concurrent('a rendition of unknown length that is a page of words is not taken for the film', async () => {
+  test.concurrent('a rendition of unknown length that is a error page is not taken for the film', async () => {
     const id = await scene.upload({
       name: 'film.mov',
       mimeType: 'video/quicktime',
@@ -262,8 +262,8 @@ describe('a file that cannot be had whole', () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const reasons = new Map<string, RegExp>();
     for (const [text, reason] of [
-      [page, /page of words/],
-      ['{"error": "expired"}', /page of words/],
+      [page, /error page/],
+      ['{"error": "expired"}', /error page/],
       ['Link expired', /not an MP4/],
     ] as const) {
       const id = await scene.upload({ ...film, mp4: { text } });
@@ -296,7 +296,7 @@ describe('a file that cannot be had whole', () => {
       await scene.admin.addFault({ endpoint: 'media', assetId, ...ofUnknownType });
     }
     await scene.resync();
-    expect((await scene.mirror.assetIn(file, 'failed')).reason).toMatch(/page of words/);
+    expect((await scene.mirror.assetIn(file, 'failed')).reason).toMatch(/error page/);
     expect(await scene.keys(file)).toEqual([]);
     for (const id of [document, called]) {
       await scene.mirror.assetIn(id, 'mirrored');

@@ -1,0 +1,32 @@
+import { type AssetDetail, textOf } from '../source/schemas.ts';
+import { mediaKey, safeFilename } from '../storage/keys.ts';
+import type { Stored } from '../storage/storage.ts';
+import type { Asset, Media } from '../store/database/schema.ts';
+
+/** Identifies a version of the file, as far as the API tells. */
+export function versionOf(detail: AssetDetail): string {
+  return `${detail.size ?? '?'}:${detail.uploadDate ?? '?'}`;
+}
+
+/**
+ * The key of the media file, and its name for people, which need not be as short as a key's segment. A file that replaces
+ * one whose key differs only in case takes that key, for some file systems ignore case.
+ */
+export function placeOf(
+  template: string,
+  { companyId, media }: Pick<Asset, 'companyId' | 'media'>,
+  detail: AssetDetail,
+  variant: Media['variant'],
+) {
+  const given = detail.download?.filename ?? textOf(detail.name);
+  const extension = variant === 'mp4' ? 'mp4' : undefined;
+  const filename = safeFilename(given, extension);
+  const key = mediaKey(template, { companyId, projectId: detail.projectId, assetId: detail.id, filename });
+  const isSame = media?.key.toLowerCase() === key.toLowerCase();
+  return { key: isSame ? media!.key : key, name: safeFilename(given, extension, 800) };
+}
+
+export function mediaOf(stored: Stored, variant: Media['variant'], detail: AssetDetail): Media {
+  const { key, bytes, checksums, etag = null } = stored;
+  return { key, bytes, variant, checksums, etag, version: versionOf(detail) };
+}

@@ -1,0 +1,159 @@
+import mime from 'mime';
+import type { HeldAsset } from '../queue/leases.ts';
+import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
+import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
+import type { AssetDetail } from '../source/schemas.ts';
+import { note } from '../store/assets/history.ts';
+import type { Media } from '../store/database/schema.ts';
+import { askLibrary } from './ask-library.ts';
+import type { MirrorDeps } from './deps.ts';
+import { versionOf } from './media.ts';
+import { inPartsFrom } from './transfer-in-parts.ts';
+
+/** Where the file of an asset comes from: the original, or the mp4 of a video without one. */
+export interface Source {
+  variant: Media['variant'];
+  link: Link;
+  /** The expected length; undefined when neither the library nor the server says. */
+  bytes: number | undefined;
+  contentType: string | undefined;
+  /** In parts of one version, or as one body. */
+  from: { pinned: Pinned } | { download: Download };
+}
+
+/** The original; if that link says 404 and there is an mp4 rendition, that one (spec, section 4.7, rule 2). */
+export async function openSource(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail): Promise<Source> {
+  const original = linkTo(deps, held, detail, 'original');
+  const mp4 = linkTo(deps, held, detail, 'mp4');
+  if (original) {
+    try {
+      return await openOriginal(deps, held, detail, original);
+    } catch (error) {
+      if (!(error instanceof Missing && mp4)) throw error;
+    }
+  }
+  if (!mp4) throw new Error('the service says it is there, and gives no link to it');
+  const download = await deps.downloader.open(mp4, held.signal);
+  // `size` is the original's: of the rendition only the server knows the length.
+  const bytes = lengthOf(download, undefined, 'video/mp4');
+  await refuseErrorPage(download, 'mp4');
+  return pinnedIfLarge(deps, held, { variant: 'mp4', link: mp4, bytes }, download);
+}
+
+async function openOriginal(deps: MirrorDeps, held: HeldAsset, detail: AssetDetail, link: Link): Promise<Source> {
+  const { downloader } = deps;
+  const { asset, signal } = held;
+  const size = detail.size ?? undefined;
+  const variant = 'original';
+  const pinned = size !== undefined && size > inPartsFrom(asset) ? await downloader.pin(link, signal) : undefined;
+  if (pinned) {
+    if (pinned.bytes !== size) throw new Error(wrongSize(size!, pinned.bytes));
+    if (isPageInstead(pinned.contentType, detail)) throw new Error(pageInstead);
+    return { variant, link, bytes: size, contentType: pinned.contentType, from: { pinned } };
+  }
+  const download = await downloader.open(link, signal);
+  const bytes = lengthOf(download, size, detail.mimeType);
+  if (isPageInstead(download.contentType, detail)) refuse(download, pageInstead);
+  if (size !== undefined) return { variant, link, bytes, contentType: download.contentType, from: { download } };
+  // Without a size to compare, an error page would pass for the file.
+  await refuseErrorPage(download, detail);
+  return pinnedIfLarge(deps, held, { variant, link, bytes }, download);
+}
+
+/** Switches to parts if the length, known only from the opened body, turns out to be large. */
+async function pinnedIfLarge(
+  { downloader }: MirrorDeps,
+  { asset, signal }: HeldAsset,
+  source: Omit<Source, 'from' | 'contentType'>,
+  download: Download,
+): Promise<Source> {
+  const { bytes, link } = source;
+  const { contentType } = download;
+  if (bytes !== undefined && bytes > inPartsFrom(asset)) {
+    const pinned = await downloader.pin(link, signal).catch((error) => {
+      download.body.destroy();
+      throw error;
+    });
+    if (pinned?.bytes === bytes) {
+      download.body.destroy();
+      return { ...source, contentType, from: { pinned } };
+    }
+  }
+  return { ...source, contentType, from: { download } };
+}
+
+/** The link to the original or the rendition. Undefined if the library gives none. */
+export function linkTo(
+  deps: MirrorDeps,
+  held: HeldAsset,
+  detail: AssetDetail,
+  variant: Media['variant'],
+): Link | undefined {
+  const which = variant === 'mp4' ? 'mp4Url' : 'url';
+  const url = detail.download?.[which];
+  if (!url) return undefined;
+  return {
+    url,
+    throttle: deps.lines.of(held.asset.connectionId),
+    async renew() {
+      const next = await askLibrary(deps, held);
+      note(held.lease, 'renewed the link');
+      if (versionOf(next) !== versionOf(detail)) {
+        throw new OtherVersion('the file was replaced at the service during the transfer');
+      }
+      const renewed = next.download?.[which];
+      if (!renewed) throw new Error('the service has no new link for the file');
+      return renewed;
+    },
+  };
+}
+
+const wrongSize = (said: number, found: number) =>
+  `wrong size: the service says ${said} bytes, the download has ${found}`;
+
+const pageInstead = 'the download is text/html, not the file';
+
+/** Whether the server sends a web page in place of the file, as some do for an expired link. */
+function isPageInstead(contentType: string | undefined, detail: AssetDetail): boolean {
+  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !isText(detail);
+}
+
+const isText = ({ mimeType, download }: AssetDetail): boolean =>
+  isTextual(mimeType) || isTextual(mime.getType(download?.filename ?? ''));
+
+/** The length that must arrive. @throws if the answer cannot be the file, or if a cut body would go unnoticed */
+export function lengthOf(
+  download: Download,
+  size: number | undefined,
+  mimeType: string | null | undefined,
+): number | undefined {
+  if (size !== undefined) {
+    if (download.bytes !== undefined && download.bytes !== size) {
+      refuse(download, wrongSize(size, download.bytes));
+    }
+    return size;
+  }
+  if (download.unbounded) refuse(download, 'the file has no declared length, so a cut one would go unnoticed');
+  if (download.bytes === 0) refuse(download, 'the download is empty');
+  const type = /^(text\/[\w.+-]+|application\/([\w.-]+\+)?(json|xml))/i.exec(download.contentType ?? '')?.[1];
+  if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase())) {
+    refuse(download, `the download is ${type}, not the file`);
+  }
+  return download.bytes;
+}
+
+/** @throws when the download begins like an error page, whatever its declared type */
+async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
+  if (of !== 'mp4' && isText(of)) return;
+  const head = await download.peek(headBytes);
+  if (isErrorPage(head)) refuse(download, 'the download is an error page, not the file');
+  // Without MP4 bytes at the start, only a server that declares a video is believed.
+  if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
+    refuse(download, 'the download is not an MP4');
+  }
+}
+
+function refuse(download: Download, message: string): never {
+  download.body.destroy();
+  throw new Error(message);
+}
