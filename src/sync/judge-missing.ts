@@ -1,54 +1,54 @@
 import { Rejected } from '../errors.ts';
-import type { Access } from '../pacing/with-token.ts';
-import type { LibraryClient } from '../source/client.ts';
 import { HttpError } from '../source/http.ts';
-import type { Sync, SyncPosition } from '../store/database/schema.ts';
-import type { Store } from '../store/store.ts';
+import type { SyncPosition } from '../store/database/schema.ts';
+import { leaseMs, type Run, type SyncDeps } from './deps.ts';
 
-/** Ids per page of what is missing, and assets that are asked for at a time. */
+/** Missing assets that are read at a time. */
 const pageSize = 1000;
+/** Requests to the service at a time. */
 const askedAtOnce = 4;
 
-export interface Judged {
-  gone: number;
-  /** So much is missing that it may be the listing that is wrong. */
-  held?: { known: number; missing: number };
-}
-
 /**
- * Looks after what a complete listing of a company lacks. An asset is gone only when the service says so of it, too: a page
- * can lose one when another is deleted meanwhile, and an asset can move to another company. When half of what was known is
- * missing at once, nothing is gone before an operator says so (`acceptGone`); then his word is enough.
+ * Judges the assets that a complete listing of a company lacks. An asset is gone only if the service also says so when asked
+ * for it: a page can lose one when another is deleted meanwhile, and an asset can move to another company. If at least half
+ * of the known assets are missing, none is marked as gone until an operator confirms it (`acceptGone`).
  */
-export async function judgeMissing(
-  deps: { store: Store; client: LibraryClient; withToken: Access },
-  run: { sync: Sync; owner: string; leaseMs: number; companyId: string; signal: AbortSignal },
-  position: SyncPosition,
-): Promise<Judged> {
-  const { store } = deps;
-  const { sync, signal } = run;
+export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, position: SyncPosition): Promise<void> {
+  const { store, log } = deps;
+  const { sync, owner, signal } = run;
+  const { connectionId } = sync;
+  const company = { sync, owner, leaseMs, companyId };
   const accepted = sync.scope.acceptGone === true;
-  const found = await store.missing.count(run);
+  const found = await store.missing.count(company);
   const held = !accepted && implausible(found) ? found : undefined;
   let gone = 0;
   for (let after = ''; found.missing > 0 && !held; ) {
     signal.throwIfAborted();
-    const ids = await store.missing.page(run, { after, limit: pageSize });
+    const ids = await store.missing.page(company, { after, limit: pageSize });
     if (ids.length === 0) break;
     after = ids.at(-1)!;
-    gone += await store.missing.gone(run, accepted ? ids : await thoseGone(deps, sync.connectionId, ids, signal));
+    gone += await store.missing.gone(company, accepted ? ids : await goneOf(deps, connectionId, ids, signal));
   }
-  await store.missing.settle(run, position, held);
-  return { gone, ...(held && { held }) };
+  await store.missing.settle(company, position, held);
+  if (gone > 0) log.warn({ connectionId, companyId, gone }, 'assets are no longer in the library');
+  if (!held) return;
+  const { known, missing } = held;
+  log.warn({ connectionId, companyId, known, missing }, 'much is missing from a listing; nothing is marked as gone');
+  run.problems.add(
+    `company ${companyId}: its listing lacks ${missing} of ${known} known assets; nothing is marked as gone. ` +
+      `If they are: asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`,
+    { fatal: false },
+  );
 }
 
-/** One asset may well be half of a small library. */
-export function implausible({ known, missing }: { known: number; missing: number }): boolean {
+/** Whether the listing may be wrong. One asset may well be half of a small library. */
+function implausible({ known, missing }: { known: number; missing: number }): boolean {
   return missing > 1 && missing * 2 >= known;
 }
 
-async function thoseGone(
-  { client, withToken }: { client: LibraryClient; withToken: Access },
+/** Those of `ids` that the service does not have. */
+async function goneOf(
+  { client, withToken }: SyncDeps,
   connectionId: string,
   ids: string[],
   signal: AbortSignal,

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { Selectable } from '../filters/filters.ts';
 import type { AssetPage } from '../source/client.ts';
 import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/syncs/record-page.ts';
@@ -24,6 +25,12 @@ export function listedOf(item: ApiAsset): ListedAsset {
     uploadDate: item.uploadDate ?? null,
     listed,
   };
+}
+
+/** What the filters compare. They say nothing about fields of an unreadable asset that are unknown: these are undefined. */
+export function selectable(companyId: string, { projectId, assetType, problem }: ListedAsset): Selectable {
+  if (problem === undefined) return { companyId, projectId, assetType };
+  return { companyId, projectId: projectId ?? undefined, assetType: assetType ?? undefined };
 }
 
 /** Prefix of the ids under which items without a readable id are recorded. */

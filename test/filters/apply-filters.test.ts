@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { leaseOf } from '../../src/store/assets/leases.ts';
-import type { SyncDeps } from '../../src/sync/run-syncs.ts';
+import type { SyncDeps } from '../../src/sync/deps.ts';
 import { newStage, type Stage } from '../support/stage.ts';
 
 let stage: Stage;

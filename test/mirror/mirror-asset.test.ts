@@ -231,7 +231,7 @@ describe('a file that cannot be had whole', () => {
     expect((await scene.media(id))?.toString()).toBe('twelve bytes');
   });
 
-  test.concurrent('a rendition of unknown length that is a error page is not taken for the film', async () => {
+  test.concurrent('a rendition of unknown length that is an error page is not taken for the film', async () => {
     const id = await scene.upload({
       name: 'film.mov',
       mimeType: 'video/quicktime',

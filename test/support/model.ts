@@ -1,5 +1,5 @@
 import { HttpError } from '../../src/source/http.ts';
-import type { SyncDeps } from '../../src/sync/run-syncs.ts';
+import type { SyncDeps } from '../../src/sync/deps.ts';
 
 type Client = SyncDeps['client'];
 

@@ -4,7 +4,8 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { HttpError } from '../../src/source/http.ts';
 import type { Store } from '../../src/store/store.ts';
-import { runSyncs, type SyncDeps } from '../../src/sync/run-syncs.ts';
+import type { SyncDeps } from '../../src/sync/deps.ts';
+import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { grantOf, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 

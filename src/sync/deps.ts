@@ -1,0 +1,36 @@
+import type { Log } from '../log.ts';
+import type { Access } from '../pacing/with-token.ts';
+import type { LibraryClient } from '../source/client.ts';
+import type { Store } from '../store/store.ts';
+import type { TakenSync } from '../store/syncs/syncs.ts';
+import type { Problems } from './problems.ts';
+
+export interface SyncDeps {
+  store: Store;
+  client: LibraryClient;
+  withToken: Access;
+  log: Log;
+  instance: string;
+  overlap: number;
+  includeTypes: string[];
+  excludeTypes: string[];
+  /** Whether transcripts are kept at all. */
+  transcripts: boolean;
+  /** Whether thumbnails are. */
+  thumbnails: boolean;
+  /** Called when assets have become due. */
+  onWork: () => void;
+}
+
+/** A sync that this process runs. */
+export interface Run {
+  sync: TakenSync;
+  /** The connection's settings, as of the last page. */
+  settings: Record<string, unknown>;
+  /** Names the lease. */
+  owner: string;
+  problems: Problems;
+  signal: AbortSignal;
+}
+
+export const leaseMs = 45_000;

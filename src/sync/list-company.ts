@@ -1,0 +1,189 @@
+import { filtersOf, skippingRule } from '../filters/filters.ts';
+import type { AssetPage } from '../source/client.ts';
+import { HttpError } from '../source/http.ts';
+import { storable } from '../source/schemas.ts';
+import type { ReadableCompany } from '../store/connections/readable-companies.ts';
+import type { SyncPosition } from '../store/database/schema.ts';
+import type { ListedAsset } from '../store/syncs/record-page.ts';
+import { decide } from './decide.ts';
+import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import { doubtfulEnd, followCursors } from './follow-cursors.ts';
+import { judgeMissing } from './judge-missing.ts';
+import { listedOn, selectable, unreadable } from './listed-asset.ts';
+import { interruptListing } from './problems.ts';
+
+/** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
+const mostUnreadable = 1000;
+/** Statuses with which a service may refuse a cursor. */
+const cursorRefused = new Set([400, 404, 410, 422]);
+
+/**
+ * Lists one company into the records, page by page, newest first. The high-water mark moves with the last page only, to the
+ * newest upload date seen, so a crash in the middle never hides older assets. An interrupted run resumes at its cursor. A
+ * full run ends with the search for assets that are on no page.
+ */
+export async function listCompany(
+  deps: SyncDeps,
+  run: Run,
+  company: ReadableCompany,
+  start: SyncPosition,
+): Promise<SyncPosition> {
+  const listing = openListing(deps, run, company, start);
+  let isListed = start.companyId === company.id && start.listed === true;
+  while (!isListed) {
+    const page = await requestPage(deps, run, listing);
+    if (page === 'cursor expired') return listCompany(deps, run, company, { ...start, cursor: null, newest: null });
+    isListed = await recordPage(deps, run, listing, page);
+  }
+  if (listing.reconciles) await judgeMissing(deps, run, company.id, listing.done);
+  return listing.done;
+}
+
+/** The state of a listing: new, or that of the run that was interrupted. */
+function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
+  const { scope } = sync;
+  const full = sync.mode === 'full';
+  // `since` is strict, so even without an overlap the millisecond of the mark is listed once more.
+  const back = Math.max(overlap, 1);
+  // Only an unfiltered listing shows all assets up to its newest.
+  const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
+  const what = `list the assets of company ${company.id}`;
+  const resumed = start.companyId === company.id && start.cursor ? start : undefined;
+  return {
+    company,
+    start,
+    /** The run's position when this listing is complete. */
+    done: { done: [...(start.done ?? []), company.id] } satisfies SyncPosition as SyncPosition,
+    what,
+    since: scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back)),
+    unfiltered,
+    reconciles: full && unfiltered,
+    isResumed: resumed !== undefined,
+    cursors: followCursors(what, resumed?.progress),
+    pages: 0,
+    cursor: resumed?.cursor ?? undefined,
+    previousCursor: undefined as string | undefined,
+    newest: resumed?.newest ?? null,
+    began: resumed?.began,
+    unreadable: new Set(resumed?.unreadable),
+  };
+}
+type Listing = ReturnType<typeof openListing>;
+
+async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<AssetPage | 'cursor expired'> {
+  const { sync, problems, signal } = run;
+  const { projectId, assetType } = sync.scope;
+  const { what, company, since, cursor, pages } = listing;
+  // The API takes only one of the two (spec, section 4.6). With a project, `recordPage` filters by type.
+  const filter = projectId !== undefined ? { projectId } : { assetType };
+  const ask = (token: string) =>
+    deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
+  // The first page follows /me at once, so the token that was read with the lease is still good.
+  const grant = pages === 0 && !listing.start.done ? sync.grant : undefined;
+  try {
+    return await deps.withToken(sync.connectionId, ask, grant);
+  } catch (error) {
+    const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
+    if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
+    // Some services repeat the cursor on the last page, and then refuse it.
+    if (isRefused && pages > 0 && cursor === listing.previousCursor) {
+      problems.add(`${what}: the service refused a cursor that it gave twice; it was taken for the end`, {
+        fatal: false,
+      });
+      return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };
+    }
+    return interruptListing(error, pages);
+  }
+}
+
+/** Writes a page into the records. Returns whether it was the last. */
+async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: AssetPage): Promise<boolean> {
+  const { sync, owner, problems } = run;
+  const { company, cursors, reconciles } = listing;
+  const { transcripts, thumbnails } = deps;
+  const { connectionId } = sync;
+  const listed = listedOn(page);
+  const ids = listed.map(({ id }) => id);
+  const { next, repeats, isDoubtful } = cursors.after(listing.cursor, { ids, nextCursor: page.nextCursor });
+  if (isDoubtful) problems.add(`${listing.what}: ${doubtfulEnd}`, { fatal: false });
+  const assets = repeats ? [] : listed.filter((asset) => inScope(asset, sync.scope.assetType));
+  advance(listing, page, assets);
+
+  // Changed settings take effect with the next page.
+  const skippedBy = (asset: ListedAsset, settings: Record<string, unknown>) =>
+    skippingRule(filtersOf(settings, deps), selectable(company.id, asset));
+  const full = sync.mode === 'full';
+  const isLast = next === undefined;
+  const counts = await deps.store.syncs
+    .recordPage({
+      sync,
+      owner,
+      leaseMs,
+      companyId: company.id,
+      assets,
+      decide: (before, asset, settings) =>
+        decide(before, asset, { full, transcripts, thumbnails, skipped: skippedBy(asset, settings), connectionId }),
+      position: positionAt(listing, next),
+      ...(isLast && listing.unfiltered && { mark: listing.newest }),
+      ...(reconciles && { sighted: ids }),
+      ...(isLast &&
+        reconciles &&
+        listing.unreadable.size <= mostUnreadable && {
+          repaired: { prefix: unreadable, except: [...listing.unreadable] },
+        }),
+    })
+    .catch((error) => interruptListing(error, listing.pages));
+  run.settings = counts.settings;
+  for (const { id, problem } of counts.refused) problems.add(`asset ${id}: ${problem}`, { fatal: false });
+  for (const asset of assets) {
+    if (asset.problem === undefined || skippedBy(asset, run.settings) !== null) continue;
+    problems.add(`asset ${calledIn(asset)}: ${asset.problem}`, { fatal: false });
+  }
+  if (counts.new + counts.changed + counts.again > 0) deps.onWork();
+  listing.pages++;
+  listing.previousCursor = listing.cursor;
+  listing.cursor = next;
+  return isLast;
+}
+
+/** Takes over what a page says about the listing as a whole. */
+function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void {
+  const { unreadable: ids } = listing;
+  for (const { id, problem } of assets) {
+    if (problem !== undefined && id.startsWith(unreadable) && ids.size <= mostUnreadable) ids.add(id);
+  }
+  listing.began ??= page.date;
+  for (const { uploadDate } of page.assets) {
+    // A mark after the first page's date would hide assets that were uploaded since, or are until then.
+    if (typeof uploadDate !== 'number' || uploadDate > listing.began) continue;
+    listing.newest = Math.max(uploadDate, listing.newest ?? uploadDate);
+  }
+}
+
+/** Where an interrupted run resumes after a page. `next`: the cursor of the next page; undefined: it was the last. */
+function positionAt(listing: Listing, next: string | undefined): SyncPosition {
+  const { start, company, done, reconciles, newest, cursors } = listing;
+  const here = { ...start, companyId: company.id };
+  if (next === undefined) return reconciles ? { ...here, cursor: null, listed: true } : done;
+  // A cursor that the database cannot hold is not saved; an interrupted listing then starts over.
+  const cursor = storable(next) === next ? next : null;
+  return {
+    ...here,
+    cursor,
+    newest,
+    began: listing.began!,
+    unreadable: [...listing.unreadable],
+    progress: cursors.progress(),
+  };
+}
+
+function inScope(asset: ListedAsset, scopeType: string | undefined): boolean {
+  // An unreadable asset may be of the requested type.
+  if (asset.problem !== undefined && asset.assetType === null) return true;
+  return scopeType === undefined || asset.assetType === scopeType;
+}
+
+function calledIn({ id, name }: ListedAsset): string {
+  if (!id.startsWith(unreadable)) return id;
+  return `without a readable id${name ? ` (${JSON.stringify(name.slice(0, 100))})` : ''}`;
+}

@@ -1,0 +1,66 @@
+import { reasonOf } from '../errors.ts';
+import { filtersOf, skippingRule, skipReason } from '../filters/filters.ts';
+import type { ReadableCompany } from '../store/connections/readable-companies.ts';
+import type { Asset } from '../store/database/schema.ts';
+import { decide } from './decide.ts';
+import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import { listedOf, selectable } from './listed-asset.ts';
+import { stopsRun } from './problems.ts';
+
+/** Requests each asset that an operator named, and makes it due: its worker compares the bucket and fetches it if needed. */
+export async function requestAssets(deps: SyncDeps, run: Run, readable: ReadableCompany[]): Promise<void> {
+  const { sync, problems, signal } = run;
+  for (const assetId of sync.scope.assetIds ?? []) {
+    const known = await deps.store.assets.get(assetId);
+    try {
+      const problem = known
+        ? await requestAsset(deps, run, known, readable)
+        : 'not in the records; a full sync of its company finds it';
+      if (problem !== undefined) problems.add(`asset ${assetId}: ${problem}`, { fatal: true });
+    } catch (error) {
+      if (stopsRun(error, signal)) throw error;
+      problems.add(reasonOf(error), { fatal: true });
+    }
+  }
+}
+
+/** Returns why the asset was not made due; undefined if it was. */
+async function requestAsset(
+  deps: SyncDeps,
+  run: Run,
+  known: Asset,
+  readable: ReadableCompany[],
+): Promise<string | undefined> {
+  const { store, client, withToken } = deps;
+  const { sync, owner, signal } = run;
+  const { connectionId } = sync;
+  const detail = await withToken(connectionId, (token) => client.getAsset({ token, assetId: known.id, signal }));
+  const { download: _, ...asset } = detail;
+  const companyId = companyNow(known, readable);
+  if (companyId === undefined) {
+    return `this connection cannot read its company ${known.companyId}; if the asset has moved to another one, a full resync finds it there`;
+  }
+  const listed = listedOf(asset);
+  if (known.media === null) {
+    const settings = (await store.connections.get(connectionId))?.settings ?? {};
+    const rule = skippingRule(filtersOf(settings, deps), selectable(companyId, listed));
+    if (rule !== null) return skipReason(rule);
+  }
+  const { refused } = await store.syncs.recordPage({
+    sync,
+    owner,
+    leaseMs,
+    companyId,
+    assets: [listed],
+    decide: (before, listed) => decide(before, listed, { full: true, asked: true }),
+    position: sync.position,
+  });
+  deps.onWork();
+  return refused[0]?.problem;
+}
+
+/** The company of an asset now: details do not name it, so it is known only if unchanged or the only readable one. */
+function companyNow(asset: { companyId: string }, readable: ReadableCompany[]): string | undefined {
+  if (readable.some(({ id }) => id === asset.companyId)) return asset.companyId;
+  return readable.length === 1 ? readable[0]!.id : undefined;
+}
