@@ -9,7 +9,7 @@ import { createSealer } from './oauth/seal.ts';
 import { createTokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
 import { watchBucket } from './operations/watch-bucket.ts';
-import { createLimiter } from './pacing/adaptive-concurrency.ts';
+import { Limiter } from './pacing/adaptive-concurrency.ts';
 import { followBandwidth } from './pacing/follow-bandwidth.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { openQueues } from './queue/queues.ts';
@@ -138,7 +138,7 @@ export async function openContext(config: Config, log: Log, signal?: AbortSignal
     filters: config.sync,
     log,
     client,
-    access: createAccess(tokens, createLimiter({ store, log, perConnection: config.transfer.perConnection }), client),
+    access: createAccess(tokens, new Limiter({ store, log, perConnection: config.transfer.perConnection }), client),
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,
   });

@@ -6,7 +6,7 @@ import { followUp } from './mirror/follow-up.ts';
 import { mirrorAsset } from './mirror/mirror-asset.ts';
 import { type Outcome, resultOf } from './mirror/outcome.ts';
 import type { Tokens } from './oauth/tokens.ts';
-import { createLimiter } from './pacing/adaptive-concurrency.ts';
+import { Limiter } from './pacing/adaptive-concurrency.ts';
 import { createBudget } from './pacing/byte-budget.ts';
 import { createCircuitBreaker } from './pacing/circuit-breaker.ts';
 import { createOutageDetector } from './pacing/outage.ts';
@@ -102,7 +102,7 @@ export async function startWorkers(options: {
     horizon: horizonOf(options.mirror, options.reconcileInterval),
   });
   const outages = createOutageDetector();
-  const limiter = createLimiter({ store, log, perConnection: options.perConnection });
+  const limiter = new Limiter({ store, log, perConnection: options.perConnection });
   const withTokenPaced = createAccess(options.tokens, limiter, options.mirror.client);
   const withToken: Access = (connectionId, call, grant) =>
     outages.watch('api', () => withTokenPaced(connectionId, call, grant), connectionId);

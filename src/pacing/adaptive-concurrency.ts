@@ -14,113 +14,106 @@ import {
   slower,
 } from './concurrency-limit.ts';
 
-export type Limiter = ReturnType<typeof createLimiter>;
-
-/** In the reason of a pause that nobody asked for: the service did not answer, or with errors only. */
+/** Marks the reason of a pause that the service did not ask for: it did not answer, or only with errors. */
 export const askedAgain = 'it is asked again in';
 
-/** The most of a connection that may be under way at once. */
+/** The maximum of assets in flight for a connection. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
   return typeof settings.concurrency === 'number' ? settings.concurrency : perConnection;
 }
 
 /**
- * Makes connections slower and faster by what the service answers to them, each for itself. AdaptiveLimit and pauses are in the
- * connection's row: all processes keep to them, and a restart changes nothing.
+ * Makes each connection slower and faster by what the service answers to it. Limits and pauses are in the connection's row:
+ * all processes follow them, and a restart changes nothing.
  */
-export function createLimiter(options: { store: Store; log: Log; perConnection: number }) {
-  const { log, perConnection } = options;
-  const { connections } = options.store;
+export class Limiter {
+  readonly #options: { store: Store; log: Log; perConnection: number };
   /** Answers since the last step, by connection. */
-  const answers = new Map<string, number>();
-  /** Connections whose last news here was trouble. */
-  const troubled = new Set<string>();
+  readonly #answers = new Map<string, number>();
+  /** Connections whose last request from this process failed. */
+  readonly #troubled = new Set<string>();
 
-  /** Who comes second changes nothing: whoever was first has seen the same. */
-  async function change<T extends { adaptiveLimit: AdaptiveLimit }>(
+  constructor(options: { store: Store; log: Log; perConnection: number }) {
+    this.#options = options;
+  }
+
+  /** Makes a request to the API, and adapts the limit to how it ends. */
+  async watch<T>(connectionId: string, call: () => Promise<T>): Promise<T> {
+    try {
+      const answer = await call();
+      await this.#tolerant(connectionId, this.#speedUp(connectionId));
+      return answer;
+    } catch (error) {
+      await this.met(connectionId, error);
+      throw error;
+    }
+  }
+
+  /** Adapts the limit to an error, and keeps the pause that the service asked for. */
+  async met(connectionId: string, error: unknown): Promise<void> {
+    if (error instanceof RetryLater) {
+      if (error.scope !== 'connection') return;
+      await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, reasonOf(error)));
+      if (error.asked) await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
+    } else if (passing(error)) {
+      await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
+    } else if (error instanceof HttpError) {
+      await this.#tolerant(connectionId, this.#speedUp(connectionId));
+    }
+  }
+
+  async #slowDown(connectionId: string, error: unknown): Promise<void> {
+    const { store, log } = this.#options;
+    this.#answers.delete(connectionId);
+    this.#troubled.add(connectionId);
+    const now = await store.now();
+    const slowed = await this.#change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
+    if (!slowed) return;
+    const { limit, ceiling, pauseMs } = slowed;
+    const reason = reasonOf(error);
+    log.warn({ connectionId, limit, ceiling, reason }, 'connection slowed down');
+    if (pauseMs === 0) return;
+    await this.#pause(connectionId, withMargin(pauseMs), `${reason}; ${askedAgain} ${formatDuration(pauseMs)}`);
+  }
+
+  async #speedUp(connectionId: string): Promise<void> {
+    const count = (this.#answers.get(connectionId) ?? 0) + 1;
+    const step = count >= answersPerStep;
+    this.#answers.set(connectionId, step ? 0 : count);
+    if (!this.#troubled.delete(connectionId) && !step) return;
+    const changed = await this.#change(connectionId, (adaptiveLimit, ceiling) => ({
+      adaptiveLimit: step ? faster(adaptiveLimit, ceiling) : answered(adaptiveLimit),
+    }));
+    if (!changed || !step) return;
+    const { limit, ceiling } = changed;
+    this.#options.log.info({ connectionId, limit, ceiling }, 'connection sped up');
+  }
+
+  /** Undefined if nothing changes, or another process has just changed it: it has seen the same. */
+  async #change<T extends { adaptiveLimit: AdaptiveLimit }>(
     connectionId: string,
     next: (adaptiveLimit: AdaptiveLimit, ceiling: number) => T | undefined,
-  ): Promise<(T & { ceiling: number }) | undefined> {
+  ): Promise<(T & { limit: number; ceiling: number }) | undefined> {
+    const { connections } = this.#options.store;
     const connection = await connections.get(connectionId);
     if (!connection) return undefined;
     const before = connection.adaptiveLimit ?? fullSpeed;
-    const ceiling = ceilingOf(connection.settings, perConnection);
+    const ceiling = ceilingOf(connection.settings, this.#options.perConnection);
     const after = next(before, ceiling);
     if (!after || isDeepStrictEqual(after.adaptiveLimit, before)) return undefined;
     const changed = await connections.setAdaptiveLimit(connectionId, connection.adaptiveLimit, after.adaptiveLimit);
-    return changed ? { ...after, ceiling } : undefined;
+    return changed ? { ...after, limit: limitOf(after.adaptiveLimit, ceiling), ceiling } : undefined;
   }
 
-  /** Nobody asks the service anything for this connection for so long. */
-  async function park(connectionId: string, waitMs: number, reason: string): Promise<void> {
-    const longer = await connections.park(connectionId, waitMs, reason);
+  /** For `waitMs`, no process asks the service anything for this connection. */
+  async #pause(connectionId: string, waitMs: number, reason: string): Promise<void> {
+    const { store, log } = this.#options;
+    const longer = await store.connections.park(connectionId, waitMs, reason);
     if (longer) log.warn({ connectionId, retryInMs: Math.round(waitMs), reason }, 'connection parked');
   }
 
-  async function slowDown(connectionId: string, error: unknown): Promise<void> {
-    answers.delete(connectionId);
-    troubled.add(connectionId);
-    const now = await options.store.now();
-    const slowed = await change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
-    if (!slowed) return;
-    const reason = reasonOf(error);
-    const limit = limitOf(slowed.adaptiveLimit, slowed.ceiling);
-    log.warn({ connectionId, limit, ceiling: slowed.ceiling, reason }, 'connection slowed down');
-    if (slowed.pauseMs > 0) {
-      await park(
-        connectionId,
-        withMargin(slowed.pauseMs),
-        `${reason}; ${askedAgain} ${formatDuration(slowed.pauseMs)}`,
-      );
-    }
+  /** A limit that cannot be saved now is saved another time. The request that it is about must not fail for it. */
+  #tolerant(connectionId: string, work: Promise<void>): Promise<void> {
+    return work.catch((err) => this.#options.log.debug({ connectionId, err }, 'adaptive limit not saved'));
   }
-
-  async function speedUp(connectionId: string): Promise<void> {
-    const count = (answers.get(connectionId) ?? 0) + 1;
-    const step = count >= answersPerStep;
-    answers.set(connectionId, step ? 0 : count);
-    if (!troubled.delete(connectionId) && !step) return;
-    const changed = await change(connectionId, (adaptiveLimit, ceiling) => ({
-      adaptiveLimit: step ? faster(adaptiveLimit, ceiling) : answered(adaptiveLimit),
-    }));
-    if (changed && step) {
-      log.info(
-        { connectionId, limit: limitOf(changed.adaptiveLimit, changed.ceiling), ceiling: changed.ceiling },
-        'connection sped up',
-      );
-    }
-  }
-
-  /** What cannot be kept now is kept another time; the call that it is about is not to fail for it. */
-  const kept = (work: Promise<void>, connectionId: string) =>
-    work.catch((err) => log.debug({ connectionId, err }, 'the adaptiveLimit could not be kept'));
-
-  /** The service asked for patience, or did not answer: takes that to heart before anybody asks again. */
-  async function met(connectionId: string, error: unknown): Promise<void> {
-    if (error instanceof RetryLater) {
-      if (error.scope !== 'connection') return;
-      await kept(park(connectionId, error.waitMs, reasonOf(error)), connectionId);
-      if (error.asked) await kept(slowDown(connectionId, error), connectionId);
-    } else if (passing(error)) {
-      await kept(slowDown(connectionId, error), connectionId);
-    } else if (error instanceof HttpError) {
-      await kept(speedUp(connectionId), connectionId);
-    }
-  }
-
-  return {
-    met,
-
-    /** A call of the API, which says something of how the service is. */
-    async watch<T>(connectionId: string, call: () => Promise<T>): Promise<T> {
-      try {
-        const answer = await call();
-        await kept(speedUp(connectionId), connectionId);
-        return answer;
-      } catch (error) {
-        await met(connectionId, error);
-        throw error;
-      }
-    },
-  };
 }

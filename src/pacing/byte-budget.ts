@@ -1,12 +1,12 @@
 export type Budget = ReturnType<typeof createBudget>;
 
-/** So many bytes of parts may be on their way in one process. */
+/** Limits the bytes of parts that are in flight in one process to `total`. */
 export function createBudget(total: number) {
   let free = total;
   const waiting: { bytes: number; go: () => void }[] = [];
 
   function next(): void {
-    // In the order in which they came: a large part is not passed over for ever.
+    // First come, first served, so that a large part is not passed over for ever.
     while (waiting[0] && waiting[0].bytes <= free) {
       const first = waiting.shift()!;
       free -= first.bytes;
@@ -15,10 +15,10 @@ export function createBudget(total: number) {
   }
 
   return {
-    /** Waits until there is room. Returns how to give it back. @throws the reason of `signal` */
+    /** Waits until `bytes` are free. Returns a function that gives them back. @throws the reason of `signal` */
     async take(bytes: number, signal: AbortSignal): Promise<() => void> {
       signal.throwIfAborted();
-      // More than all of it takes all of it.
+      // A part larger than the whole budget takes all of it.
       const claim = { bytes: Math.min(bytes, total), go: () => {} };
       await new Promise<void>((resolve, reject) => {
         const stop = () => {

@@ -1,28 +1,28 @@
 /**
- * How much of a connection may be under way at once, as the service shows to bear it: additive increase, multiplicative
- * decrease. Pure; limiter.ts keeps it in the connection's row, for all processes.
+ * How many assets of a connection may be in flight at once, as far as the service can bear it: additive increase,
+ * multiplicative decrease. Pure; adaptive-concurrency.ts keeps it in the connection's row, for all processes.
  */
 export interface AdaptiveLimit {
-  /** At most so many assets at once; null: as many as are allowed anyway. */
+  /** Maximum of assets in flight; null: only the configured maximum applies. */
   limit: number | null;
-  /** How often in a row nothing else came than trouble, although only one was under way. */
+  /** Failures in a row with only one asset in flight. */
   strikes: number;
-  /** When it became slower last, by the database's clock, in epoch milliseconds. */
+  /** When the limit was last lowered, by the database's clock, in epoch milliseconds. */
   slowedAt: number;
 }
 
 export const fullSpeed: AdaptiveLimit = { limit: null, strikes: 0, slowedAt: 0 };
 
-/** What was under way when it became slower says nothing of whether that was enough. */
+/** For this long after a step down, errors are ignored: they may come from requests that were in flight before it. */
 export const quietMs = 5000;
-/** So many answers, and one more may be under way. */
+/** After this many answers, one more asset may be in flight. */
 export const answersPerStep = 20;
-/** Pauses of a connection that gets no answer at all: the first, twice that, four times … the last. */
+/** Pauses of a connection that gets no answer at all. Each is twice the one before, up to the last. */
 const [firstPauseMs, lastPauseMs] = [5000, 300_000];
 
 /**
- * After an answer that says "too much" (429, 503, another 5xx), or none: half as many; when there is only one left, a
- * pause, longer each time. A single fault at one at a time is no reason for a pause yet. Undefined: it is too early.
+ * After 429, 503, another 5xx or no answer: half as many; if the limit is 1 already, a pause, longer each time. A single
+ * failure at limit 1 causes no pause yet. Undefined: too early after the last step.
  */
 export function slower(
   adaptiveLimit: AdaptiveLimit,
@@ -30,7 +30,7 @@ export function slower(
   now: number,
 ): { adaptiveLimit: AdaptiveLimit; pauseMs: number } | undefined {
   const quiet = now - adaptiveLimit.slowedAt;
-  // A time in the future was written before that clock was set back, and is no reason to wait.
+  // A time in the future was written before that clock was set back.
   if (quiet >= 0 && quiet < quietMs) return undefined;
   const limit = limitOf(adaptiveLimit, ceiling);
   if (limit > 1) return { adaptiveLimit: { limit: Math.floor(limit / 2), strikes: 0, slowedAt: now }, pauseMs: 0 };
@@ -39,18 +39,18 @@ export function slower(
   return { adaptiveLimit: { limit: 1, strikes: strikes + 1, slowedAt: now }, pauseMs };
 }
 
-/** After `answersPerStep` answers: one more. */
+/** After `answersPerStep` answers: one more asset at once. */
 export function faster(adaptiveLimit: AdaptiveLimit, ceiling: number): AdaptiveLimit {
   const limit = limitOf(adaptiveLimit, ceiling) + 1;
   return { ...answered(adaptiveLimit), limit: limit >= ceiling ? null : limit };
 }
 
-/** After an answer: whatever trouble there was, it was not all. */
+/** After an answer: the row of failures ends. */
 export function answered(adaptiveLimit: AdaptiveLimit): AdaptiveLimit {
   return { ...adaptiveLimit, strikes: 0 };
 }
 
-/** At most so many at once. */
+/** The maximum of assets in flight now. */
 export function limitOf(adaptiveLimit: AdaptiveLimit | null, ceiling: number): number {
   return Math.max(1, Math.min(adaptiveLimit?.limit ?? ceiling, ceiling));
 }

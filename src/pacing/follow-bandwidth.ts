@@ -2,12 +2,12 @@ import type { Log } from '../log.ts';
 import type { Lines } from '../source/bandwidth.ts';
 import type { Store } from '../store/store.ts';
 
-/** A notice may be missed; then it is found here. */
+/** Changes whose notice was missed are found at this interval. */
 const lookMs = 30_000;
 
 /**
- * Keeps a process at the limit that operators have set, or at its own where they have set none; and each connection at its
- * own. Returns how to stop that.
+ * Keeps a process at the bandwidth limit that operators have set, or else at its own (`own`), and each connection at its
+ * limit. Returns a function that stops this.
  */
 export function followBandwidth(options: {
   store: Store;

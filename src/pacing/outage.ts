@@ -3,20 +3,19 @@ import { HttpError, passing } from '../source/http.ts';
 
 export type OutageDetector = ReturnType<typeof createOutageDetector>;
 
-/** So many different assets in a row that meet a fault in the same place: then it is the place's. */
+/** If this many different assets in a row fail at the same place, the fault is the place's. */
 const enough = 5;
 /**
- * Nor is it the asset's when the API has answered nobody for so long: there may be too few assets to tell by. Listings ask
- * there, too; of a link there may be no other witness.
+ * The same holds if the API has not answered at all for this long: there may be too few assets to count. Not for links,
+ * for there may be only one asset that asks for them.
  */
 const silentMs = 180_000;
 
 type Place = 'api' | 'links';
 
 /**
- * Tells trouble with one asset from trouble with the service: whether what is asked for them is answered at all, in the
- * API and at the links, each for itself, and for a connection by itself, too: the service may be there for others only.
- * While nothing is answered, no asset spends attempts on it.
+ * Tells faults of one asset from outages of the service: of the API or of the links, for all connections or for one. During
+ * an outage no asset spends attempts.
  */
 export function createOutageDetector() {
   const troubled = new Map<string, Set<string>>();
@@ -41,14 +40,14 @@ export function createOutageDetector() {
           for (const silent of place === 'api' ? places : []) {
             if (!silentSince.has(silent)) silentSince.set(silent, performance.now());
           }
-          // A link is renewed at the API: what fails there has failed there.
+          // A link is renewed at the API. An error from there is counted there only.
           if (!placesOf.has(error as object)) placesOf.set(error as object, places);
         } else if (error instanceof HttpError || (error instanceof RetryLater && error.asked)) isAnswered();
         throw error;
       }
     },
 
-    /** Whether others meet this fault of an asset, too, and nobody an answer. */
+    /** Whether this fault of an asset is part of an outage: others meet it too, and nobody gets an answer. */
     isGeneral(error: unknown, assetId: string): boolean {
       return (placesOf.get(error as object) ?? [])
         .map((place) => {

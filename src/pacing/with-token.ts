@@ -7,17 +7,16 @@ import type { Limiter } from './adaptive-concurrency.ts';
 
 export type Access = ReturnType<typeof createAccess>;
 
-/** How long a connection waits whose fresh tokens are refused. */
+/** How long a connection waits after a fresh token was refused. */
 const refusedMs = 30_000;
 
-/** How long `/me` has to tell whose fault a refusal is; without an answer it is the connection's. */
+/** Time limit of the `/me` request that tells whether the token is refused as such. */
 const meMs = 20_000;
 
 /**
- * Calls the API for a connection. A token that the service refuses before its time is refreshed, once. If the new one is
- * refused, too, `client` asks for /me: where that is given, the refusal is about what was asked for, and no reason for all
- * else to wait (the spec, section 7, does not say what 401 stands for besides). With a limiter, what the service answers makes
- * the connection slower or faster. `grant`: what the records have just said of it.
+ * Calls the API for a connection. A token that is refused before it expires is refreshed once. If the new one is refused too,
+ * `client` asks for /me: if that is answered, only this request was refused, and the connection need not wait (spec, section
+ * 7, does not say what else 401 means). `limiter` adapts to the answers. `grant`: the stored grant, if just read.
  */
 export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<LibraryClient, 'me'>) {
   const isTaken = async (token: string) =>
@@ -41,9 +40,9 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
         return await call(next.value);
       } catch (again) {
         if (!(again instanceof HttpError && again.status === 401) || (await isTaken(next.value))) throw again;
-        // No reason to spend one token after another.
+        // Without a wait, each request would use up a new token.
         const waitMs = refusedMs * (1 + Math.random() / 4);
-        throw new RetryLater('the service refuses an access token that it gave just now', waitMs, {
+        throw new RetryLater('the service refuses an access token that it has just issued', waitMs, {
           scope: 'connection',
           cause: again,
         });

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, inject, test, vi } from 'vitest';
 import { RetryLater } from '../../src/errors.ts';
-import { createLimiter } from '../../src/pacing/adaptive-concurrency.ts';
+import { Limiter } from '../../src/pacing/adaptive-concurrency.ts';
 import { fullSpeed } from '../../src/pacing/concurrency-limit.ts';
 import { HttpError } from '../../src/source/http.ts';
 import { startTestLibrary } from '../support/library.ts';
@@ -152,7 +152,7 @@ test('5xx to one connection slow down that one alone, and answers make it as fas
 test('trouble that two processes see in the same seconds halves the limit once, although their clocks differ', async () => {
   await open();
   const { connectionId } = await stage.company();
-  const limiter = createLimiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
+  const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
   const error = new HttpError('the service', 502);
   await limiter.met(connectionId, error);
   for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.met(connectionId, error));
