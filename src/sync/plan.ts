@@ -23,16 +23,17 @@ export interface PlanDeps {
   thumbnails: boolean;
 }
 
-/**
- * What a full sync would make of a listed asset. Fetched would be: `new`, uploaded since the mark; `missing` in the records
- * although it is older; `changed`, another file than the one in the bucket; `waiting`, known and not in the bucket yet.
- */
+/** What a full sync would make of a listed asset. */
 export const planKinds = [
+  /** Uploaded since the high-water mark. */
   'new',
+  /** Older than the mark, but not in the records. */
   'missing',
+  /** Another file than the one in the bucket. */
   'changed',
+  /** Known, and not in the bucket yet. */
   'waiting',
-  /** Its record is written anew, or a transcript is looked for; the media is not fetched. */
+  /** Its record is written again, or a transcript is checked for; the media is not fetched. */
   'record',
   'same',
   /** Still transcoding. */
@@ -44,9 +45,10 @@ export const planKinds = [
 ] as const;
 export type PlanKind = (typeof planKinds)[number];
 
+/** The kinds whose media would be fetched. */
 export const fetched: readonly PlanKind[] = ['new', 'missing', 'changed', 'waiting'];
 
-/** Assets, and the bytes of those whose size the service says. */
+/** Assets, and the bytes of those whose size is known. */
 export interface Amount {
   assets: number;
   bytes: number;
@@ -59,15 +61,15 @@ export interface PlanRow extends Amount {
 }
 
 export interface Planned {
-  /** Pages and assets that were listed. */
   pages: number;
+  /** Assets on these pages. */
   listed: number;
   rows: PlanRow[];
-  /** Fetched ones whose size nobody says. */
+  /** Assets that would be fetched and whose size is unknown. */
   sizeUnknown: number;
   /** What could not be listed, and why. */
   problems: string[];
-  /** Companies that are skipped as a whole, and so not listed. */
+  /** Companies that a filter skips, and that are not listed. */
   skippedCompanies: string[];
 }
 
@@ -76,94 +78,144 @@ export interface PlanProgress {
   companyId: string | null;
   pages: number;
   listed: number;
-  /** The service asks to wait until then (ISO 8601). */
+  /** The service asked to wait until then (ISO 8601). */
   waitsUntil: string | null;
 }
 
-/** So many types of a company are told apart. */
+interface PlanOptions {
+  signal: AbortSignal;
+  report: (progress: PlanProgress) => void;
+}
+
+/** Types that are counted separately in each company. */
 const mostTypes = 100;
 const otherTypes = 'others';
 
 /**
- * Lists what these connections can read, as a full sync does, at their adaptiveLimit, and compares it with the records. Nothing is
- * written and no media is asked for. One page is held at a time. A company that several of them read is listed once, and
- * what one of them wants of it counts as wanted.
+ * Lists what these connections can read, as a full sync does and within the limits of each connection, and compares it with
+ * the records. Writes nothing and requests no media. One page is in memory at a time. A company that several connections
+ * read is listed once; an asset is skipped only if all of them skip it.
  */
-export async function plan(
-  deps: PlanDeps,
-  connections: Connection[],
-  options: { signal: AbortSignal; report: (progress: PlanProgress) => void },
-): Promise<Planned> {
-  const { store, client, transcripts, thumbnails } = deps;
-  const { signal } = options;
-  const planned: Planned = { pages: 0, listed: 0, rows: [], sizeUnknown: 0, problems: [], skippedCompanies: [] };
-  const sums = createSums(planned);
-  const among = new Set(connections.map(({ id }) => id));
-  const done = new Set<string>();
+export async function plan(deps: PlanDeps, connections: Connection[], options: PlanOptions): Promise<Planned> {
+  const planner = new Planner(deps, connections, options);
   for (const connection of connections) {
-    let companyId: string | null = null;
-    const report = (waitMs?: number) => {
-      const { pages, listed } = planned;
-      const waitsUntil = waitMs === undefined ? null : new Date(Date.now() + waitMs).toISOString();
-      options.report({ connectionId: connection.id, companyId, pages, listed, waitsUntil });
-    };
-    /** The service's wish to be left alone for a while is told, and kept. */
-    const ask = async <T>(call: (token: string) => Promise<T>): Promise<T> => {
-      for (;;) {
-        try {
-          return await deps.withToken(connection.id, call);
-        } catch (error) {
-          if (!(error instanceof RetryLater)) throw error;
-          report(error.waitMs);
-          await sleep(error.waitMs, undefined, { signal });
-        }
-      }
-    };
     try {
-      if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
-      const me = storable(await ask((token) => client.me({ token, signal })));
-      const marks = new Map((await store.connections.companies([connection.id])).map(({ id, mark }) => [id, mark]));
-      for (const company of me.companies.filter(({ id }) => !done.has(id))) {
-        companyId = company.id;
-        done.add(companyId);
-        const selections = await selectionsOf(deps, connection, companyId, among);
-        if (selections.every((filters) => skipsCompany(filters, company.id))) {
-          planned.skippedCompanies.push(companyId);
-          continue;
-        }
-        const mark = marks.get(companyId) ?? null;
-        const listing = pagesOf((cursor) =>
-          ask((token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
-        );
-        try {
-          for await (const { listed, isDoubtful } of listing) {
-            const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
-            for (const asset of listed) {
-              const rules = selections.map((filters) => skippingRule(filters, { companyId: company.id, ...asset }));
-              const skipped = rules.every((rule) => rule !== null);
-              const kind = kindOf(known.get(asset.id), asset, { mark, skipped, transcripts, thumbnails });
-              sums.add(company, asset, kind);
-            }
-            planned.pages++;
-            planned.listed += listed.length;
-            if (isDoubtful) planned.problems.push(`company ${companyId}: ${doubtfulEnd}`);
-            report();
-          }
-        } catch (error) {
-          if (signal.aborted || error instanceof Disconnected) throw error;
-          planned.problems.push(`company ${companyId} was not listed to its end: ${reasonOf(error)}`);
-        }
-      }
+      await planner.listConnection(connection);
     } catch (error) {
-      signal.throwIfAborted();
-      planned.problems.push(`connection ${connection.id}: ${reasonOf(error)}`);
+      options.signal.throwIfAborted();
+      planner.result.problems.push(`connection ${connection.id}: ${reasonOf(error)}`);
     }
   }
-  planned.rows = sums.rows();
-  return planned;
+  return planner.result;
 }
 
-/** What a full sync would make of an asset that is listed. Pure. */
+class Planner {
+  readonly result: Planned = { pages: 0, listed: 0, rows: [], sizeUnknown: 0, problems: [], skippedCompanies: [] };
+  readonly #deps: PlanDeps;
+  readonly #planned: Set<string>;
+  readonly #options: PlanOptions;
+  readonly #listedCompanies = new Set<string>();
+  readonly #rows = new Map<string, PlanRow>();
+  readonly #types = new Map<string, Set<string | null>>();
+
+  constructor(deps: PlanDeps, connections: Connection[], options: PlanOptions) {
+    this.#deps = deps;
+    this.#planned = new Set(connections.map(({ id }) => id));
+    this.#options = options;
+  }
+
+  async listConnection(connection: Connection): Promise<void> {
+    const { store, client } = this.#deps;
+    const { signal } = this.#options;
+    if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
+    const me = storable(await this.#ask(connection, null, (token) => client.me({ token, signal })));
+    const marks = new Map((await store.connections.companies([connection.id])).map(({ id, mark }) => [id, mark]));
+    for (const company of me.companies) {
+      if (this.#listedCompanies.has(company.id)) continue;
+      this.#listedCompanies.add(company.id);
+      const filters = await this.#filtersOf(connection, company.id);
+      if (filters.every((filter) => skipsCompany(filter, company.id))) {
+        this.result.skippedCompanies.push(company.id);
+        continue;
+      }
+      try {
+        await this.#listCompany(connection, company, filters, marks.get(company.id) ?? null);
+      } catch (error) {
+        if (signal.aborted || error instanceof Disconnected) throw error;
+        this.result.problems.push(`company ${company.id} was not listed to its end: ${reasonOf(error)}`);
+      }
+    }
+  }
+
+  async #listCompany(
+    connection: Connection,
+    company: { id: string; name: string },
+    filters: Filters[],
+    mark: number | null,
+  ): Promise<void> {
+    const { store, client, transcripts, thumbnails } = this.#deps;
+    const { signal } = this.#options;
+    const listing = pagesOf((cursor) =>
+      this.#ask(connection, company.id, (token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
+    );
+    for await (const { listed, isDoubtful } of listing) {
+      const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
+      for (const asset of listed) {
+        const skipped = filters.every((filter) => skippingRule(filter, { companyId: company.id, ...asset }) !== null);
+        this.#count(company, asset, kindOf(known.get(asset.id), asset, { mark, skipped, transcripts, thumbnails }));
+      }
+      this.result.pages++;
+      this.result.listed += listed.length;
+      if (isDoubtful) this.result.problems.push(`company ${company.id}: ${doubtfulEnd}`);
+      this.#report(connection, company.id);
+    }
+  }
+
+  /** Makes a request. If the service asks to wait, reports that, waits and makes it again. */
+  async #ask<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await this.#deps.withToken(connection.id, call);
+      } catch (error) {
+        if (!(error instanceof RetryLater)) throw error;
+        this.#report(connection, companyId, error.waitMs);
+        await sleep(error.waitMs, undefined, { signal: this.#options.signal });
+      }
+    }
+  }
+
+  #report({ id: connectionId }: Connection, companyId: string | null, waitMs?: number): void {
+    const waitsUntil = waitMs === undefined ? null : new Date(Date.now() + waitMs).toISOString();
+    const { pages, listed } = this.result;
+    this.#options.report({ connectionId, companyId, pages, listed, waitsUntil });
+  }
+
+  /** The filters of this connection, and of the others among the planned ones that can read the company. */
+  async #filtersOf(connection: Connection, companyId: string): Promise<Filters[]> {
+    const readers = await this.#deps.store.filters.readers(companyId);
+    const others = readers.filter(({ id }) => id !== connection.id && this.#planned.has(id));
+    return [connection, ...others].map(({ settings }) => filtersOf(settings, this.#deps.filters));
+  }
+
+  #count(company: { id: string; name: string }, asset: ListedAsset, kind: PlanKind): void {
+    const types = this.#types.get(company.id) ?? new Set();
+    this.#types.set(company.id, types);
+    const type = types.has(asset.assetType) || types.size < mostTypes ? asset.assetType : otherTypes;
+    types.add(type);
+    const key = JSON.stringify([company.id, type, kind]);
+    let row = this.#rows.get(key);
+    if (!row) {
+      row = { companyId: company.id, companyName: company.name, type, kind, assets: 0, bytes: 0 };
+      this.#rows.set(key, row);
+      this.result.rows.push(row);
+    }
+    row.assets++;
+    row.bytes += asset.size ?? 0;
+    if (asset.size === null && fetched.includes(kind)) this.result.sizeUnknown++;
+  }
+}
+
+/** What a full sync would make of a listed asset. Pure. */
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,
@@ -187,7 +239,7 @@ export function kindOf(
   return before.media !== null ? 'changed' : 'waiting';
 }
 
-/** A listing, page by page, to its end; a page without a new asset comes as an empty one. */
+/** A listing, page by page, to its end; a page without a new asset is empty. */
 async function* pagesOf(
   ask: (cursor: string | undefined) => Promise<AssetPage>,
 ): AsyncGenerator<{ listed: ListedAsset[]; isDoubtful: boolean }> {
@@ -201,42 +253,4 @@ async function* pagesOf(
     if (next === undefined) return;
     cursor = next;
   }
-}
-
-/** What those of the connections select that can read a company; of others nothing is said. */
-async function selectionsOf(
-  { store, filters }: PlanDeps,
-  connection: Connection,
-  companyId: string,
-  among: Set<string>,
-): Promise<Filters[]> {
-  const others = (await store.filters.readers(companyId)).filter(({ id }) => id !== connection.id && among.has(id));
-  return [connection, ...others].map(({ settings }) => filtersOf(settings, filters));
-}
-
-function createSums(planned: Planned) {
-  const sums = new Map<string, PlanRow>();
-  const types = new Map<string, Set<string | null>>();
-  return {
-    add(company: { id: string; name: string }, asset: ListedAsset, kind: PlanKind): void {
-      const told = types.get(company.id) ?? new Set();
-      types.set(company.id, told);
-      const type = told.has(asset.assetType) || told.size < mostTypes ? asset.assetType : otherTypes;
-      told.add(type);
-      const key = JSON.stringify([company.id, type, kind]);
-      const sum = sums.get(key) ?? {
-        companyId: company.id,
-        companyName: company.name,
-        type,
-        kind,
-        assets: 0,
-        bytes: 0,
-      };
-      sums.set(key, sum);
-      sum.assets++;
-      sum.bytes += asset.size ?? 0;
-      if (asset.size === null && fetched.includes(kind)) planned.sizeUnknown++;
-    },
-    rows: (): PlanRow[] => [...sums.values()],
-  };
 }
