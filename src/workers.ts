@@ -50,7 +50,7 @@ async function whileLeased(held: HeldAsset, work: (held: HeldAsset) => Promise<O
 
 /** What the queue dashboard shows of a job. @throws the reason of a failed attempt: then the job is shown as failed */
 function resultOfJob(attempt: number, { outcome, reason, retryInMs }: Outcome) {
-  if (outcome === 'attempt failed')
+  if (outcome === 'attempt_failed')
     throw new Error(`attempt ${attempt}: ${reason}; next try in ${formatDuration(retryInMs ?? 0)}`);
   if (outcome === 'failed') throw new Error(`attempt ${attempt}: ${reason}`);
   return { outcome, attempt, reason, retryInMs };
@@ -129,7 +129,7 @@ export async function startWorkers(options: {
       const held = await leases.take(job.data.assetId);
       if (!held) {
         dispatcher.wake();
-        return { outcome: 'nothing to do' };
+        return { outcome: 'nothing_to_do' };
       }
       const isMedia = job.name !== 'follow-up';
       try {

@@ -196,7 +196,7 @@ describe.each(grounds())('a large file and processes that end ($name)', { timeou
       const again = await admin.requests({ assetId: id, endpoint: 'media' });
       // Each request is one part: those that were kept are not asked for again.
       expect(again).toHaveLength(13 - kept);
-      expect(second.output()).toContain('transfer goes on');
+      expect(second.output()).toContain('transfer resumed');
       const hash = createHash('sha256');
       for await (const chunk of (await ground.storage.get(`acme/_/${id}/big.bin`))!) hash.update(chunk);
       const expected = createHash('sha256');

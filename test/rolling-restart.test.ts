@@ -112,7 +112,7 @@ test(`a rolling restart of two web and three worker processes in the middle of a
   const gone = [...web, ...workers];
   for (const mirror of mirrors) expect(mirror.output()).not.toMatch(/attempt failed|asset failed|part failed/);
   expect(gone.filter((mirror) => mirror.output().includes('handing work back'))).not.toEqual([]);
-  expect(mirrors.filter((mirror) => mirror.output().includes('transfer goes on'))).not.toEqual([]);
+  expect(mirrors.filter((mirror) => mirror.output().includes('transfer resumed'))).not.toEqual([]);
   const ended = mirrors.filter((mirror) => mirror.output().includes('"sync done"'));
   expect(ended).toHaveLength(1);
   expect(ended[0]!.child.pid).not.toBe(began!.child.pid);

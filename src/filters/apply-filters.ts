@@ -58,7 +58,7 @@ export async function applyFilters(
     }
   }
   await store.filters.settled(connectionId, connection.settings);
-  if (found.skipped + found.letIn > 0) log.info({ connectionId, ...found }, 'settings applied to what is not mirrored');
+  if (found.skipped + found.letIn > 0) log.info({ connectionId, ...found }, 'filters applied');
   return found;
 }
 

@@ -75,7 +75,7 @@ export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcom
     return await settle(deps, held, error, async (reason) => {
       // The media is safe in any case. Only the sidecars are given up.
       await deps.store.assets.giveUpSidecars(lease, reason);
-      return { outcome: 'gave up', reason };
+      return { outcome: 'gave_up', reason };
     });
   }
 }
@@ -158,7 +158,7 @@ async function finish(
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
   deps.log.info(
     { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail },
-    changed ? 'record completed' : 'nothing new yet',
+    changed ? 'record completed' : 'nothing new found',
   );
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }
@@ -166,5 +166,5 @@ async function finish(
 /** Another version, or no media: the asset is mirrored again. */
 async function startOver(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   await deps.store.assets.startOver(held.lease);
-  return { outcome: 'the media is looked at again' };
+  return { outcome: 'started_over' };
 }

@@ -143,7 +143,7 @@ async function finish(
   }
   deps.log.info(
     { connectionId: asset.connectionId, assetId: asset.id, key, bytes, variant, ms },
-    isNew ? 'asset mirrored' : 'asset was in the bucket already',
+    isNew ? 'asset mirrored' : 'asset found in bucket',
   );
   return { outcome: 'mirrored' };
 }
@@ -157,7 +157,7 @@ async function skip(
   const reason = skipReason(rule);
   if (otherConnectionId !== undefined) {
     await deps.store.assets.handOver(held.lease, otherConnectionId);
-    return { outcome: 'handed over', reason: `another connection mirrors it; here it is ${reason}` };
+    return { outcome: 'handed_over', reason: `another connection mirrors it; here it is ${reason}` };
   }
   await dropUpload(deps, held);
   await deps.store.assets.skip(held.lease, rule, reason);

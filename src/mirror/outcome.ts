@@ -1,42 +1,43 @@
 import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
-import type { Log } from '../log.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
-import type { Limiter } from '../pacing/adaptive-concurrency.ts';
-import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
-import type { OutageDetector } from '../pacing/outage.ts';
 import { type HeldAsset, Interrupted } from '../queue/leases.ts';
 import { passing } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
-import type { Store } from '../store/store.ts';
+import type { MirrorDeps } from './deps.ts';
 
-/** What a job says of itself in the queue dashboard. */
+/** How a job ended. The queue dashboard shows it. */
 export interface Outcome {
-  outcome: OutcomeName;
+  outcome: OutcomeCode;
   reason?: string;
   retryInMs?: number;
 }
 
-/** What is counted of each; undefined: no worker's lease of the media has ended. */
+/** What the metrics count for each; undefined: nothing, for no transfer has ended. */
 const results = {
   mirrored: 'mirrored',
   unavailable: 'unavailable',
   failed: 'failed',
-  'attempt failed': 'retried',
+  attempt_failed: 'retried',
+  /** The library is still processing the video. */
   processing: 'waiting',
+  /** The library asked to wait, or a follow-up check is still to come. */
   later: 'waiting',
-  'the bucket has no place for it': 'waiting',
-  'the bucket takes nothing': 'waiting',
-  'the bucket does not take it': 'waiting',
-  'the service does not answer': 'waiting',
-  'handed back': 'handed_back',
-  'handed over': 'handed_back',
+  library_unavailable: 'waiting',
+  bucket_unavailable: 'waiting',
+  /** The bucket accepts other objects, but not this one. */
+  object_refused: 'waiting',
+  handed_back: 'handed_back',
+  /** Another connection mirrors it. */
+  handed_over: 'handed_back',
   skipped: undefined,
-  'nothing to do': undefined,
+  nothing_to_do: undefined,
+  /** Media and all sidecars are in the bucket. */
   complete: undefined,
-  'gave up': undefined,
-  'the media is looked at again': undefined,
+  gave_up: undefined,
+  /** The media is mirrored again. */
+  started_over: undefined,
 } as const satisfies Record<string, AssetResult | undefined>;
-export type OutcomeName = keyof typeof results;
+export type OutcomeCode = keyof typeof results;
 
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
@@ -48,15 +49,15 @@ function backoff(times: number, first: number, last: number): number {
   return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
 
-/** What is put off this often, over hours, is worth a person's look. */
+/** After this many postponements, over hours, an operator should know of it. */
 const mostWaits = 20;
 
 /**
- * Sorts an error of a job by what it is (see errors.ts), and gives the asset back accordingly. `exhausted` decides what
- * becomes of an asset that has used up its attempts, or that can never work.
+ * Classifies the error of a job (see errors.ts) and gives the asset back accordingly. `exhausted` ends an asset that has
+ * used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: { store: Store; breaker: CircuitBreaker; outages: OutageDetector; limiter: Limiter; log: Log },
+  deps: Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log'>,
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: string) => Promise<Outcome>,
@@ -64,20 +65,20 @@ export async function settle(
   const { store, log } = deps;
   const { asset, lease, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
-  const wait = async (outcome: OutcomeName, waitMs: number, reason: string | null = null): Promise<Outcome> => {
+  const wait = async (outcome: OutcomeCode, waitMs: number, reason: string | null = null): Promise<Outcome> => {
     await store.assets.again(lease, waitMs, { reason });
     return { outcome, retryInMs: Math.round(waitMs), ...(reason && { reason }) };
   };
-  /** Longer each time, with its reason, and no attempt spent. */
-  const putOff = async (outcome: OutcomeName, reason: string, first: number, last: number): Promise<Outcome> => {
-    const waitMs = backoff(asset.waits, first, last);
+  /** Waits longer each time. Spends no attempt. */
+  const postpone = async (outcome: OutcomeCode, reason: string, longest: number): Promise<Outcome> => {
+    const waitMs = backoff(asset.waits, 5000, longest);
     await store.assets.again(lease, waitMs, { putOff: true, reason });
     return { outcome, reason, retryInMs: Math.round(waitMs) };
   };
 
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     log.debug({ ...ids, reason: reasonOf(signal.reason ?? error) }, 'handed back');
-    return wait('handed back', 0);
+    return wait('handed_back', 0);
   }
   const reason = reasonOf(error);
   if (error instanceof RetryLater) {
@@ -85,18 +86,16 @@ export async function settle(
     return wait('later', error.waitMs, reason);
   }
   if (error instanceof StorageUnavailable) {
-    if (error.scope === 'object') return putOff('the bucket has no place for it', reason, 5000, longestWait);
+    if (error.scope === 'object') return postpone('object_refused', reason, longestWait);
     await deps.breaker.check();
-    if (deps.breaker.open !== undefined) {
-      return wait('the bucket takes nothing', 5000 + Math.random() * 10_000, reason);
-    }
+    if (deps.breaker.open !== undefined) return wait('bucket_unavailable', 5000 + Math.random() * 10_000, reason);
     if (asset.waits < mostWaits) {
-      log.warn({ ...ids, reason }, 'the bucket takes other things, and not this one; it comes back');
-      return putOff('the bucket does not take it', reason, 5000, longestWait);
+      log.warn({ ...ids, reason }, 'object refused by bucket, will retry');
+      return postpone('object_refused', reason, longestWait);
     }
   }
   if (deps.outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
-    return putOff('the service does not answer', `${reason}; nor does anything else there`, 5000, 300_000);
+    return postpone('library_unavailable', `${reason}; nor does anything else there`, 300_000);
   }
   if (error instanceof Rejected || error instanceof StorageUnavailable || asset.attempts + 1 >= attemptsFor(error)) {
     log.warn({ ...ids, attempts: asset.attempts + 1, err: error }, 'asset failed');
@@ -105,12 +104,12 @@ export async function settle(
   // A slow file keeps a slot for a whole window, so it waits longer than that.
   const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [1000, 120_000];
   const waitMs = backoff(asset.attempts, first, last);
-  log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed; comes back');
+  log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed, will retry');
   await store.assets.again(lease, waitMs, { spent: true, reason });
-  return { outcome: 'attempt failed', reason, retryInMs: Math.round(waitMs) };
+  return { outcome: 'attempt_failed', reason, retryInMs: Math.round(waitMs) };
 }
 
-/** Notes what went wrong and goes on; what is not about this one thing is passed on. */
+/** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */
 export const keepGoing =
   (signal: AbortSignal, reasons: string[]) =>
   (error: unknown): undefined => {

@@ -71,7 +71,7 @@ export async function transferInParts(
 
 function reportResumed(deps: MirrorDeps, lease: AssetLease, upload: UploadUnderWay, done: Map<number, Part>): void {
   const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
-  deps.log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer goes on');
+  deps.log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer resumed');
   note(lease, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
   deps.metrics.resumedBytes.inc(bytes);
 }
@@ -161,7 +161,7 @@ async function movePart(
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
       const reason = reasonOf(error);
-      deps.log.info({ assetId: lease.assetId, part: number, reason }, 'part failed; fetched again');
+      deps.log.info({ assetId: lease.assetId, part: number, reason }, 'part failed, will retry');
       note(lease, 'part failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {

@@ -109,7 +109,7 @@ export class Limiter {
   async #pause(connectionId: string, waitMs: number, reason: string): Promise<void> {
     const { store, log } = this.#options;
     const longer = await store.connections.park(connectionId, waitMs, reason);
-    if (longer) log.warn({ connectionId, retryInMs: Math.round(waitMs), reason }, 'connection parked');
+    if (longer) log.warn({ connectionId, retryInMs: Math.round(waitMs), reason }, 'connection waiting');
   }
 
   /** A limit that cannot be saved now is saved another time. The request that it is about must not fail for it. */

@@ -94,11 +94,11 @@ async function runSync(
   const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
   if (!ended) return 'handed back';
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
-  if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up with what came in while not connected');
+  if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
   log.info(
     { ...fields, mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(error && { reason: error }) },
-    error ? 'sync done, with problems' : 'sync done',
+    error ? 'sync done with problems' : 'sync done',
   );
   return more ? 'done, more wait' : 'done';
 }
@@ -118,16 +118,16 @@ async function endEarly(
   if (signal.aborted || error instanceof LeaseLost) return 'handed back';
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, reason);
-    log.info({ ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync waits');
-    return 'parked';
+    log.info({ ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
+    return 'waiting';
   }
   if (error instanceof ListingInterrupted) {
-    log.warn({ ...fields, err: error }, 'listing broken off; it goes on where it was');
-    return 'broken off';
+    log.warn({ ...fields, err: error }, 'listing interrupted');
+    return 'interrupted';
   }
   // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
   if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed back';
-  log.warn({ ...fields, err: error }, 'sync failed; the next one starts from the same marks');
+  log.warn({ ...fields, err: error }, 'sync failed');
   return 'failed';
 }
 
@@ -163,8 +163,8 @@ async function readCompanies(
     owner,
     before: sync.standing,
   });
-  for (const id of lost) log.warn({ connectionId, companyId: id }, 'company can no longer be read');
-  for (const id of gained) log.info({ connectionId, companyId: id }, 'company can be read');
+  for (const id of lost) log.warn({ connectionId, companyId: id }, 'company lost');
+  for (const id of gained) log.info({ connectionId, companyId: id }, 'company gained');
   for (const problem of me.problems) problems.add(`/me: ${problem}`, { fatal: false });
   return readable;
 }

@@ -163,7 +163,7 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
     expect((await scene.record(id)).media).toMatchObject({ key: asset.media!.key, bytes: size });
     expect((await scene.keys(id)).toSorted()).toEqual([asset.media!.key, `${asset.media!.key}.asset.json`]);
     const failed = scene.mirror.lines.filter(
-      ({ msg, assetId }) => assetId === id && msg === 'attempt failed; comes back',
+      ({ msg, assetId }) => assetId === id && msg === 'attempt failed, will retry',
     );
     expect(failed.length, JSON.stringify(failed)).toBeLessThanOrEqual(attempts);
   }
@@ -333,7 +333,7 @@ describe.each(grounds())('a transfer and its process ($name)', { timeout: 240_00
           sleeper
             .output()
             .split('\n')
-            .some((line) => line.includes(id) && /handed back|asset mirrored|comes back/.test(line)),
+            .some((line) => line.includes(id) && /handed back|asset mirrored|will retry/.test(line)),
         ),
       60_000,
     );

@@ -52,7 +52,7 @@ describe.each(grounds())('a slow file ($name)', (kind) => {
     }
     const messages = scene.mirror.lines.map(({ msg }) => msg);
     expect(messages).not.toContain('connection slowed down');
-    expect(messages).not.toContain('connection parked');
+    expect(messages).not.toContain('connection waiting');
     expect(await scene.ground.leftovers()).toEqual([]);
   });
 

@@ -92,7 +92,7 @@ describe('a mirror that is kept up', { timeout: 180_000 }, () => {
     await scene.mirror.connect();
     for (const id of missed) await scene.mirror.assetIn(id, 'mirrored', minutes);
     const told = await until('what was filled', () =>
-      scene.mirror.lines.find((line) => line.msg === 'caught up with what came in while not connected'),
+      scene.mirror.lines.find((line) => line.msg === 'caught up after reconnect'),
     );
     expect(told).toMatchObject({
       connectionId: scene.connectionId,

@@ -269,7 +269,7 @@ describe('a company', () => {
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
     const told = (msg: string) => stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
-    expect(told('company can no longer be read')).toHaveLength(1);
+    expect(told('company lost')).toHaveLength(1);
     expect(await stage.events({ kind: 'company.lost', connectionId })).toMatchObject([{ data: { companyId } }]);
     expect(await gone(companyId)).toEqual([]);
 

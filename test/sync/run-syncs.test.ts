@@ -357,7 +357,7 @@ describe('pages', () => {
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-    expect(await stage.run(connectionId)).toBe('broken off');
+    expect(await stage.run(connectionId)).toBe('interrupted');
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
     // Without any progress it has failed: it may be this company alone, and others are to be listed.
     await stage.run(connectionId);
@@ -390,7 +390,7 @@ describe('pages', () => {
       await worker.kill('SIGKILL');
     }
     await stage.admin.clearFaults();
-    expect(await stage.run(connectionId)).toBe('another process is at it');
+    expect(await stage.run(connectionId)).toBe('another process has the lease');
     // Its lease has run out.
     const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
     await client.connect();
@@ -736,7 +736,7 @@ describe('a service that asks to wait', () => {
       await stage.upload(companyId, 1, { uploadDate: longAgo + 200_000 });
       await stage.admin.addFault({ endpoint: 'assets', companyId, ...fault });
       const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-      expect(await stage.run(connectionId)).toBe('parked');
+      expect(await stage.run(connectionId)).toBe('waiting');
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
       expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
@@ -759,7 +759,7 @@ describe('a service that asks to wait', () => {
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, times: 1, retryAfter: 0 });
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-    expect(await stage.run(connectionId)).toBe('parked');
+    expect(await stage.run(connectionId)).toBe('waiting');
     await until('the wait to be over', async () => (await stage.run(connectionId)) === '1 done');
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 2, seen: 150 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
