@@ -10,18 +10,18 @@ export interface FilterDefaults {
 }
 
 export interface FiltersApplied {
-  /** Assets that were to be mirrored, and are no more. */
+  /** Assets that are no longer to be mirrored. */
   skipped: number;
-  /** Assets that were skipped, and are mirrored now. */
+  /** Assets that were skipped and are to be mirrored now. */
   letIn: number;
 }
 
 const pageSize = 2000;
 
 /**
- * Holds the assets of a connection against its settings, page by page: what they skip now is no longer due, unless
- * another connection that can read it wants it; what they let in is due at once. What is in the bucket is not touched.
- * May be broken off anywhere and run again.
+ * Applies the filters of a connection to its assets, page by page. Assets that they skip are handed over to another
+ * connection that can read and wants them, or else are no longer due; those that they let in are due at once. Assets in the
+ * bucket stay as they are. May be interrupted anywhere and run again.
  */
 export async function applyFilters(
   { store, log, ...defaults }: { store: Store; log: Log } & FilterDefaults,
@@ -62,7 +62,7 @@ export async function applyFilters(
   return found;
 }
 
-/** Which connections, besides this one, want what of a company; who was first comes first. */
+/** The other connections that want assets of a company, and their filters, the oldest first. */
 async function otherReaders(store: Store, companyId: string, except: string, defaults: FilterDefaults) {
   const readers = await store.filters.readers(companyId);
   return readers
@@ -79,8 +79,8 @@ function otherReaderOf(
 }
 
 /**
- * What the settings make of an asset that is due: `rule` leaves it out, and `otherConnectionId`, if there is one, wants it.
- * Undefined: it is wanted, or in the bucket, which is kept whole.
+ * The rule that skips a due asset now, and another connection that wants it, if there is one. Undefined if the asset is not
+ * skipped, or has a file in the bucket: such assets stay complete.
  */
 export async function skippedNow(
   { store, filters: defaults }: { store: Store; filters: FilterDefaults },

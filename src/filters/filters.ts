@@ -1,6 +1,6 @@
 /** Which assets of what a connection can read are mirrored. Pure. */
 
-/** Ids and types, as the service gives them. An empty list says nothing. */
+/** Ids and types, as the service names them. An empty list does not restrict anything. */
 export interface Choice {
   companyIds: string[];
   projectIds: string[];
@@ -11,7 +11,7 @@ export interface Filters {
   exclude: Choice;
 }
 
-/** What of an asset a filters goes by; undefined: it could not be read, and so nothing is said of it. */
+/** The fields that filters compare. Undefined: unreadable, so no rule applies. */
 export interface Selectable {
   companyId: string;
   projectId: string | null | undefined;
@@ -26,7 +26,7 @@ const dimensions = [
   { list: 'assetTypes', field: 'assetType', word: 'type' },
 ] as const;
 
-/** A connection's own choices before those of the environment, list by list. */
+/** A connection's own lists. For each list that it does not set, that of the environment. */
 export function filtersOf(
   settings: Record<string, unknown>,
   defaults: { includeTypes: string[]; excludeTypes: string[] },
@@ -39,8 +39,8 @@ export function filtersOf(
 }
 
 /**
- * Why an asset is skipped, such as `type videos`; null: it is wanted. One that any list of `exclude` names is skipped,
- * whatever `include` says; of `include` each list that is not empty must name it.
+ * The rule that skips an asset, such as `type videos`; null: it is mirrored. An asset in any list of `exclude` is skipped.
+ * Otherwise it must be in each list of `include` that is not empty.
  */
 export function skippingRule({ include, exclude }: Filters, asset: Selectable): string | null {
   for (const { list, field, word } of dimensions) {
@@ -56,7 +56,7 @@ export function skippingRule({ include, exclude }: Filters, asset: Selectable): 
   return null;
 }
 
-/** Whether nothing of a company is wanted, so that it need not be listed. */
+/** Whether all assets of a company are skipped, so that it need not be listed. */
 export function skipsCompany(filters: Filters, companyId: string): boolean {
   const { include, exclude } = filters;
   const only = (choice: Choice): Choice => ({ ...nothing, companyIds: choice.companyIds });
@@ -64,7 +64,7 @@ export function skipsCompany(filters: Filters, companyId: string): boolean {
   return skippingRule(companies, { companyId, projectId: undefined, assetType: undefined }) !== null;
 }
 
-/** Whether `after` may want what `before` skipped. */
+/** Whether `after` may include assets that `before` skipped. */
 export function isWider(before: Filters, after: Filters): boolean {
   const within = (some: string[], all: string[]) => some.every((value) => all.includes(value));
   return dimensions.some(({ list }) => {
@@ -74,5 +74,4 @@ export function isWider(before: Filters, after: Filters): boolean {
   });
 }
 
-/** The reason of an asset that is skipped, for people. */
 export const skipReason = (rule: string): string => `skipped by a filter: ${rule}`;

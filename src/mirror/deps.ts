@@ -13,7 +13,6 @@ import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 
-/** What the jobs of assets work with. */
 export interface MirrorDeps {
   store: Store;
   storage: Storage;
@@ -28,10 +27,10 @@ export interface MirrorDeps {
   log: Log;
   metrics: Metrics;
   keyTemplate: string;
-  /** Whether there is an event of each asset that is mirrored. */
+  /** Whether each mirrored asset causes an `asset.mirrored` event. */
   tellMirrored: boolean;
   filters: FilterDefaults;
-  /** The bandwidth of each connection. */
+  /** The bandwidth limit of each connection. */
   lines: Lines;
   processing: { poll: number; giveUp: number };
   transcripts: { mirror: boolean; delay: number; giveUp: number };

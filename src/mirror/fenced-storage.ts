@@ -2,7 +2,7 @@ import type { HeldAsset } from '../queue/leases.ts';
 import type { Storage } from '../storage/storage.ts';
 import { span } from '../tracing/tracing.ts';
 
-/** The bucket for who holds an asset: whoever has lost it without knowing puts nothing in its place, and removes nothing. */
+/** The bucket as a lease holder may use it: after the lease is lost, nothing is written or removed. */
 export function fenced(storage: Storage, { fence }: Pick<HeldAsset, 'fence'>): Storage {
   return {
     ...storage,

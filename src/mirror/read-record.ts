@@ -7,7 +7,7 @@ const key = z.string().min(1).max(4000);
 const bytes = z.int().min(0);
 
 const schema = z.object({
-  version: z.literal(1, 'expected 1, the only one that is known here'),
+  version: z.literal(1, 'expected 1, the only known version'),
   companyId: asset.shape.id,
   asset: asset.extend({ download: download.nullish() }),
   media: z.object({
@@ -27,15 +27,15 @@ const schema = z.object({
 
 export type StoredRecord = z.infer<typeof schema> & Pick<AssetRecord, 'version'>;
 
-/** Larger than any record; what is more is something else. */
+/** No record is larger, in bytes. */
 export const largestRecord = 4 * 2 ** 20;
 
-/** What ends the key of a record. */
+/** The end of the key of every record. */
 export const recordEnding = sidecarKeys.record('');
 
 /**
- * Reads what lies at the key of a record. It is one only if it says of itself that it belongs there: anybody may upload
- * a file with such a name.
+ * Reads the object at the key of a record. It counts as a record only if it names a media file with this key: a user may
+ * upload a file with the name of a record.
  */
 export function readRecord(at: string, text: string): { record: StoredRecord } | { problem: string } {
   let content: unknown;
@@ -49,7 +49,7 @@ export function readRecord(at: string, text: string): { record: StoredRecord } |
   const record = storable(result.data);
   const { media, transcript, thumbnail } = record;
   if (sidecarKeys.record(media.key) !== at) return { problem: `it belongs beside ${media.key}` };
-  // What is the asset's own may be cleared away one day: nothing else is taken for it.
+  // Sidecars may be removed one day. A record must not claim the objects of another asset.
   const stray = [...transcript.keys, ...(thumbnail ? [thumbnail.key] : [])].find(
     (other) => !other.startsWith(`${media.key}.`),
   );

@@ -5,11 +5,11 @@ import { note } from '../store/assets/history.ts';
 import type { Kept, Media, SidecarStates, TranscriptState } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 
-/** The `.asset.json` beside a media file: what has one is whole, for it is written last. */
+/** The `.asset.json` beside a media file. It is written last, so a file that has one is complete. */
 export interface AssetRecord {
   version: 1;
   companyId: string;
-  /** As the API gave it, without signed links. */
+  /** As in the answer of the API, without signed links. */
   asset: Record<string, unknown>;
   media: Omit<Media, 'version'>;
   transcript: { state: TranscriptState; keys: string[] };
@@ -18,7 +18,7 @@ export interface AssetRecord {
   mirroredAt: string;
 }
 
-/** Of the record and the sidecars that an asset has now, what was stored: nothing that others have left. */
+/** What is known of the current record and sidecars, without those of superseded versions. */
 export function sidecarsOf(
   { sidecarFiles, transcriptKeys, thumbnail }: SidecarStates,
   recordKey: string,

@@ -8,8 +8,8 @@ import { keepGoing } from './outcome.ts';
 import { keptOf } from './record.ts';
 
 /**
- * Until when a transcript may still come; undefined: none will. They exist for video and audio only, some minutes after
- * the upload (spec, section 4.8): one that is announced gets its time from now, one that is not has it from the upload.
+ * Until when a transcript may still come; undefined: none will. Transcripts exist for video and audio only, some minutes
+ * after the upload (spec, section 4.8). The time runs from now if one is announced, otherwise from the upload.
  */
 export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detail: AssetDetail): Date | undefined {
   if (!mayHaveTranscript(detail)) return undefined;
@@ -20,7 +20,7 @@ export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detai
   return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
-/** One look for the transcript; what it finds goes into the bucket and into `sidecars`. */
+/** Asks for the transcript once. Stores it in the bucket and in `sidecars`. */
 export async function fetchTranscript(
   deps: MirrorDeps,
   held: HeldAsset,

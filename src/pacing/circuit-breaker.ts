@@ -43,12 +43,12 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; onCl
   }
 
   return {
-    /** Why no asset is started at present; undefined while the breaker is closed. */
+    /** Why the breaker is open; undefined while it is closed. */
     get open(): string | undefined {
       return reason;
     },
 
-    /** To be called when the bucket has refused something: opens unless the bucket passes its check. */
+    /** Call this when the bucket has refused an object: opens unless the bucket passes its check. */
     async check(): Promise<void> {
       if (reason !== undefined) return;
       checking ??= storage

@@ -35,7 +35,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
   const pending: Decision = { state: 'pending', reason: null, afresh: true, due: true };
   if (options.skipped) {
     const decision = skip(before, listed, options.skipped, options.connectionId);
-    if (decision !== 'as ever') return decision;
+    if (decision !== 'not here') return decision;
   }
   if (listed.problem !== undefined) {
     const reason = `${cannotBeRead}${listed.problem}`;
@@ -95,14 +95,14 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
 
 /**
  * Decides about an asset that the connection's filter skips. Assets of another connection and those in the bucket stay as
- * they are; for those that are due or in transfer the worker decides ('as ever').
+ * they are. 'not here': the asset is due or in transfer, so its worker applies the filter.
  */
 function skip(
   before: KnownAsset | undefined,
   listed: ListedAsset,
   rule: string,
   connectionId: string | undefined,
-): Decision | undefined | 'as ever' {
+): Decision | undefined | 'not here' {
   const aside: Decision = { state: 'pending', reason: skipReason(rule), skipped: rule, afresh: true, due: false };
   // An unreadable asset that is skipped is reported, but not recorded.
   if (listed.problem !== undefined) return undefined;
@@ -112,5 +112,5 @@ function skip(
     return before.skipped === rule && isDeepStrictEqual(before.listed, listed.listed) ? undefined : aside;
   }
   if (before.state === 'mirrored' || before.state === 'unavailable') return undefined;
-  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? aside : 'as ever';
+  return before.media === null && (before.state === 'failed' || before.state === 'gone') ? aside : 'not here';
 }

@@ -4,19 +4,19 @@ import { crc32 } from 'node:zlib';
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const idlePages = 1000;
 
-/** How far a listing has come: the assets that it had, and the pages without a new one. */
+/** The progress of a listing: its assets so far, and its pages without a new one. */
 export interface Progress {
   assets: number;
   idlePages: number;
 }
 
 /**
- * Follows the cursors of one listing (spec, section 4.6). The value of a cursor says nothing, for a service may use one
- * value for all pages. A listing ends where no next cursor is given, or when a request is answered as it was before.
- * `what` begins the message of an error; `before` is the progress of a listing that was interrupted.
+ * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a service may use one value
+ * for all pages. A listing ends if there is no next cursor, or if a request gets the same answer as before.
+ * `what` begins each error message; `before` is the progress of an interrupted listing.
  */
 export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }) {
-  // 21 MB for a million assets. Two ids with the same checksum only make a new asset look like a known one, here.
+  // Checksums: 21 MB for a million assets. Two ids with the same checksum only make a new asset look known.
   const assets = new Set<number>();
   /** Digests of the pages since the last one with a new asset, which comes first. */
   const pages = new Set<string>();
@@ -24,10 +24,9 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
   return {
     /**
-     * Says what follows a page that was requested with `cursor`. `next`: the cursor to go on with, or undefined at the end;
-     * `isNew`: the page has assets that this listing did not have; `repeats`: exactly this page was there before;
-     * `isDoubtful`: the listing ended there, and there may be more.
-     * @throws if the listing goes on without new assets
+     * What follows the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
+     * page has assets that earlier pages did not; `repeats`: it equals an earlier page; `isDoubtful`: the listing ends here,
+     * but there may be more. @throws if the listing goes on without new assets
      */
     after(cursor: string | undefined, { ids, nextCursor }: { ids: string[]; nextCursor: string | undefined }) {
       const known = assets.size;
@@ -51,11 +50,11 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
       return { next: nextCursor, isNew, repeats, isDoubtful: false };
     },
 
-    /** For the run that continues the listing. */
+    /** For the run that resumes the listing. */
     progress: (): Progress => ({ assets: before.assets + assets.size, idlePages: idleInAll }),
   };
 }
 
-/** What a run says of a doubtful end. */
+/** The problem that a run reports about a doubtful end. */
 export const doubtfulEnd =
   'the last page leads back to an earlier one; if there are more, the service does not give them';

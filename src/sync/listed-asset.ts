@@ -4,13 +4,13 @@ import type { AssetPage } from '../source/client.ts';
 import { type ApiAsset, asset, storable, textOf, withoutLinks } from '../source/schemas.ts';
 import type { ListedAsset } from '../store/syncs/record-page.ts';
 
-/** The items of a page, those that cannot be read at the end. */
+/** The items of a page. Unreadable ones come last. */
 export const listedOn = ({ assets, broken }: Pick<AssetPage, 'assets' | 'broken'>): ListedAsset[] => [
   ...assets.map(listedOf),
   ...broken.map(({ item, problem }) => brokenOf(item, problem)),
 ];
 
-/** An asset of a page as the records take it. */
+/** An asset of a page, in the form of the records. */
 export function listedOf(item: ApiAsset): ListedAsset {
   // Exactly as the database will return it; otherwise every listing would see a change.
   const listed = storable(withoutLinks(item));
@@ -37,8 +37,8 @@ export function selectable(companyId: string, { projectId, assetType, problem }:
 export const unreadable = 'unreadable:';
 
 /**
- * An item that breaks the schema, as far as it can be read. It is recorded under its id, or under a digest if the id cannot
- * be read, so that it is reported for as long as it is listed.
+ * The readable fields of an item that breaks the schema. It is recorded under its id, or under a digest if the id is
+ * unreadable, so that it is reported for as long as it is listed.
  */
 function brokenOf(item: unknown, problem: string): ListedAsset {
   const given: Record<string, unknown> =
