@@ -8,13 +8,13 @@ const problems = (description: string) => ({
   content: { 'application/problem+json': { schema: problem } },
 });
 
-/** What any route of the operator API may answer besides what it is for. */
+/** The errors of every route of the operator API. */
 export const refusals = {
-  '4xx': problems('It cannot be done as asked; `code` says why, `detail` what to do.'),
-  '5xx': problems('It cannot be done at present.'),
+  '4xx': problems('The request was refused; `code` says why, `detail` what to do.'),
+  '5xx': problems('The service cannot answer now; try again later.'),
 };
 
-/** Makes /openapi.json out of the schemas that validate. To be registered before the routes. */
+/** Serves /openapi.json, made from the schemas that validate. Register it before the routes. */
 export async function describeApi(
   app: FastifyInstance,
   options: { publicUrl: string; version: string },
@@ -26,16 +26,16 @@ export async function describeApi(
         title: 'asset-mirror operator API',
         version: options.version,
         description:
-          'Everything an operator can ask of the mirror, and have it do. Errors are RFC 9457 problems with a stable `code`.',
+          'Everything that an operator can see and do. Errors are RFC 9457 problems with a stable `code`.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: options.publicUrl }],
       tags: [
-        { name: 'connections', description: 'Accounts that are mirrored' },
-        { name: 'assets', description: 'What is mirrored, and why not' },
-        { name: 'syncs', description: 'Runs of the listing' },
-        { name: 'events', description: 'What happened' },
-        { name: 'verification', description: 'Library, records and bucket compared' },
+        { name: 'connections', description: 'Connected accounts' },
+        { name: 'assets', description: 'Assets and their state in the mirror' },
+        { name: 'syncs', description: 'Runs that list the library' },
+        { name: 'events', description: 'Events and history' },
+        { name: 'verification', description: 'Comparisons of library, database and bucket' },
         { name: 'service', description: 'The mirror itself' },
       ],
       components: {
@@ -56,7 +56,7 @@ export async function describeApi(
       hide?: boolean;
     };
     if (url.startsWith('/api/') && (hide || !operationId || !response)) {
-      throw new Error(`${url}: a route of the API says what it is called and what it answers`);
+      throw new Error(`${url}: a route of the API needs an operationId and a response schema`);
     }
   });
   app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) =>
@@ -64,7 +64,7 @@ export async function describeApi(
   );
 }
 
-/** The maker of the description takes every body for required. One that may be null may be absent. */
+/** @fastify/swagger marks every body as required. A body that may be null may also be absent. */
 function withOptionalBodies(description: object): object {
   const { paths } = description as { paths: Record<string, Record<string, { requestBody?: Body }>> };
   for (const { requestBody } of Object.values(paths).flatMap((path) => Object.values(path))) {

@@ -59,7 +59,7 @@ test('every code of a problem is in docs/reference/api.md', async () => {
   const docs = await readFile('docs/reference/api.md', 'utf8');
   const { glob } = await import('node:fs/promises');
   const codes = new Set<string>();
-  for await (const file of glob('src/{http,operations}/*.ts')) {
+  for await (const file of glob('src/{http,operations}/**/*.ts')) {
     const source = await readFile(file, 'utf8');
     for (const [, code] of source.matchAll(/new (?:Refused|Problem)\(\s*\d{3},\s*'(\w+)'/g)) codes.add(code!);
     for (const [, code] of source.matchAll(/^ {2}\d{3}: '([a-z_]+)',$/gm)) codes.add(code!);

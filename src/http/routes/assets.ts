@@ -1,0 +1,40 @@
+import { assetAnswer, assetList, assetQuery } from '../../operations/assets.ts';
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
+import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
+import { type Api, route } from './route.ts';
+
+export function assetRoutes(app: Api, operations: Operations): void {
+  app.get(
+    '/assets',
+    route('assets', 'listAssets', 'List assets by id; all conditions must match', {
+      querystring: assetQuery,
+      response: { 200: assetList },
+    }),
+    async (request) => operations.assets(request.query),
+  );
+  app.get(
+    '/assets/:id',
+    route('assets', 'getAsset', 'Get everything that the database has about an asset', {
+      params: idParams,
+      response: { 200: assetAnswer },
+    }),
+    async (request) => operations.asset(request.params.id),
+  );
+  app.post(
+    '/assets/:id/retry',
+    route('assets', 'retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
+      params: idParams,
+      response: { 202: assetAnswer },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.retry(request.params.id)),
+  );
+  app.get(
+    '/upcoming',
+    route('assets', 'listUpcoming', 'List the assets that are checked or retried soon, and when', {
+      querystring: upcomingQuery,
+      response: { 200: upcomingAnswer },
+    }),
+    async (request) => operations.upcoming(request.query),
+  );
+}

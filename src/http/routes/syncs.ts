@@ -1,0 +1,44 @@
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
+import { planLine, planQuery } from '../../operations/plan.ts';
+import { syncAnswer, syncList, syncQuery } from '../../operations/syncs.ts';
+import { streamWork } from '../stream-progress.ts';
+import { type Api, route } from './route.ts';
+
+export function syncRoutes(app: Api, operations: Operations): void {
+  const stopping = new AbortController();
+  app.addHook('preClose', async () => stopping.abort(new Error('the service is stopping')));
+
+  app.get(
+    '/syncs',
+    route('syncs', 'listSyncs', 'List syncs, newest first', {
+      querystring: syncQuery,
+      response: { 200: syncList },
+    }),
+    async (request) => operations.syncs(request.query),
+  );
+  app.get(
+    '/syncs/:id',
+    route('syncs', 'getSync', 'Get one sync', {
+      params: idParams,
+      response: { 200: syncAnswer },
+    }),
+    async (request) => operations.sync(request.params.id),
+  );
+  app.get(
+    '/plan',
+    {
+      exposeHeadRoute: false,
+      ...route('syncs', 'plan', 'List the library and say what a full sync would transfer', {
+        description:
+          'Listing takes a while, so the answer comes as lines of JSON: `progress` now and then, and last `result` or ' +
+          '`error`. Nothing is written. Closing the connection stops it.',
+        querystring: planQuery,
+        response: {
+          200: { description: 'Lines of JSON', content: { 'application/x-ndjson': { schema: planLine } } },
+        },
+      }),
+    },
+    async (request, reply) => streamWork(reply, stopping.signal, await operations.plan(request.query)),
+  );
+}

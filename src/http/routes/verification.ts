@@ -1,0 +1,24 @@
+import { idParams } from '../../operations/fields.ts';
+import type { Operations } from '../../operations/operations.ts';
+import { linesQuery, verificationAnswer, verifyAnswer, verifyRequest } from '../../operations/verifications.ts';
+import { type Api, route } from './route.ts';
+
+export function verificationRoutes(app: Api, operations: Operations): void {
+  app.post(
+    '/verify',
+    route('verification', 'verify', 'Start a verification of library, database and bucket', {
+      body: verifyRequest.nullish(),
+      response: { 202: verifyAnswer },
+    }),
+    async (request, reply) => reply.code(202).send(await operations.verify(request.body ?? {})),
+  );
+  app.get(
+    '/verify/:id',
+    route('verification', 'getVerification', 'Get the progress and the findings of a verification', {
+      params: idParams,
+      querystring: linesQuery,
+      response: { 200: verificationAnswer },
+    }),
+    async (request) => operations.verification(request.params.id, request.query),
+  );
+}
