@@ -1,8 +1,8 @@
 import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { type Command, InvalidArgumentError } from 'commander';
+import { InvalidArgumentError } from 'commander';
 
-/** Rows of a page, at most: the service gives no more at a time. */
+/** The maximum rows of a page of the API. */
 export const mostRows = 250;
 
 /** An option that may be repeated. */
@@ -26,10 +26,10 @@ export const httpsAddress = address('an https address', /^https:$/);
 
 export function words(text: string): string {
   if (text.trim() !== '') return text;
-  throw new InvalidArgumentError('Expected some words.');
+  throw new InvalidArgumentError('Expected a text that is not empty.');
 }
 
-/** A directory that can be listed: said before anything is started that would find out. */
+/** Checks that a directory can be listed, before anything is started. */
 export function directory(text: string): string {
   const path = resolve(text);
   try {
@@ -37,13 +37,9 @@ export function directory(text: string): string {
     return text;
   } catch (error) {
     const { code = '' } = error as NodeJS.ErrnoException;
-    const why = { ENOENT: 'is not there', ENOTDIR: 'is no directory', EACCES: 'may not be read by this user' }[code];
-    throw new InvalidArgumentError(`${path} ${why ?? `cannot be read (${code})`}. Name a directory that can be read.`);
+    const why = { ENOENT: 'does not exist', ENOTDIR: 'is not a directory', EACCES: 'is not readable for this user' }[
+      code
+    ];
+    throw new InvalidArgumentError(`${path} ${why ?? `cannot be read (${code})`}. Name a directory that you can read.`);
   }
 }
-
-/** Below the help of a verb. */
-export const examples = (...lines: string[]) => `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}`;
-
-/** Another verb: its name, its words in the list of all, and what else its own help says. */
-export type NewVerb = (name: string, text: string, more?: string) => Command;

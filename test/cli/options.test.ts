@@ -36,16 +36,16 @@ test.each(['library', 'demo'])('%s --media is a directory that is there, or noth
   const near = relative('.', place);
   expect(await served([verb, '--media', near])).toBe(near);
   expect(await served([verb, '--media', `${near}/none`])).toContain(
-    `${place}/none is not there. Name a directory that can be read.`,
+    `${place}/none does not exist. Name a directory that you can read.`,
   );
-  expect(await served([verb, '--media', file])).toContain(`${file} is no directory. Name`);
+  expect(await served([verb, '--media', file])).toContain(`${file} is not a directory. Name`);
 });
 
 test.each([
   ['--public-url', 'nope', 'such as https://library.example.com'],
   ['--website-url', 'ftp://x', 'such as https://library.example.com'],
   ['--logo-url', 'http://x/y.png', 'an https address'],
-  ['--app-name', ' ', 'some words'],
+  ['--app-name', ' ', 'a text that is not empty'],
 ])('the library does not start with %s %j, and says what it wants', async (option, value, wanted) => {
   const said = await served(['library', option, value]);
   expect(said).toContain(option);
@@ -76,7 +76,7 @@ test('a directory that may not be read is refused, too', () => {
     try { directory(${JSON.stringify(closed)}); } catch (error) { console.log(error.message); }`;
   chmodSync(place, 0o755);
   const said = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { encoding: 'utf8' });
-  expect(said).toBe(`${closed} may not be read by this user. Name a directory that can be read.\n`);
+  expect(said).toBe(`${closed} is not readable for this user. Name a directory that you can read.\n`);
   chmodSync(closed, 0o700);
   expect(directory(closed)).toBe(closed);
 });

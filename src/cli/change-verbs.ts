@@ -1,0 +1,91 @@
+import type { ApiClient } from './client.ts';
+import { collect } from './options.ts';
+import { type NewVerb, tell } from './verb.ts';
+import { retry } from './verbs/assets.ts';
+import { connectLink } from './verbs/connect-link.ts';
+import { disconnect, pause, resume } from './verbs/connections.ts';
+import { type ResyncOptions, resync } from './verbs/resync.ts';
+import { type SetOptions, set } from './verbs/set.ts';
+
+const connectionId = 'its id, from `asset-mirror connections`';
+
+/** The verbs that connect accounts and change connections. */
+export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+  verb(
+    'connect-link',
+    'create a signed link for a user to connect an account; it works for 7 days',
+    'asset-mirror connect-link --connection CONNECTION',
+  )
+    .option('--connection <id>', 'reconnect this connection instead')
+    .action(async (options) => connectLink(await connect(), options));
+
+  verb(
+    'resync',
+    'start a sync of a connection now',
+    'asset-mirror resync CONNECTION --full --wait',
+    'Without options it is incremental: it looks for new assets only.',
+  )
+    .argument('<connection>', connectionId)
+    .option('--full', 'list everything and retry failed assets; without other options, also repair the bucket')
+    .option('--since <time>', 'only uploads after this date, such as 2026-01-31')
+    .option('--company <id>', 'only this company')
+    .option('--project <id>', 'only this project')
+    .option('--type <type>', 'only this asset type, such as videos or "brand assets"')
+    .option('--asset <id>', 'only this asset; may be repeated', collect)
+    .option('--accept-gone', 'full, and mark missing assets as gone even if half of all are missing')
+    .option('--wait', 'wait until everything found is mirrored; exit with 1 if anything failed')
+    .action(async (connection: string, options: ResyncOptions) =>
+      tell(await resync(await connect(), connection, options)),
+    );
+
+  verb(
+    'retry',
+    'try assets again, with transcripts and thumbnails that were given up',
+    'asset-mirror retry --failed',
+    'Name the assets, or use --failed.',
+  )
+    .argument('[asset...]', 'their ids, from `asset-mirror assets`')
+    .option('--failed', 'all failed assets')
+    .option('--connection <id>', 'with --failed: only of this connection')
+    .action(async (ids: string[], options) => tell(await retry(await connect(), ids, options)));
+
+  verb(
+    'pause',
+    'stop all work for a connection until you resume it',
+    'asset-mirror pause CONNECTION',
+    'Transfers stop at once and continue later where they were.',
+  )
+    .argument('<connection>', connectionId)
+    .action(async (id: string, options) => pause(await connect(), id, options));
+
+  verb('resume', 'continue a paused connection, starting with a sync', 'asset-mirror resume CONNECTION')
+    .argument('<connection>', connectionId)
+    .action(async (id: string, options) => resume(await connect(), id, options));
+
+  verb(
+    'disconnect',
+    'end a connection and revoke its grant at the library',
+    'asset-mirror disconnect CONNECTION --yes',
+    'The bucket keeps its files. The user must connect again to continue.',
+  )
+    .argument('<connection>', connectionId)
+    .option('--yes', 'do not ask for confirmation')
+    .action(async (id: string, options) => disconnect(await connect(), id, options));
+
+  verb(
+    'set',
+    'change the settings of a connection, or the bandwidth limit of all processes',
+    ['asset-mirror set CONNECTION --include type=videos --include type=audio', 'asset-mirror set --bandwidth 20MiB/s'],
+    [
+      'Without options it shows the settings. Changes apply at once. The value "default" returns to the setting of the environment.',
+      '--include and --exclude replace the earlier filters of the same option; "none" clears them. Conditions of one kind (type, company, project) are alternatives; conditions of several kinds must all match. Files in the bucket stay, even if a filter skips them now.',
+    ].join('\n\n'),
+  )
+    .argument('[connection]', `${connectionId} (default: all processes, with --bandwidth only)`)
+    .option('--interval <duration>', 'time between incremental syncs, such as 15m')
+    .option('--include <what>', 'mirror only this: type=videos, company=ID or project=ID; may be repeated', collect)
+    .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
+    .option('--concurrency <n>', 'maximum assets in transfer')
+    .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
+    .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
+}

@@ -1,0 +1,46 @@
+import type { Command } from 'commander';
+import { examples, type NewVerb, tell, type Verbs } from './verb.ts';
+import { rotateKeys } from './verbs/keys.ts';
+import { type VerifyOptions, verify } from './verbs/verify.ts';
+
+/** The verbs that check the mirror and repair it. */
+export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'api'>): void {
+  verb(
+    'verify',
+    'compare library, database and bucket, and report every difference',
+    'asset-mirror verify --repair',
+    'Exits with 1 if there is any.',
+  )
+    .option('--connection <id>', 'only this connection')
+    .option('--deep', 'read every object and compare its checksum')
+    .option('--repair', 'fetch or write again what is missing or different')
+    .option('--inventory', 'write the inventory at the end')
+    .option('--all', 'also print objects that are as expected')
+    .action(async (options: VerifyOptions) => tell(await verify(await verbs.api(), options)));
+
+  verb(
+    'doctor',
+    'check configuration, database, queues, bucket and library, and say what to fix',
+    'asset-mirror doctor',
+    'Exits with 1 if anything is to be fixed.',
+  ).action((options) => verbs.doctor(options));
+
+  verb(
+    'rebuild',
+    'restore the database from the records in the bucket, after it was lost',
+    'asset-mirror rebuild',
+    'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
+  ).action((options) => verbs.rebuild(options));
+
+  const keys = app
+    .command('keys')
+    .summary('manage the keys that encrypt tokens')
+    .description('Manage the keys that encrypt tokens.')
+    .helpCommand(false);
+  keys
+    .command('rotate')
+    .description('Encrypt all tokens again with the first of ENCRYPTION_KEYS.')
+    .option('--json', 'print JSON')
+    .addHelpText('after', examples('asset-mirror keys rotate'))
+    .action(async (options) => tell(await rotateKeys(await verbs.api(), options)));
+}

@@ -1,0 +1,91 @@
+import { Option } from 'commander';
+import type { ApiClient } from './client.ts';
+import { mostRows, wholeNumber } from './options.ts';
+import { type NewVerb, tell } from './verb.ts';
+import { type AssetsOptions, assets } from './verbs/assets.ts';
+import { connections } from './verbs/connections.ts';
+import { type EventsOptions, events } from './verbs/events.ts';
+import { explain } from './verbs/explain.ts';
+import { plan } from './verbs/plan.ts';
+import { status } from './verbs/status.ts';
+import { syncs } from './verbs/syncs.ts';
+
+const states = ['pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone'];
+const rows = `maximum rows, up to ${mostRows}`;
+
+/** The verbs that show something and change nothing. */
+export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
+  verb(
+    'status',
+    "show totals, each connection's progress, the transfer rate and the time left",
+    'asset-mirror status --watch',
+  )
+    .option('--watch', 'refresh until interrupted; with --json, one line per second')
+    .action(async (options) => status(await connect(), options));
+
+  verb('connections', 'list connections', 'asset-mirror connections --status disconnected')
+    .addOption(
+      new Option('--status <status>', 'only connections with this status').choices([
+        'active',
+        'paused',
+        'disconnected',
+      ]),
+    )
+    .option('--search <text>', "part of the user's name or e-mail, or of a company name")
+    .action(async (options) => connections(await connect(), options));
+
+  verb(
+    'assets',
+    'list assets, with the reason if one is not mirrored',
+    'asset-mirror assets --search interview --type videos',
+    'All conditions must match.',
+  )
+    .option('--connection <id>', 'of this connection')
+    .option('--company <id>', 'of this company')
+    .option('--project <id>', 'of this project')
+    .addOption(new Option('--state <state>', 'in this state').choices(states))
+    .option('--type <type>', 'of this type, such as videos or "brand assets"')
+    .option('--skipped', 'assets skipped by filters')
+    .option('--search <text>', 'part of the name, ignoring case, or an id')
+    .option('--limit <n>', rows, wholeNumber(1, mostRows), 50)
+    .option('--all', 'all rows; with --json, one per line')
+    .action(async (options: AssetsOptions) => assets(await connect(), options));
+
+  verb(
+    'explain',
+    'tell where one asset is or why it is not mirrored, what you can do, and its history',
+    'asset-mirror explain ASSET',
+  )
+    .argument('<asset>', 'its id, from `asset-mirror assets`')
+    .action(async (asset: string, options) => explain(await connect(), asset, options));
+
+  verb(
+    'syncs',
+    'list syncs, newest first: assets seen, new, changed and gone, and errors',
+    'asset-mirror syncs --connection CONNECTION',
+  )
+    .option('--connection <id>', 'of this connection')
+    .option('--limit <n>', rows, wholeNumber(1, mostRows), 20)
+    .action(async (options) => syncs(await connect(), options));
+
+  verb(
+    'events',
+    'list events, newest last, including the audit log of operators',
+    'asset-mirror events --kind connection.disconnected',
+  )
+    .option('--connection <id>', 'of this connection')
+    .option('--asset <id>', 'of this asset')
+    .option('--kind <kind>', 'of this kind, such as asset.failed or operator.pauseConnection')
+    .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)
+    .option('--follow', 'continue with new events until interrupted; with --json, one per line')
+    .action(async (options: EventsOptions) => events(await connect(), options));
+
+  verb(
+    'plan',
+    'list the library and show what a full sync would transfer, without changing anything',
+    'asset-mirror plan CONNECTION',
+    'It takes as long as a full listing. Ctrl-C stops it in the service, too.',
+  )
+    .argument('[connection]', 'its id, from `asset-mirror connections` (default: all active connections)')
+    .action(async (connection: string | undefined, options) => tell(await plan(await connect(), connection, options)));
+}

@@ -1,0 +1,26 @@
+import type { Command } from 'commander';
+import type { ApiClient } from './client.ts';
+import type { DemoOptions } from './verbs/demo.ts';
+import type { LibraryVerbOptions } from './verbs/library.ts';
+
+/** What `command.ts` provides to the verbs. */
+export interface Verbs {
+  start(role: 'all' | 'web' | 'worker', options: { json?: boolean }): Promise<void>;
+  demo(options: DemoOptions): Promise<void>;
+  library(options: LibraryVerbOptions): Promise<void>;
+  doctor(options: { json?: boolean }): Promise<void>;
+  rebuild(options: { json?: boolean }): Promise<void>;
+  api(): Promise<ApiClient>;
+}
+
+/** The end of the help of a verb. */
+export const examples = (...lines: string[]) =>
+  `\n${lines.length > 1 ? 'Examples' : 'Example'}:\n${lines.map((line) => `  ${line}`).join('\n')}`;
+
+/** Adds a verb. Its own help says `more` below the summary, and ends with the examples. */
+export type NewVerb = (name: string, summary: string, example: string | string[], more?: string) => Command;
+
+/** Exits with 1 if anything failed or differs. */
+export function tell(wrong: number): void {
+  if (wrong > 0) process.exitCode = 1;
+}
