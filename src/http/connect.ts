@@ -1,9 +1,10 @@
-import type { FastifyInstance, FastifyReply } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { beginAttempt, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
+import { type Attempt, beginAttempt, openAttempt, readConnectLink, sealAttempt } from '../oauth/authorize.ts';
 import { OAuthError } from '../oauth/client.ts';
-import type { Sealer } from '../oauth/seal.ts';
-import { type ConsentDeps, createConsents, type Finished } from '../operations/consents.ts';
+import { acceptConsent, finishConsents } from '../operations/consents.ts';
+import type { ConsentDeps } from '../operations/finish-consent.ts';
+import * as pages from './connect-pages.ts';
 import { page, pageHeaders } from './pages.ts';
 
 export interface ConnectDeps extends ConsentDeps {
@@ -12,7 +13,7 @@ export interface ConnectDeps extends ConsentDeps {
   clientId: string;
 }
 
-/** Whoever comes with something else gets a page that says what to do, not an error for programs. */
+// A wrong parameter gets a page that says what to do, not a problem for programs.
 const word = z.string().optional().catch(undefined);
 const connectQuery = z.looseObject({ link: word });
 const callbackQuery = z.looseObject({ state: word, code: word, error: word });
@@ -27,19 +28,19 @@ const inABrowser = (operationId: string, summary: string, querystring: z.ZodType
   querystring,
   security: [],
   response: {
-    ...aPage('302', 'On to the service, with PKCE (S256) and a state.'),
-    ...aPage('2xx', 'What came of it.'),
-    ...aPage('4xx', 'Why not, and what to do.'),
-    ...aPage('5xx', 'It cannot be done at present.'),
+    ...aPage('302', 'Redirects to the library, with PKCE (S256) and a state.'),
+    ...aPage('2xx', 'The outcome.'),
+    ...aPage('4xx', 'Why it was refused, and what to do.'),
+    ...aPage('5xx', 'The service cannot do it now.'),
   },
 });
 const schemas = {
-  connect: inABrowser('connect', 'Where a connect link leads: on to the consent page of the service', connectQuery),
-  callback: inABrowser('finishConnect', 'Where the service sends the browser back: a page for people', callbackQuery),
+  connect: inABrowser('connect', "Open a connect link: redirects to the library's consent page", connectQuery),
+  callback: inABrowser('finishConnect', 'Receive the user after consent, and show a page', callbackQuery),
 };
 
 const cookieName = 'asset_mirror_connect';
-/** Holds the page of a connect that worked, for who loads it again. */
+/** Keeps the page of a finished connect, for a browser that loads it again. */
 const doneCookieName = 'asset_mirror_connected';
 const donePurpose = 'connected page';
 
@@ -48,189 +49,116 @@ const donePurpose = 'connected page';
  * `/me` → a connection. State and verifier travel in a sealed cookie, so only the browser that began can finish.
  */
 export function connectRoutes(app: FastifyInstance, deps: ConnectDeps): void {
-  const consents = createConsents(deps);
-  app.addHook('onReady', async () => consents.start());
-  app.addHook('onClose', async () => consents.stop());
-  const redirectUri = `${deps.publicUrl}/oauth/callback`;
-  const cookiePath = `${new URL(deps.publicUrl).pathname.replace(/\/$/, '')}/oauth/callback`;
-  const cookie = {
-    path: cookiePath,
-    httpOnly: true,
-    // The service sends the browser back by a top-level GET, which Lax lets through.
-    sameSite: 'lax' as const,
-    secure: deps.publicUrl.startsWith('https:'),
-  };
-  const show = (reply: FastifyReply, status: number, content: Page) =>
-    reply.code(status).headers(pageHeaders).send(page(content));
-  const tryAgain = (link: string) => ({ href: `${deps.publicUrl}/connect?link=${link}`, label: 'Try again' });
-  const linkEnded = (reply: FastifyReply) =>
-    show(reply, 410, {
-      tone: 'bad',
-      title: 'This link has ended',
-      paragraphs: ['Your account was disconnected after the link was made. Ask whoever sent it to you for a new one.'],
-    });
+  const stopping = new AbortController();
+  app.addHook('onReady', async () => finishConsents(deps, stopping.signal));
+  app.addHook('onClose', async () => stopping.abort(new Error('shutting down')));
+  const cookie = cookieOf(deps);
 
   app.get('/connect', { schema: schemas.connect }, async (request, reply) => {
     const { link } = request.query as z.infer<typeof connectQuery>;
-    const read = link !== undefined ? readConnectLink(deps.sealer, link) : 'invalid';
-    if (read === 'invalid' || read === 'expired') {
-      return show(reply, read === 'expired' ? 410 : 400, {
-        tone: 'bad',
-        title: read === 'expired' ? 'This link has expired' : 'This link does not work',
-        paragraphs: [
-          read === 'expired'
-            ? 'Connect links are valid for some days only. Ask whoever sent it to you for a new one.'
-            : 'It is incomplete, or was not made by this service. Copy the whole address, or ask for a new link.',
-        ],
-      });
-    }
-    const connection =
-      read.connectionId === undefined ? undefined : await deps.store.connections.get(read.connectionId);
-    if (connection?.linksSince && connection.linksSince > read.madeAt) return linkEnded(reply);
-    const { attempt, url } = beginAttempt({
-      appUrl: deps.appUrl,
-      clientId: deps.clientId,
-      redirectUri,
-      connectionId: read.connectionId,
-      link: link!,
-      linkMadeAt: read.madeAt.getTime(),
-    });
+    const begun = await begin(deps, link);
+    if ('status' in begun) return show(reply, begun);
     return reply
-      .setCookie(cookieName, sealAttempt(deps.sealer, attempt), { ...cookie, maxAge: 3600 })
+      .setCookie(cookieName, sealAttempt(deps.sealer, begun.attempt), { ...cookie, maxAge: 3600 })
       .header('referrer-policy', 'no-referrer')
       .header('cache-control', 'no-store')
-      .redirect(url, 302);
+      .redirect(begun.url, 302);
   });
 
   app.get('/oauth/callback', { schema: schemas.callback }, async (request, reply) => {
     const query = request.query as z.infer<typeof callbackQuery>;
-    const sealed = request.cookies[cookieName];
-    const attempt =
-      sealed !== undefined && typeof query.state === 'string'
-        ? openAttempt(deps.sealer, sealed, query.state)
-        : undefined;
-    const done = pageOf(deps.sealer, request.cookies[doneCookieName], query.state);
-    if (done) {
-      const title = `This sign-in is finished: ${done.title[0]!.toLowerCase()}${done.title.slice(1)}`;
-      return show(reply, 400, { ...done, tone: 'plain', title });
-    }
-    if (!attempt || !(await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)))) {
-      return show(reply, 400, {
-        tone: 'bad',
-        title: 'This sign-in did not start here',
-        paragraphs: [
-          'It was begun in another browser, has been finished already, or took more than an hour. Nothing was connected.',
-          'Open the link that you were sent once more, in the browser in which you want to sign in.',
-        ],
-      });
-    }
+    const done = shownBefore(deps, request, query.state);
+    if (done) return show(reply, pages.again(done));
+    const attempt = await attemptOf(deps, request, query.state);
+    if (!attempt) return show(reply, pages.strangeSignIn);
     reply.clearCookie(cookieName, cookie);
-    const { connectionId } = attempt;
-
-    if (typeof query.error === 'string' || typeof query.code !== 'string') {
-      const denied = query.error === 'access_denied';
-      if (!denied) deps.log.warn({ reason: String(query.error ?? 'no code').slice(0, 100) }, 'consent failed');
-      return show(reply, denied ? 200 : 400, {
-        tone: 'plain',
-        title: denied ? 'Access was not allowed' : 'The library service reported a problem',
-        paragraphs: denied
-          ? [
-              'You cancelled, so nothing was connected and nothing is copied.',
-              'If that was not what you wanted, try again.',
-            ]
-          : ['Nothing was connected. Trying again often helps; if it does not, tell whoever runs this service.'],
-        action: tryAgain(attempt.link),
-      });
+    const content = await finish(deps, attempt, query);
+    if (content.retry) {
+      return show(reply, { ...content, action: { href: linkTo(deps, attempt.link), label: 'Try again' } });
     }
-
-    try {
-      const outcome = await consents.accept({
-        code: query.code,
-        verifier: attempt.verifier,
-        redirectUri,
-        connectionId,
-        linkMadeAt: new Date(attempt.linkMadeAt),
-      });
-      if (outcome.kind === 'link ended') return linkEnded(reply);
-      if (outcome.kind === 'another user') {
-        return show(reply, 409, {
-          tone: 'bad',
-          title: 'That is another account',
-          paragraphs: [
-            `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
-            'Sign out of the library service, then try again with the right account.',
-          ],
-          action: tryAgain(attempt.link),
-        });
-      }
-      const content = pageFor(outcome);
+    if (content.status < 300) {
       const kept = deps.sealer.seal(donePurpose, JSON.stringify({ state: attempt.state, content }));
       reply.setCookie(doneCookieName, kept, { ...cookie, maxAge: 600 });
-      return show(reply, outcome.kind === 'later' ? 202 : 200, content);
-    } catch (err) {
-      const refused = err instanceof OAuthError && err.status < 500;
-      deps.log.error({ err }, 'connecting failed');
-      return show(reply, refused ? 400 : 502, {
-        tone: 'bad',
-        title: 'Connecting did not work',
-        paragraphs: [
-          refused
-            ? 'The library service did not accept the sign-in. It may have taken too long.'
-            : 'The library service could not be asked, or gave an answer that makes no sense.',
-          'Nothing was connected. Try again; if it keeps failing, tell whoever runs this service.',
-        ],
-        action: tryAgain(attempt.link),
-      });
     }
+    return show(reply, content);
   });
 }
 
-type Page = Parameters<typeof page>[0];
+const redirectUriOf = ({ publicUrl }: ConnectDeps) => `${publicUrl}/oauth/callback`;
+const linkTo = ({ publicUrl }: ConnectDeps, link: string) => `${publicUrl}/connect?link=${link}`;
 
-function pageFor(outcome: Exclude<Finished, { kind: 'another user' | 'link ended' }> | { kind: 'later' }): Page {
-  switch (outcome.kind) {
-    case 'connected':
-      return {
-        tone: 'good',
-        title: outcome.created ? 'You are connected' : 'You are connected again',
-        paragraphs: [
-          `Everything in ${named(outcome.companies)} is being copied from now on.`,
-          'You can close this page.',
-        ],
-      };
-    case 'later':
-      return {
-        tone: 'good',
-        title: 'Your sign-in worked, and you will be connected soon',
-        paragraphs: [
-          'The library service is busy. The connection is finished in the background as soon as it answers.',
-          'There is nothing left for you to do. You can close this page.',
-        ],
-      };
-    case 'superseded':
-      return {
-        tone: 'plain',
-        title: 'A newer sign-in has replaced this one',
-        paragraphs: [
-          'Your account was connected or disconnected in the meantime, so this sign-in has changed nothing.',
-        ],
-      };
+const cookieOf = ({ publicUrl }: ConnectDeps) => ({
+  path: `${new URL(publicUrl).pathname.replace(/\/$/, '')}/oauth/callback`,
+  httpOnly: true,
+  // The library sends the browser back by a top-level GET, which Lax lets through.
+  sameSite: 'lax' as const,
+  secure: publicUrl.startsWith('https:'),
+});
+
+const show = (reply: FastifyReply, content: pages.ConnectPage) =>
+  reply.code(content.status).headers(pageHeaders).send(page(content));
+
+/** A new attempt with the address of its consent page; or the page that says why the link does not work. */
+async function begin(deps: ConnectDeps, link: string | undefined) {
+  const read = link === undefined ? 'invalid' : readConnectLink(deps.sealer, link);
+  if (read === 'invalid') return pages.linkInvalid;
+  if (read === 'expired') return pages.linkExpired;
+  const { connectionId, madeAt } = read;
+  const connection = connectionId === undefined ? undefined : await deps.store.connections.get(connectionId);
+  if (connection?.linksSince && connection.linksSince > madeAt) return pages.linkEnded;
+  return beginAttempt({
+    appUrl: deps.appUrl,
+    clientId: deps.clientId,
+    redirectUri: redirectUriOf(deps),
+    connectionId,
+    link: link!,
+    linkMadeAt: madeAt.getTime(),
+  });
+}
+
+/** The attempt that this browser began with this state. Each state works once. */
+async function attemptOf(deps: ConnectDeps, request: FastifyRequest, state: string | undefined) {
+  const sealed = request.cookies[cookieName];
+  if (sealed === undefined || state === undefined) return undefined;
+  const attempt = openAttempt(deps.sealer, sealed, state);
+  const isFirst = attempt && (await deps.store.connections.useState(attempt.state, new Date(attempt.expiresAt)));
+  return isFirst ? attempt : undefined;
+}
+
+async function finish(
+  deps: ConnectDeps,
+  attempt: Attempt,
+  { code, error }: z.infer<typeof callbackQuery>,
+): Promise<pages.ConnectPage> {
+  if (error === 'access_denied') return pages.denied;
+  if (error !== undefined || code === undefined) {
+    deps.log.warn({ reason: (error ?? 'no code').slice(0, 100) }, 'consent failed');
+    return pages.libraryProblem;
+  }
+  try {
+    const outcome = await acceptConsent(deps, {
+      code,
+      verifier: attempt.verifier,
+      redirectUri: redirectUriOf(deps),
+      connectionId: attempt.connectionId,
+      linkMadeAt: new Date(attempt.linkMadeAt),
+    });
+    return pages.pageOf(outcome);
+  } catch (err) {
+    deps.log.error({ err }, 'connecting failed');
+    return pages.failed(err instanceof OAuthError && err.status < 500);
   }
 }
 
-/** The page that this browser has been shown for this state, if it has. */
-function pageOf(sealer: Sealer, cookie: string | undefined, state: unknown): Page | undefined {
+/** The page that this browser was shown for this state, if any. */
+function shownBefore({ sealer }: ConnectDeps, request: FastifyRequest, state: string | undefined) {
   try {
-    const done = JSON.parse(sealer.open(donePurpose, cookie!)) as { state: string; content: Page };
+    const done = JSON.parse(sealer.open(donePurpose, request.cookies[doneCookieName]!)) as {
+      state: string;
+      content: pages.ConnectPage;
+    };
     return done.state === state ? done.content : undefined;
   } catch {
     return undefined;
   }
-}
-
-/** `Acme, Globex, and 3 others` */
-function named(companies: string[]): string {
-  if (companies.length === 0) return 'your library';
-  const [first, rest] = [companies.slice(0, 5), companies.length - 5];
-  return new Intl.ListFormat('en').format(rest > 0 ? [...first, `${rest} others`] : first);
 }

@@ -25,8 +25,7 @@ export async function describeApi(
       info: {
         title: 'asset-mirror operator API',
         version: options.version,
-        description:
-          'Everything that an operator can see and do. Errors are RFC 9457 problems with a stable `code`.',
+        description: 'Everything that an operator can see and do. Errors are RFC 9457 problems with a stable `code`.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: options.publicUrl }],

@@ -1,0 +1,133 @@
+import type { Finished } from '../operations/finish-consent.ts';
+import type { page } from './pages.ts';
+
+/** What the connect flow answers: a status and a page that says what to do. */
+export type ConnectPage = Parameters<typeof page>[0] & {
+  status: number;
+  /** The page has a button that starts again with the same link. */
+  retry?: true;
+};
+
+export const linkEnded: ConnectPage = {
+  status: 410,
+  tone: 'bad',
+  title: 'This link has ended',
+  paragraphs: ['Your account was disconnected after the link was made. Ask the person who sent it for a new one.'],
+};
+
+export const linkExpired: ConnectPage = {
+  status: 410,
+  tone: 'bad',
+  title: 'This link has expired',
+  paragraphs: ['Connect links work for 7 days. Ask the person who sent it for a new one.'],
+};
+
+export const linkInvalid: ConnectPage = {
+  status: 400,
+  tone: 'bad',
+  title: 'This link does not work',
+  paragraphs: ['It is incomplete, or was not made by this service. Copy the whole address, or ask for a new link.'],
+};
+
+export const strangeSignIn: ConnectPage = {
+  status: 400,
+  tone: 'bad',
+  title: 'This sign-in did not start here',
+  paragraphs: [
+    'It was started in another browser, was finished already, or took more than an hour. Nothing was connected.',
+    'Open your link again, in the browser in which you want to sign in.',
+  ],
+};
+
+export const denied: ConnectPage = {
+  status: 200,
+  tone: 'plain',
+  retry: true,
+  title: 'Access was not allowed',
+  paragraphs: [
+    'You cancelled, so nothing was connected and nothing is copied.',
+    'If you did not want that, try again.',
+  ],
+};
+
+export const libraryProblem: ConnectPage = {
+  status: 400,
+  tone: 'plain',
+  retry: true,
+  title: 'The library service reported a problem',
+  paragraphs: ['Nothing was connected. Try again; if it keeps failing, tell the operator of this service.'],
+};
+
+/** `refused`: the library did not accept the code. */
+export const failed = (refused: boolean): ConnectPage => ({
+  status: refused ? 400 : 502,
+  tone: 'bad',
+  retry: true,
+  title: 'Connecting did not work',
+  paragraphs: [
+    refused
+      ? 'The library service did not accept the sign-in. It may have taken too long.'
+      : 'The library service did not answer, or its answer was invalid.',
+    'Nothing was connected. Try again; if it keeps failing, tell the operator of this service.',
+  ],
+});
+
+/** The page of a sign-in that the same browser loads again. */
+export const again = (first: ConnectPage): ConnectPage => ({
+  ...first,
+  status: 400,
+  tone: 'plain',
+  title: `This sign-in is finished: ${first.title[0]!.toLowerCase()}${first.title.slice(1)}`,
+});
+
+export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
+  switch (outcome.kind) {
+    case 'connected':
+      return {
+        status: 200,
+        tone: 'good',
+        title: outcome.created ? 'You are connected' : 'You are connected again',
+        paragraphs: [
+          `Everything in ${named(outcome.companies)} is being copied from now on.`,
+          'You can close this page.',
+        ],
+      };
+    case 'later':
+      return {
+        status: 202,
+        tone: 'good',
+        title: 'Your sign-in worked, and you will be connected soon',
+        paragraphs: [
+          'The library service is busy. The connection is finished in the background as soon as it answers.',
+          'You need not do anything else. You can close this page.',
+        ],
+      };
+    case 'superseded':
+      return {
+        status: 200,
+        tone: 'plain',
+        title: 'A newer sign-in has replaced this one',
+        paragraphs: ['Your account was connected or disconnected in the meantime, so this sign-in changed nothing.'],
+      };
+    case 'another user':
+      return {
+        status: 409,
+        tone: 'bad',
+        retry: true,
+        title: 'That is another account',
+        paragraphs: [
+          `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
+          'Sign out of the library service, then try again with the right account.',
+        ],
+      };
+    case 'link ended':
+      return linkEnded;
+  }
+}
+
+/** `Acme, Globex, and 3 others` */
+function named(companies: string[]): string {
+  if (companies.length === 0) return 'your library';
+  const [first, rest] = [companies.slice(0, 5), companies.length - 5];
+  return new Intl.ListFormat('en').format(rest > 0 ? [...first, `${rest} others`] : first);
+}

@@ -1,0 +1,126 @@
+import { z } from 'zod';
+import { reasonOf } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { OAuthClient } from '../oauth/client.ts';
+import type { Sealer } from '../oauth/seal.ts';
+import type { Tokens } from '../oauth/tokens.ts';
+import type { Queues } from '../queue/queues.ts';
+import type { Schedule } from '../queue/scheduler.ts';
+import type { LibraryClient, Me } from '../source/client.ts';
+import { storable } from '../source/schemas.ts';
+import type { Connection, Consent } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import { within } from '../within.ts';
+
+export interface ConsentDeps {
+  store: Store;
+  sealer: Sealer;
+  oauth: OAuthClient;
+  client: LibraryClient;
+  tokens: Tokens;
+  queues: Queues;
+  schedule: Schedule;
+  log: Log;
+}
+
+export type Finished =
+  | { kind: 'connected'; created: boolean; companies: string[] }
+  | { kind: 'another user'; expected: string; actual: string }
+  /** An operator disconnected the user after the link was made. */
+  | { kind: 'link ended' }
+  /** The user connected again, or was disconnected, after this consent. */
+  | { kind: 'superseded' };
+
+/** A grant that could not be revoked for this long is given up. */
+const revokeForMs = 24 * 3_600_000;
+/** Until a consent is tried again, unless the library named another time. */
+export const retryMs = 15_000;
+
+const pairOf = z.object({ accessToken: z.string(), refreshToken: z.string() });
+type Pair = z.infer<typeof pairOf>;
+const purposeFor = (id: string) => `consent ${id}`;
+
+export const sealPair = (sealer: Sealer, id: string, pair: Pair) => sealer.seal(purposeFor(id), JSON.stringify(pair));
+
+export const openPair = (sealer: Sealer, { id, tokens }: Consent) =>
+  pairOf.parse(JSON.parse(sealer.open(purposeFor(id), tokens)));
+
+/** Asks the library whose grant it is, and saves the connection with its companies, first sync and schedule. */
+export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
+  const { store } = deps;
+  const { accessToken: token } = openPair(deps.sealer, consent);
+  const me = storable(await deps.client.me({ token, signal }));
+  const [own, expected] = await Promise.all([
+    store.connections.ofUser(me.user.id),
+    consent.connectionId === null ? undefined : store.connections.get(consent.connectionId),
+  ]);
+  if ([own?.connectedAt, own?.disconnectedAt].some((at) => at && at > consent.createdAt)) {
+    await discard(deps, consent, own);
+    return { kind: 'superseded' };
+  }
+  if (expected && expected.userId !== me.user.id) {
+    // Revoking could end a live connection of this other user, so that one gets the new tokens instead.
+    if (isLive(own)) await saveGrant(deps, consent, me);
+    else await revokeConsent(deps, consent);
+    return {
+      kind: 'another user',
+      expected: expected.userEmail || expected.userName,
+      actual: me.user.email || me.user.name,
+    };
+  }
+  if (own?.status === 'disconnected' && own.linksSince && own.linksSince > consent.linkMadeAt) {
+    await revokeConsent(deps, consent);
+    return { kind: 'link ended' };
+  }
+  return { kind: 'connected', ...(await connect(deps, consent, me)) };
+}
+
+async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
+  const { store, log } = deps;
+  const { id, created, recovered } = await saveGrant(deps, consent, me);
+  await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0 });
+  await store.syncs.request(id, 'incremental');
+  log.info(
+    { connectionId: id, companies: me.companies.length, created, recovered },
+    created ? 'connected' : 'connected again',
+  );
+  // If the queue is away or this process dies here, the dispatcher does the same from the database.
+  await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
+    log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
+  );
+  return { created, companies: me.companies.map((company) => company.name) };
+}
+
+const saveGrant = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>
+  store.connections.saveGrant({
+    user,
+    tokens: tokens.seal(user.id, openPair(sealer, consent)),
+    accessExpiresAt: consent.accessExpiresAt,
+    consentId: consent.id,
+  });
+
+/** Ends a consent that can never be finished. */
+export async function giveUpConsent(deps: ConsentDeps, consent: Consent, reason: string): Promise<void> {
+  const { connectionId } = consent;
+  deps.log.warn({ connectionId, reason }, 'consent given up');
+  await discard(deps, consent, connectionId === null ? undefined : await deps.store.connections.get(connectionId));
+}
+
+/** Removes a consent, and revokes its grant unless that could end a live connection. */
+async function discard(deps: ConsentDeps, consent: Consent, connection: Connection | undefined): Promise<void> {
+  if (isLive(connection)) await deps.store.consents.remove(consent.id);
+  else await revokeConsent(deps, consent);
+}
+
+const isLive = (connection: Connection | undefined) => connection !== undefined && connection.status !== 'disconnected';
+
+/** Revokes the grant at the library. If that fails, the consent stays in the database and is tried again. */
+async function revokeConsent({ store, sealer, oauth, log }: ConsentDeps, consent: Consent): Promise<void> {
+  try {
+    await oauth.revoke(openPair(sealer, consent).refreshToken);
+  } catch (err) {
+    log.warn({ connectionId: consent.connectionId, err }, 'the grant could not be revoked at the service');
+    if (Date.now() - consent.createdAt.getTime() < revokeForMs) return store.consents.again(consent.id, retryMs);
+  }
+  await store.consents.remove(consent.id);
+}
