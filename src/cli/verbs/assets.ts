@@ -1,5 +1,6 @@
 import { formatBytes } from '../../units.ts';
-import type { ApiClient, AssetList, AssetQuery } from '../client.ts';
+import type { AssetList, AssetQuery } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { mostRows } from '../options.ts';
 import { ago, type Cell, counted, paint, print, printJson, printJsonLine, table } from '../output.ts';
@@ -46,9 +47,9 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (options.all) {
     let found = 0;
     for await (const page of api.assetPages(query)) {
-      found += page.length;
-      if (options.json) for (const asset of page) printJsonLine(asset);
-      else if (page.length > 0) print(assetTable(page));
+      found += page.assets.length;
+      if (options.json) for (const asset of page.assets) printJsonLine(asset);
+      else if (page.assets.length > 0) print(assetTable(page.assets));
     }
     if (!options.json) print(found === 0 ? none : `\n${counted(found, 'asset')}`);
     return;

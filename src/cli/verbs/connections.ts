@@ -1,6 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import { formatBytes } from '../../units.ts';
-import type { ApiClient, ConnectionQuery, ConnectionSummary } from '../client.ts';
+import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 

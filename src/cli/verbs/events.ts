@@ -1,4 +1,5 @@
-import type { ApiClient, MirrorEvent } from '../client.ts';
+import type { MirrorEvent } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
 export interface EventsOptions {

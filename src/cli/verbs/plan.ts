@@ -1,5 +1,6 @@
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ApiClient, Plan, PlanProgress } from '../client.ts';
+import type { Plan, PlanProgress } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { ago, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
 
 /** What a full sync would move, before it moves. Returns how much could not be listed. */

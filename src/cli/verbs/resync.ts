@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ApiClient, ConnectionSummary, ResyncRequest, Status, Sync, Verification } from '../client.ts';
+import type { ConnectionSummary, ResyncRequest, Status, Sync, Verification } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';

@@ -1,5 +1,6 @@
 import { formatBytes, formatDuration, parseDuration, parseRate } from '../../units.ts';
-import type { ApiClient, ConnectionSettingsRequest, ConnectionSummary, Settings } from '../client.ts';
+import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { harmless, paint, print, printJson } from '../output.ts';
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ApiClient, ConnectionSummary, Status } from '../client.ts';
+import type { ConnectionSummary, Status } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
 import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
 import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';

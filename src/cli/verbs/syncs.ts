@@ -1,5 +1,6 @@
 import { formatDuration } from '../../units.ts';
-import type { ApiClient, Sync } from '../client.ts';
+import type { Sync } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;

@@ -1,6 +1,7 @@
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../../units.ts';
-import type { ApiClient, Verification } from '../client.ts';
+import type { Verification } from '../answers.ts';
+import type { ApiClient } from '../client.ts';
 import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
 
 export interface VerifyOptions {

@@ -1,0 +1,89 @@
+import { z } from 'zod';
+import { NotReachable, RefusedByService, UsageError } from './failures.ts';
+
+/** Where the operator API is, and the token for it. */
+export interface Service {
+  url: string;
+  adminToken: string | undefined;
+}
+
+const problem = z.object({ detail: z.string(), code: z.string().optional() });
+
+export const notOurs = ({ url }: Service, status: number) =>
+  new NotReachable(
+    `${url} answered ${status}, but not as asset-mirror does. Set ASSET_MIRROR_URL to the address of the service, or check the proxy in front of it.`,
+  );
+
+/**
+ * Sends a request to the operator API. Without a signal it waits as long as it takes.
+ * @throws NotReachable, UsageError for a wrong token, RefusedByService
+ */
+export async function ask(
+  service: Service,
+  method: string,
+  path: string,
+  { body, signal, headers }: { body?: unknown; signal?: AbortSignal; headers?: Record<string, string> } = {},
+): Promise<Response> {
+  const { url, adminToken } = service;
+  let response: Response;
+  try {
+    response = await fetch(`${url}/api${path}`, {
+      method,
+      headers: {
+        accept: 'application/json',
+        ...headers,
+        ...(adminToken && { authorization: `Bearer ${adminToken}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(signal && { signal }),
+    });
+  } catch {
+    throw new NotReachable(
+      `No asset-mirror answers at ${url}. Start it with \`asset-mirror start\`, or set ASSET_MIRROR_URL to its address.`,
+    );
+  }
+  if (response.ok) return response;
+  if (response.status === 401) {
+    throw new UsageError(`${url} does not accept this operator token. Set ADMIN_TOKEN to the token of the service.`);
+  }
+  const { detail, code } = problem.safeParse(await response.json().catch(() => undefined)).data ?? {};
+  if (detail === undefined) throw notOurs(service, response.status);
+  throw new RefusedByService(detail, response.status, code);
+}
+
+/** A request that is answered with JSON, within 30 seconds. */
+export async function call<T>(service: Service, method: string, path: string, body?: unknown): Promise<T> {
+  const response = await ask(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
+  try {
+    return (await response.json()) as T;
+  } catch {
+    throw notOurs(service, response.status);
+  }
+}
+
+/** Work that reports its progress, one line of JSON each time. When this process ends, so does the work. */
+export async function followWork<T, P>(service: Service, path: string, onProgress: (progress: P) => void): Promise<T> {
+  const response = await ask(service, 'GET', path);
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of response.body!) {
+    rest += decoder.decode(chunk, { stream: true });
+    const lines = rest.split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) {
+      const { progress, result, error } = JSON.parse(line) as { progress?: P; result?: T; error?: { detail: string } };
+      if (progress) onProgress(progress);
+      if (error) throw new Error(error.detail);
+      if (result) return result;
+    }
+  }
+  throw new Error(`${service.url} closed the connection before the answer was complete. Try again.`);
+}
+
+export function addressOf(path: string, query: object): string {
+  const given = Object.entries(query).flatMap(([name, value]): [string, string][] =>
+    value === undefined ? [] : [[name, String(value)]],
+  );
+  return given.length > 0 ? `${path}?${new URLSearchParams(given)}` : path;
+}

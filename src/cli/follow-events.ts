@@ -1,0 +1,53 @@
+import { EventSource } from 'eventsource';
+import type { EventQuery, MirrorEvent } from './answers.ts';
+import { addressOf, ask, notOurs, type Service } from './ask.ts';
+import { NotReachable, RefusedByService } from './failures.ts';
+
+export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
+
+export interface Heard {
+  onEvent: (event: MirrorEvent) => void;
+  /** The stream was lost, or is back. */
+  onLine: (good: boolean) => void;
+}
+
+/**
+ * Reports each event as it happens, and misses none: EventSource reconnects by itself. `open` resolves when the stream is
+ * open; `end` never resolves, and rejects when the service refuses, or does not answer at the beginning.
+ */
+export function followEvents(
+  service: Service,
+  filter: EventFilter,
+  heard: Heard,
+): { open: Promise<void>; end: Promise<never> } {
+  const path = addressOf('/events', filter);
+  const opened = Promise.withResolvers<void>();
+  const ended = Promise.withResolvers<never>();
+  // While EventSource waits to reconnect, nothing else keeps this process alive.
+  const awake = setInterval(() => {}, 60_000);
+  let wasOpen = false;
+  const source = new EventSource(`${service.url}/api${path}`, {
+    fetch: (_url, { headers, signal }) =>
+      ask(service, 'GET', path, { headers, signal }).catch((error) => {
+        const passing = error instanceof NotReachable || (error instanceof RefusedByService && error.status >= 500);
+        if (!wasOpen || !passing) fail(error);
+        throw error;
+      }),
+  });
+  const fail = (error: Error) => {
+    source.close();
+    clearInterval(awake);
+    ended.reject(error);
+  };
+  source.addEventListener('open', () => {
+    wasOpen = true;
+    opened.resolve();
+    heard.onLine(true);
+  });
+  source.addEventListener('error', ({ code }) => {
+    if (source.readyState === source.CLOSED) fail(notOurs(service, code ?? 0));
+    else heard.onLine(false);
+  });
+  source.addEventListener('message', ({ data }) => heard.onEvent(JSON.parse(data)));
+  return { open: opened.promise, end: ended.promise };
+}
