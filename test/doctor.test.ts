@@ -83,7 +83,7 @@ describe.each([
     expect({ code, err }).toEqual({ code: 0, err: '' });
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
     expect(out).toMatch(/^configuration\n {2}✓ settings/);
-    expect(out).toMatch(/Nothing to mend/);
+    expect(out).toMatch(/No errors/);
     const secrets = [environment.LIBRARY_CLIENT_SECRET!, environment.ENCRYPTION_KEYS!, environment.ADMIN_TOKEN!];
     for (const secret of [...secrets, 'svca_', 'svcr_', 'signature=', '\u001b']) expect(out).not.toContain(secret);
   });

@@ -15,10 +15,10 @@ export async function connectLikeABrowser(link: string): Promise<void> {
     const next = response.headers.get('location');
     await response.body?.cancel();
     if (next === null) {
-      if (!response.ok) throw new Error(`connecting ended with status ${response.status} at ${new URL(url).pathname}`);
+      if (!response.ok) throw new Error(`connecting failed with status ${response.status} at ${new URL(url).pathname}`);
       return;
     }
     url = new URL(next, url).href;
   }
-  throw new Error('connecting went round in circles');
+  throw new Error('connecting failed: too many redirects');
 }

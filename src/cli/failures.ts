@@ -1,17 +1,14 @@
-/** The service did not answer at all, or another did: exit code 3. */
+/** Nothing answered, or something other than asset-mirror: exit code 3. */
 export class NotReachable extends Error {
   override readonly name = 'NotReachable';
 }
 
-/** A wrong word on the command line: exit code 2. */
+/** Wrong use of the command line: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/**
- * What the service refused, in its words: exit code 2 where what it was asked for is wrong, 3 where it cannot answer at
- * present, else 1. `code` is stable.
- */
+/** The service refused, with its `detail` as the message: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
 export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
   readonly status: number;
@@ -24,10 +21,10 @@ export class RefusedByService extends Error {
   }
 }
 
-/** Of a value, or of an id that is not there. */
+/** A wrong value, or an unknown id. */
 const wrongOfTheCaller = new Set([400, 404, 413, 414]);
 
-/** With which code the process ends. */
+/** The exit code of the process. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
   if (error instanceof RefusedByService) {

@@ -1,9 +1,9 @@
 import { clean, cut, overwrite, print, width } from './output.ts';
 
-/** How often something is said where lines cannot be written over. */
+/** How often a line is printed where it cannot be overwritten. */
 const saidMs = 5000;
 
-/** One line that is written over while it changes; where that cannot be, such as in a file, a line now and then. */
+/** One line that is overwritten when it changes. Outside a terminal: a new line now and then. */
 export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   const { stdout } = process;
   let last = '';
@@ -20,7 +20,7 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
       }
       last = text;
     },
-    /** A line that stays; what is shown goes on below it. */
+    /** Prints a line that stays, above the live line. */
     say(text: string): void {
       if (silent) return;
       if (stdout.isTTY && last !== '') overwrite(stdout);
@@ -33,7 +33,7 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   };
 }
 
-/** A screenful that is written over without flicker, cut to what the terminal shows. */
+/** A screen that is overwritten without flicker, cut to the size of the terminal. */
 export function liveScreen() {
   const { stdout } = process;
   stdout.write('\u001b[2J');
@@ -42,7 +42,7 @@ export function liveScreen() {
       const [rows, columns] = [stdout.rows || 24, stdout.columns || 80];
       const lines = text.split('\n');
       const shown =
-        lines.length < rows ? lines : [...lines.slice(0, rows - 2), `… and ${lines.length - rows + 2} lines more`];
+        lines.length < rows ? lines : [...lines.slice(0, rows - 2), `… and ${lines.length - rows + 2} more lines`];
       const fitting = shown.map((line) =>
         width(line) <= columns ? line : cut(line.replace(/\u001b\[[\d;]*m/g, ''), columns),
       );

@@ -2,8 +2,8 @@ import { stripVTControlCharacters, styleText } from 'node:util';
 import { formatDuration } from '../units.ts';
 
 /**
- * All that verbs print goes through here: colours on a terminal only (NO_COLOR and FORCE_COLOR are heard), tables that fit,
- * and no control characters but our own.
+ * All output of verbs goes through here: colours on a terminal only (see NO_COLOR and FORCE_COLOR), tables that fit, and no
+ * control characters except our own.
  */
 
 type Style = Parameters<typeof styleText>[0];
@@ -20,33 +20,32 @@ export function printError(text: string): void {
   process.stderr.write(`${clean(text)}\n`);
 }
 
-/** Replaces the line that the cursor is in. */
+/** Replaces the line of the cursor. */
 export function overwrite(stream: NodeJS.WriteStream, text = ''): void {
   stream.write(`\r\u001b[K${clean(text)}`);
 }
 
 export const printJson = (value: unknown) => print(jsonOf(value, 2));
 
-/** As one line. */
 export const printJsonLine = (value: unknown) => print(jsonOf(value));
 
 const controls = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
-/** JSON escapes C0 controls only; escaping the others in it too changes no value. */
+/** JSON. It escapes C0 controls only; escaping the others, too, changes no value. */
 export const jsonOf = (value: unknown, indent?: number) =>
   JSON.stringify(value, null, indent).replace(controls, (c) =>
     c === '\n' ? c : `\\u${c.codePointAt(0)!.toString(16).padStart(4, '0')}`,
   );
 
-/** One line of text that others wrote: it can neither move the cursor nor make up lines. */
+/** Text from outside, made safe: it can neither move the cursor nor add lines. */
 export function harmless(text: string): string {
   return text.replace(controls, (c) => `\\u{${c.codePointAt(0)!.toString(16)}}`);
 }
 
-/** What `paint` writes. */
+/** The sequences that `paint` writes. */
 const ownColours = /(\u001b\[(?:1|2|22|3[1236]|39)m)/;
 
-/** Text without control characters but line ends and our colours. */
+/** Text without control characters, except for line ends and our colours. */
 export function clean(text: string): string {
   return text
     .split(ownColours)
@@ -56,16 +55,16 @@ export function clean(text: string): string {
 
 const segmenter = new Intl.Segmenter();
 const graphemes = (text: string) => [...segmenter.segment(text)].map(({ segment }) => segment);
-// Two columns: emoji, and the scripts of East Asia.
+// Two columns wide: emoji and East Asian scripts.
 const wide =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff01-\uff60\uffe0-\uffe6]/u;
 const widthOf = (grapheme: string) => (wide.test(grapheme) ? 2 : 1);
 
-/** Columns of the terminal that it takes. Sequences that move no cursor take none. */
+/** The columns that a text takes in a terminal. Colours take none. */
 export const width = (text: string): number =>
   graphemes(stripVTControlCharacters(text)).reduce((sum, grapheme) => sum + widthOf(grapheme), 0);
 
-/** As much of it as has room, and then `…`. */
+/** Shortens a text to `room` columns, with `…` at the end. */
 export function cut(text: string, room: number): string {
   if (width(text) <= room) return text;
   let kept = '';
@@ -78,27 +77,26 @@ export function cut(text: string, room: number): string {
   return room < 1 ? '' : `${kept}…`;
 }
 
-/** Whether the terminal shows each line of it in one line; what is no terminal takes everything. */
+/** Whether the terminal is wide enough for each line. Without a terminal everything fits. */
 export function fits(text: string, columns = process.stdout.columns || Number.POSITIVE_INFINITY): boolean {
   return text.split('\n').every((line) => width(line) <= columns);
 }
 
-/** What stands in a table: text, or text in a colour. */
 export type Cell = string | { text: string; style: Style };
 
 export interface Column {
   title: string;
-  /** To the right, as numbers are. */
+  /** Aligned to the right, for numbers. */
   right?: boolean;
-  /** How narrow it may become where there is little room; without it, it is never cut. */
+  /** The minimum width if there is little room. Without it, the column is never cut. */
   least?: number;
-  /** Skipped where there is no room even so; the highest first. */
+  /** Columns with this are left out if there is still no room; the highest first. */
   spare?: number;
 }
 
 /**
- * Columns as wide as their widest cell. Where the terminal is narrower, those that may be cut are, the widest first; where
- * that is not enough, columns are skipped. What is no terminal gets everything.
+ * Columns as wide as their widest cell. In a narrow terminal columns with `least` are cut, the widest first; if that is not
+ * enough, columns with `spare` are left out.
  */
 export function table(
   all: Column[],
@@ -145,10 +143,10 @@ export function bar(done: number, total: number, columns = 20): string {
   return `${paint('cyan', '█'.repeat(full))}${paint('dim', '░'.repeat(columns - full))}`;
 }
 
-/** So long nothing is said of how fast something goes. */
+/** Before that, a rate says nothing. */
 const soonestMs = 2000;
 
-/** `120/s, 4m 05s left`: how fast it went since it began, and how long the rest takes then; nothing while that is unknown. */
+/** `120/s, 4m 05s left`; empty while it is unknown. */
 export function speed({ done, left, ms }: { done: number; left: number; ms: number }): string {
   if (ms < soonestMs || done <= 0) return '';
   const perSecond = (done * 1000) / ms;

@@ -42,7 +42,7 @@ describe('the verbs of operators', () => {
     });
   }
 
-  test('list connections, assets and runs, in words and as JSON', async () => {
+  test('list connections, assets and syncs, as text and as JSON', async () => {
     const [connections, json, assets, runs, none] = await Promise.all([
       run(['connections']),
       run(['connections', '--status', 'active', '--json']),
@@ -56,9 +56,9 @@ describe('the verbs of operators', () => {
       ),
     );
     expect(JSON.parse(json.stdout).connections).toMatchObject([{ id, status: 'active' }]);
-    expect(assets.stdout).toMatch(new RegExp(`^ASSET .*WHY\n${failed} +broken.mov +failed .*attempt`));
+    expect(assets.stdout).toMatch(new RegExp(`^ASSET .*REASON\n${failed} +broken.mov +failed .*attempt`));
     expect(runs.stdout.trimEnd().split('\n')).toHaveLength(3);
-    expect(none).toMatchObject({ code: 0, stdout: 'No asset is like that.\n' });
+    expect(none).toMatchObject({ code: 0, stdout: 'No asset matches.\n' });
     const all = await run(['assets', '--all', '--json']);
     const lines = all.stdout
       .trimEnd()
@@ -71,25 +71,25 @@ describe('the verbs of operators', () => {
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[32mactive');
   });
 
-  test("say what a full sync would move, and an asset's stepLog", async () => {
+  test('say what a full sync would transfer, and explain one asset', async () => {
     const plan = await run(['plan', id]);
     expect(plan).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(
-        /^A full sync would move 1 assets, 5 B.*\n {2}1 assets, 5 B: known, and not in the bucket.*\n {2}By the sizes that the library lists: /,
+        /^A full sync would transfer 1 assets, 5 B.*\n {2}1 assets, 5 B: known, not yet in the bucket\n {2}Sizes are as the library lists them/,
       ),
     });
     expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });
 
-    const [stepLog, why, unknown] = await Promise.all([
+    const [explained, why, unknown] = await Promise.all([
       run(['explain', whole]),
       run(['explain', failed]),
       run(['explain', 'nothing']),
     ]);
-    expect(stepLog.stdout).toMatch(
+    expect(explained.stdout).toMatch(
       / {2}mirrored\n.*company acme.*\n\nIt is in the bucket since .*\n[\s\S]*\nsync .*\n.*seen for the first time: to be mirrored\n/,
     );
-    expect(stepLog.stdout).not.toContain('\u001b');
+    expect(explained.stdout).not.toContain('\u001b');
     expect(why.stdout).toMatch(/ {2}failed\n[\s\S]*\nIt failed after 1 attempts?: [\s\S]*retry/);
     expect(unknown).toMatchObject({
       code: 2,
@@ -97,10 +97,10 @@ describe('the verbs of operators', () => {
     });
   });
 
-  test('retry what failed, and say what cannot be', async () => {
+  test('retry failed assets, and say which cannot be retried', async () => {
     expect(await run(['retry', failed, 'nothing'])).toMatchObject({
       code: 1,
-      stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: is due now\n✗ nothing: There is no asset nothing`)),
+      stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: retrying now\n✗ nothing: There is no asset nothing`)),
     });
     await scene.mirror.assetIn(failed, 'mirrored');
     expect(await run(['retry', '--failed', '--json'])).toMatchObject({ code: 0, stdout: '{\n  "retried": 0\n}\n' });
@@ -109,14 +109,14 @@ describe('the verbs of operators', () => {
     }
   });
 
-  test('say and change the settings of a connection', async () => {
+  test('show and change the settings of a connection', async () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
     const slips = ['company=acmé', 'project=p\u001b[31m', 'type=film'].flatMap((slip) => ['--exclude', slip]);
     const { stdout } = await run(['set', id, ...slips]);
-    expect(stdout).toContain('This connection reads no company acmé.');
-    expect(stdout).toMatch(/No asset that was listed is of a project p[^\u001b]*\n/);
-    expect(stdout).toContain('Nothing is of the type film, and the library names none.');
+    expect(stdout).toContain('Unknown company acmé: this connection cannot read it.');
+    expect(stdout).toMatch(/Unknown project p[^\u001b]*: no listed asset belongs to it\.\n/);
+    expect(stdout).toContain('Unknown type film: no listed asset has it.');
     expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
     expect((await run(['set', id, '--exclude', 'default', '--json'])).code).toBe(0);
     expect((await run(['set', id])).stdout).toMatch(/^interval .*\(default\)\n.*\nexclude +nothing {2}\(default\)\n/);
@@ -141,12 +141,12 @@ describe('the verbs of operators', () => {
     await scene.mirror.quiet();
   });
 
-  test('resync and wait until everything is there; exit 1 when some of it fails', async () => {
+  test('resync --wait returns when everything is mirrored, and exits with 1 if anything failed', async () => {
     const more = await scene.upload({ name: 'more.mov' });
     const done = await run(['resync', id, '--wait']);
     expect(done).toMatchObject({
       code: 0,
-      stdout: expect.stringMatching(/\n✓ \d+ seen, 1 new, .* 3 mirrored in all\.\n$/),
+      stdout: expect.stringMatching(/\n✓ \d+ seen, 1 new, .* 3 mirrored in total\.\n$/),
     });
     expect((await scene.mirror.asset(more)).state).toBe('mirrored');
 
@@ -158,35 +158,35 @@ describe('the verbs of operators', () => {
     await scene.admin.clearFaults();
   });
 
-  test('a full resync that waits, waits for the bucket too, and says what was brought back', async () => {
+  test('resync --full --wait also waits for the verification, and says what was repaired', async () => {
     // What had failed comes with the first.
     await run(['resync', id, '--full', '--wait']);
     const compared = await run(['resync', id, '--full', '--wait']);
-    expect(compared.stdout).toMatch(/✓ .* mirrored in all\.\nThe bucket was compared: it has what the records say\.\n/);
+    expect(compared.stdout).toMatch(/✓ .* mirrored in total\.\nBucket verified: no differences\.\n/);
 
     const path = join(new URL(scene.ground.environment.STORAGE_URL!).pathname, (await scene.mirror.asset(whole)).key!);
     const bytes = await readFile(path);
     await rm(path);
     const mended = await run(['resync', id, '--full', '--wait']);
-    expect(mended.stdout).toMatch(/! The bucket was compared: 1 missing; 1 asset asked for again\.\n/);
+    expect(mended.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
     expect(await readFile(path)).toEqual(bytes);
     const { bucket } = JSON.parse((await run(['resync', id, '--full', '--wait', '--json'])).stdout);
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
   });
 
-  test('say below a run why it failed, and leave the others alone', async () => {
+  test('syncs shows below a failed sync why it failed', async () => {
     const failed = await run(['resync', id, '--company', 'nobodys', '--wait', '--json']);
     expect(JSON.parse(failed.stdout)).toMatchObject({ sync: { status: 'failed' } });
     expect((await run(['syncs', '--limit', '2'])).stdout).toMatch(
-      /^SYNC .*\n\S+ +incremental \(a part\) +failed .*\n {4}company nobodys: this connection cannot read it\n\S+ +\w+ +done .*\n$/,
+      /^SYNC .*\n\S+ +incremental \(partial\) +failed .*\n {4}company nobodys: this connection cannot read it\n\S+ +\w+ +done .*\n$/,
     );
   });
 
-  test('tell what happened, the newest last, and go on while it happens, also behind a restart', async () => {
+  test('events lists the past, newest last, and with --follow new events, also after a restart', async () => {
     const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
     const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed, '--connection', id]);
     expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed}, connection ${id} {2}.+\\n$`));
-    expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^Nothing like that/);
+    expect((await run(['events', '--kind', 'nothing.such'])).stdout).toMatch(/^No matching events/);
     const page = JSON.parse((await run(['events', '--limit', '2', '--json'])).stdout);
     expect(page).toMatchObject({ events: [{}, {}], nextCursor: expect.any(String) });
     expect((await run(['events', '--follow'], { ADMIN_TOKEN: 'another-token-of-the-operators' })).code).toBe(2);
@@ -211,7 +211,7 @@ describe('the verbs of operators', () => {
       await scene.restart();
       await scene.mirror.api('POST', `/connections/${id}/resume`);
       await until('what came after the restart', deed('operator.resumeConnection'));
-      expect(said).toBe('The line is lost; trying again …\nThe service is back.\n');
+      expect(said).toBe('Connection lost, reconnecting …\nConnected again.\n');
       const ids = lines().map((event) => event.id);
       expect(ids).toEqual([...new Set(ids)].sort((a, b) => a - b));
     } finally {
@@ -219,7 +219,7 @@ describe('the verbs of operators', () => {
     }
   });
 
-  test('while the connection waits, so does a resync, which says until when and why, once', async () => {
+  test('resync --wait says once until when and why a connection waits', async () => {
     const park = (ms: number, reason: string) => scene.mirror.store.connections.park(id, ms, reason);
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
@@ -233,15 +233,15 @@ describe('the verbs of operators', () => {
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
     expect(told).toMatch(
-      /^Asked for .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
+      /^Started .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
     );
     expect(said).toBe(
-      `asset-mirror: the connection is paused, so this waits no longer; after \`asset-mirror resume ${id}\` what is left comes by itself\n`,
+      `asset-mirror: stopped waiting, because the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,
     );
     await scene.mirror.api('POST', `/connections/${id}/resume`);
   });
 
-  test('pause, resume and disconnect; the last only when that is meant', async () => {
+  test('pause, resume and disconnect; disconnect needs a confirmation', async () => {
     expect((await run(['pause', id])).stdout).toContain('is paused');
     expect(await run(['resync', id])).toMatchObject({
       code: 1,

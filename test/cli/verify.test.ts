@@ -28,11 +28,11 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
   test('exits with 0 and one sentence when there are no differences, and with a line of each when it is asked to', async () => {
     const plain = await verify();
     expect(plain).toMatchObject({ code: 0, stderr: '' });
-    expect(plain.stdout).toMatch(/^Objects: 2 as they should be\nCompared by length .* in .*\nNo differences\.\n$/);
+    expect(plain.stdout).toMatch(/^Objects: 2 as expected\nCompared sizes .* in .*\nNo differences\.\n$/);
     const all = await verify(['--all', '--deep']);
     expect(all.code).toBe(0);
     expect(all.stdout.split('\n').slice(0, 2)).toEqual([`= ${key}`, `= ${key}.asset.json`]);
-    expect(all.stdout).toMatch(/Compared by every byte \([\d.]+ \w+\)/);
+    expect(all.stdout).toMatch(/Compared every byte \([\d.]+ \w+\)/);
   });
 
   test('exits with 1 when there is any, and says what; a repair makes it 0 again', async () => {
@@ -45,7 +45,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     // It moves no cursor.
     expect(found.stdout).toContain('+ stranger \\u{1b}[1A.txt\n');
     expect(found.stdout).toContain('+ stranger.txt\n    not ours: no record names it\n');
-    expect(found.stdout).toMatch(/\nObjects: 1 as they should be, 1 missing, 2 not ours\n.*\n.*--repair/);
+    expect(found.stdout).toMatch(/\nObjects: 1 as expected, 1 missing, 2 not ours\n.*\n.*--repair/);
 
     const json = await verify(['--json', '--repair']);
     expect(json.code).toBe(1);
@@ -68,14 +68,14 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
   });
 
-  test('what the settings skip is no difference, and named apart from what the library has no file of', async () => {
+  test('assets skipped by filters are no difference, and are counted apart from those without a file in the library', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: { assetTypes: ['videos'] } });
     const film = await scene.film({ name: 'skipped.mp4' });
     const { code, stdout } = await verify();
     expect(code).toBe(0);
     expect(stdout).toContain(`- ${film}\n    skipped.mp4: skipped by a filter: type videos\n`);
-    expect(stdout).toContain('\nAssets that the settings skip: 1\n');
-    expect(stdout).not.toContain('the library itself has no file');
+    expect(stdout).toContain('\nAssets skipped by filters: 1\n');
+    expect(stdout).not.toContain('without a file in the library');
   });
 
   test('exits with 2 for a connection that is not there or a wrong option, 3 when nothing answers', async () => {

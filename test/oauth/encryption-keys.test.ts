@@ -41,7 +41,9 @@ describe('the keys of the tokens', { timeout: 240_000 }, () => {
 
     const unread = await rotate();
     expect(unread.code, unread.output).toBe(1);
-    expect(unread.output).toMatch(/0 connections sealed again.*1 connection could not be read, and nothing/s);
+    expect(unread.output).toMatch(
+      /0 connections encrypted again.*1 connection could not be read and were not changed/s,
+    );
     expect(await sealed()).toBe(tokens);
 
     await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
@@ -54,7 +56,7 @@ describe('the keys of the tokens', { timeout: 240_000 }, () => {
     const before = await sealed();
     const first = await rotate();
     expect(first.code, first.output).toBe(0);
-    expect(first.output).toMatch(/^1 connection sealed again with the key [\da-f]{8}, 0 had it already\.\n/);
+    expect(first.output).toMatch(/^1 connection encrypted again with the key [\da-f]{8}; 0 already used it\.\n/);
     expect(await sealed()).not.toBe(before);
     expect(JSON.parse((await rotate('--json')).output)).toMatchObject({ rotated: 0, already: 1, unreadable: [] });
 

@@ -92,7 +92,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, told: [] });
     const again = await command(scene, 'rebuild');
     expect(again.code, again.output).toBe(0);
-    expect(again.output).toMatch(/0 assets restored \(5 known already\)/);
+    expect(again.output).toMatch(/0 assets restored \(5 already known\)/);
 
     await scene.admin.clearRequests();
     await scene.restart();

@@ -30,7 +30,7 @@ export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' |
   gone: 'dim',
 };
 
-/** Looks for assets; with `all` page by page to the end, as JSON one a line. */
+/** Lists assets; with `all` and `json`, one per line. */
 export async function assets(api: ApiClient, options: AssetsOptions): Promise<void> {
   const query: AssetQuery = {
     connectionId: options.connection,
@@ -42,8 +42,8 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
     q: options.search,
   };
   const none = Object.values(query).some((it) => it !== undefined)
-    ? 'No asset is like that.'
-    : 'Nothing is listed yet.';
+    ? 'No asset matches.'
+    : 'No assets are known yet. They are listed by the first sync.';
   if (options.all) {
     let found = 0;
     for await (const page of api.assetPages(query)) {
@@ -58,8 +58,7 @@ export async function assets(api: ApiClient, options: AssetsOptions): Promise<vo
   if (options.json) return printJson(page);
   if (page.assets.length === 0) return print(none);
   print(assetTable(page.assets));
-  if (page.nextCursor !== null)
-    print(paint('dim', `\nThere are more: --limit shows up to ${mostRows}, --all everything.`));
+  if (page.nextCursor !== null) print(paint('dim', `\nThere are more. Use --limit (up to ${mostRows}) or --all.`));
 }
 
 function assetTable(found: AssetSummary[]): string {
@@ -70,7 +69,7 @@ function assetTable(found: AssetSummary[]): string {
     asset.size === null ? '' : formatBytes(asset.size),
     asset.type ?? '',
     asset.uploadDate === null ? '' : dateOf(asset.uploadDate),
-    whyOf(asset),
+    reasonOf(asset),
   ]);
   return table(
     [
@@ -80,21 +79,21 @@ function assetTable(found: AssetSummary[]): string {
       { title: 'SIZE', right: true, spare: 1 },
       { title: 'TYPE', spare: 3 },
       { title: 'UPLOADED', spare: 2 },
-      { title: 'WHY', least: 24 },
+      { title: 'REASON', least: 24 },
     ],
     rows,
   );
 }
 
-/** Why it is not whole, or when something is done for it next. */
-function whyOf({ state, reason, nextAt, attempts, transcript, thumbnail }: AssetSummary): string {
-  const next = nextAt === null || Date.parse(nextAt) <= Date.now() ? '' : `again ${ago(nextAt)}`;
+/** Why it is not complete, and when it is tried or checked next. */
+function reasonOf({ state, reason, nextAt, attempts, transcript, thumbnail }: AssetSummary): string {
+  const next = nextAt === null || Date.parse(nextAt) <= Date.now() ? '' : `next try ${ago(nextAt)}`;
   const waits =
     state === 'mirrored' && nextAt !== null
       ? [transcript === 'pending' && 'transcript', thumbnail === 'pending' && 'thumbnail'].filter(Boolean).join(' and ')
       : '';
   const tried = attempts > 0 && state !== 'mirrored' ? counted(attempts, 'attempt') : '';
-  return [reason ?? '', tried, waits && `${waits} may still come`, next].filter(Boolean).join('; ');
+  return [reason ?? '', tried, waits && `${waits} may still appear`, next].filter(Boolean).join('; ');
 }
 
 function dateOf(ms: number): string {
@@ -102,16 +101,16 @@ function dateOf(ms: number): string {
   return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 10);
 }
 
-/** Has assets, or all that failed, tried again. Returns how many could not be asked for. */
+/** Retries assets, or all that failed. Returns how many were refused. */
 export async function retry(
   api: ApiClient,
   ids: string[],
   options: { failed?: boolean; connection?: string; json?: boolean },
 ): Promise<number> {
   if (options.failed ? ids.length > 0 : ids.length === 0) {
-    throw new UsageError('name the assets to try again, or say --failed for all that have failed');
+    throw new UsageError('name the assets to retry, or use --failed for all failed assets');
   }
-  if (options.connection !== undefined && !options.failed) throw new UsageError('--connection goes with --failed');
+  if (options.connection !== undefined && !options.failed) throw new UsageError('--connection needs --failed');
   return options.failed ? retryFailed(api, options) : retryEach(api, ids, options);
 }
 
@@ -125,8 +124,8 @@ async function retryFailed(api: ApiClient, options: { connection?: string; json?
   let retried = 0;
   for (const id of of) retried += (await api.retryFailed(id)).retried;
   if (options.json) printJson({ retried });
-  else if (retried === 0) print('Nothing has failed that could be tried again.');
-  else print(`${counted(retried, 'asset')} to be tried again. \`asset-mirror status --watch\` shows them come.`);
+  else if (retried === 0) print('No failed assets to retry.');
+  else print(`Retrying ${counted(retried, 'asset')}. Watch with \`asset-mirror status --watch\`.`);
   return 0;
 }
 
@@ -138,7 +137,7 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
       answers.push({ id, state });
       if (!options.json) {
         print(
-          `${paint('green', '✓')} ${id}: ${state === 'mirrored' ? 'mirrored; what was missing beside it is looked for' : 'is due now'}`,
+          `${paint('green', '✓')} ${id}: ${state === 'mirrored' ? 'mirrored; checking for a missing transcript or thumbnail' : 'retrying now'}`,
         );
       }
     } catch (error) {

@@ -13,7 +13,7 @@ interface Known extends Word {
   verbs: Known[];
 }
 
-/** A script that teaches a shell the verbs and options; made of the program itself, so nothing is asked while it is used. */
+/** A completion script, generated from the program. It calls nothing while it is used. */
 export function completionScript(app: Command, shell: Shell): string {
   const known = knownOf(app);
   return { bash, zsh, fish }[shell](known.name, known.verbs);
@@ -83,7 +83,7 @@ function zsh(name: string, verbs: Known[]): string {
   };
   const last = (verb: Known) => {
     const possible = [...verb.choices, ...verb.verbs.map((it) => it.name)];
-    // What is not known beforehand, such as an id, does not end the options behind it.
+    // Options may also follow an argument that is unknown here, such as an id.
     return possible.length > 0 ? ` ${quoted(`1:what:(${possible.join(' ')})`)}` : " '*: :'";
   };
   return `#compdef ${name}

@@ -1,7 +1,7 @@
 import type { ApiClient } from '../client.ts';
 import { print, printJson } from '../output.ts';
 
-/** Prints a signed link for a user to connect, or to reconnect one connection. */
+/** Prints a signed link with which a user connects, or reconnects one connection. */
 export async function connectLink(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<void> {
   const link = await api.createConnectLink({ connectionId: options.connection });
   if (options.json) return printJson(link);

@@ -45,13 +45,13 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
   );
 }
 
-/** What keeps connections from going on, a line each. */
+/** Why connections wait or are slow, one line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
   return connections.flatMap(({ id, adaptiveLimit, lastError }) => {
     const slow = [
-      adaptiveLimit.parkedUntil ? `waits, and goes on ${ago(adaptiveLimit.parkedUntil)}` : '',
+      adaptiveLimit.parkedUntil ? `waiting, continues ${ago(adaptiveLimit.parkedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
-        ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} at once`
+        ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} assets at once`
         : '',
     ].filter(Boolean);
     return [
@@ -70,8 +70,8 @@ export async function connections(
   if (found.length === 0) {
     return print(
       options.status || options.search
-        ? 'No connection is like that.'
-        : 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.',
+        ? 'No connection matches.'
+        : 'No connections. Create a link for a user with `asset-mirror connect-link`.',
     );
   }
   print(connectionTable(found));
@@ -82,16 +82,16 @@ export async function connections(
 export async function pause(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
   const connection = await api.pause(id);
   if (options.json) return printJson(connection);
-  print(`${nameOf(connection)} is paused: nothing more is done for it. \`asset-mirror resume ${id}\` lets it go on.`);
+  print(`${nameOf(connection)} is paused. Continue with \`asset-mirror resume ${id}\`.`);
 }
 
 export async function resume(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
   const connection = await api.resume(id);
   if (options.json) return printJson(connection);
-  print(`${nameOf(connection)} goes on, with a sync for what has come in meanwhile.`);
+  print(`${nameOf(connection)} is active again. A sync looks for new assets.`);
 }
 
-/** Ends a connection, once it is sure that this is meant. */
+/** Ends a connection, after a confirmation. */
 export async function disconnect(
   api: ApiClient,
   id: string,
@@ -100,14 +100,14 @@ export async function disconnect(
   if (!options.yes) {
     const connection = await api.connection(id);
     if (!process.stdin.isTTY || !process.stdout.isTTY || options.json) {
-      throw new UsageError(`this ends the connection of ${nameOf(connection)}; add --yes to say that it is meant`);
+      throw new UsageError(`this ends the connection of ${nameOf(connection)}; add --yes to confirm`);
     }
     print(
       `${paint('bold', nameOf(connection))}: ${mirroredOf(connection)} mirrored, ${formatBytes(connection.bytes)}.`,
     );
-    print('Its user has to connect again before anything more is mirrored. What is in the bucket stays.');
+    print('The user must connect again to continue. The bucket keeps its files.');
     if (!(await confirmed('Disconnect it?'))) {
-      print('Nothing was changed.');
+      print('Cancelled; nothing was changed.');
       return;
     }
   }
@@ -116,13 +116,13 @@ export async function disconnect(
   print(
     ended.revoked === null
       ? `${nameOf(ended)} was disconnected already.`
-      : `${nameOf(ended)} is disconnected. \`asset-mirror connect-link --connection ${id}\` makes a link to connect again.`,
+      : `${nameOf(ended)} is disconnected. Create a link to reconnect with \`asset-mirror connect-link --connection ${id}\`.`,
   );
   if (ended.revoked === false) {
     print(
       paint(
         'yellow',
-        'The service could not be told: its user can take the grant back in the profile there, under Connected Apps.',
+        'The grant could not be revoked at the library. The user can remove it there: profile page, Connected Apps.',
       ),
     );
   }

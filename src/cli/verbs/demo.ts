@@ -27,7 +27,7 @@ export interface RunningService {
 }
 
 export interface DemoDeps {
-  /** The environment of the process, and how to read the configuration out of one. */
+  /** The environment of the process. */
   environment: Readonly<Record<string, string | undefined>>;
   readConfig: (environment: Readonly<Record<string, string | undefined>>) => Config;
   startDatabase: StartDatabase;
@@ -36,7 +36,7 @@ export interface DemoDeps {
   stop: AbortSignal;
 }
 
-/** Library and mirror on embedded defaults: connects, mirrors, shows progress, leaves everything up for a look. */
+/** Runs library and mirror with embedded defaults, connects them, shows the progress and keeps both running. */
 export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
   const { environment, stop } = deps;
   const say = options.json ? () => {} : print;

@@ -1,9 +1,9 @@
 import type { Finding } from '../../finding.ts';
-import { harmless, paint, print, printJson } from '../output.ts';
+import { counted, harmless, paint, print, printJson } from '../output.ts';
 
 const marks = { ok: ['green', '✓'], note: ['yellow', '!'], wrong: ['red', '✗'] } as const;
 
-/** Prints what was found as it is found. Returns how many things are to be mended. */
+/** Prints each finding as it is found. Returns the number of errors. */
 export async function doctor(findings: AsyncIterable<Finding>, options: { json?: boolean }): Promise<number> {
   const all: Finding[] = [];
   for await (const finding of findings) {
@@ -19,9 +19,9 @@ export async function doctor(findings: AsyncIterable<Finding>, options: { json?:
   else {
     const [notes, well] = [count('note'), count('ok')];
     const parts = [
-      wrong > 0 ? paint('red', `${wrong} to mend`) : paint('green', 'Nothing to mend'),
-      ...(notes > 0 ? [paint('yellow', `${notes} to know`)] : []),
-      `${well} as it should be`,
+      wrong > 0 ? paint('red', counted(wrong, 'error')) : paint('green', 'No errors'),
+      ...(notes > 0 ? [paint('yellow', counted(notes, 'warning'))] : []),
+      `${well} ok`,
     ];
     print(`\n${parts.join(', ')}.`);
   }
@@ -35,7 +35,7 @@ const indent = 19;
 export function describe(finding: Finding): string {
   const { what, found, chosen, remedy, level } = finding;
   const [colour, mark] = marks[level];
-  // A longer name stands in a line of its own.
+  // A longer name gets its own line.
   const name = what.length > 14 ? `${what}\n${' '.repeat(indent)}` : what.padEnd(15);
   const text = wrapped(harmless(chosen ? `${found}, so ${chosen}` : found));
   const help = remedy
@@ -45,7 +45,7 @@ export function describe(finding: Finding): string {
   return `  ${paint(colour, mark)} ${name}${lines}`;
 }
 
-/** Lines of what is left of 80 columns; a word that is longer stays whole. */
+/** Wraps into the rest of 80 columns; never breaks a word. */
 function wrapped(text: string, more = 0): string[] {
   const lines: string[] = [];
   for (const word of text.split(' ')) {

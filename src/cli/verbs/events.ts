@@ -11,26 +11,26 @@ export interface EventsOptions {
   json?: boolean;
 }
 
-/** What happened, the newest last; with `follow` until interrupted, as JSON one a line. */
+/** Lists events, newest last; with `follow` until interrupted, and as JSON one per line. */
 export async function events(api: ApiClient, options: EventsOptions): Promise<void> {
   const filter = { connectionId: options.connection, assetId: options.asset, kind: options.kind };
   const past = () => api.events({ ...filter, limit: options.limit });
   if (!options.follow) {
     const page = await past();
     if (options.json) return printJson(page);
-    if (page.events.length === 0) return print('Nothing like that has happened, or not within the last 30 days.');
+    if (page.events.length === 0) return print('No matching events in the last 30 days.');
     for (const event of page.events.reverse()) print(lineOf(event));
     return;
   }
 
   const say = (event: MirrorEvent) => (options.json ? printJsonLine(event) : print(lineOf(event)));
-  // What happens while the past is asked for is told behind it, and once.
+  // Events that arrive while the past ones are fetched are printed after them, once.
   let early: MirrorEvent[] | undefined = [];
   let good = true;
   const following = api.followEvents(filter, {
     onEvent: (event) => (early ? early.push(event) : say(event)),
     onLine(now) {
-      if (now !== good) printError(now ? 'The service is back.' : 'The line is lost; trying again …');
+      if (now !== good) printError(now ? 'Connected again.' : 'Connection lost, reconnecting …');
       good = now;
     },
   });

@@ -2,7 +2,7 @@ import type { ApiClient } from '../client.ts';
 import { harmless, paint, print, printJson } from '../output.ts';
 import { colours } from './assets.ts';
 
-/** One asset's whole stepLog: where it is or why it is not there, and what happened to it. */
+/** Where an asset is or why it is not mirrored, and its history. */
 export async function explain(api: ApiClient, assetId: string, options: { json?: boolean }): Promise<void> {
   const asset = await api.asset(assetId);
   if (options.json) return printJson(asset);

@@ -3,7 +3,7 @@ import type { Plan, PlanProgress } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { ago, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
 
-/** What a full sync would move, before it moves. Returns how much could not be listed. */
+/** Shows what a full sync would transfer. Returns the number of companies that could not be listed. */
 export async function plan(
   api: ApiClient,
   connectionId: string | undefined,
@@ -20,24 +20,24 @@ export async function plan(
 }
 
 function describeProgress({ companyId, listed, pages, waitsUntil }: PlanProgress): string {
-  const where = companyId === null ? 'asking what can be read' : `listing ${harmless(companyId)}`;
-  const wait = waitsUntil === null ? '' : `; it waits, and goes on ${ago(waitsUntil)}`;
+  const where = companyId === null ? 'reading the companies' : `listing ${harmless(companyId)}`;
+  const wait = waitsUntil === null ? '' : `; waiting, continues ${ago(waitsUntil)}`;
   return `${where}: ${listed} assets, ${pages} pages${wait}`;
 }
 
 const kinds = {
   new: 'new',
-  missing: 'older, and missing in the records',
-  changed: 'another file than the one in the bucket',
-  waiting: 'known, and not in the bucket yet',
+  missing: 'older, but unknown',
+  changed: 'the file in the library has changed',
+  waiting: 'known, not yet in the bucket',
 } as const;
 const others = {
-  record: 'with news for their record only',
-  same: 'in the bucket as they are',
+  record: 'only the record, transcript or thumbnail changes',
+  same: 'in the bucket, unchanged',
   processing: 'still transcoding',
-  unavailable: 'without a file at the library',
-  skipped: 'skipped by a filter',
-  unreadable: 'that cannot be read',
+  unavailable: 'without a file in the library',
+  skipped: 'skipped by filters',
+  unreadable: 'with a listing that breaks the API schema',
 } as const;
 
 function describe(found: Plan): string {
@@ -45,8 +45,8 @@ function describe(found: Plan): string {
   const amount = ({ assets, bytes }: { assets: number; bytes: number }) => `${assets} assets, ${formatBytes(bytes)}`;
   const lines = [
     toMove.assets === 0
-      ? paint('bold', 'A full sync would move nothing.')
-      : `A full sync would move ${paint('bold', amount(toMove))}${duration(time)}`,
+      ? paint('bold', 'A full sync would transfer nothing.')
+      : `A full sync would transfer ${paint('bold', amount(toMove))}${duration(time)}`,
   ];
   for (const [kind, words] of Object.entries(kinds)) {
     const of = byKind[kind as keyof typeof kinds];
@@ -56,19 +56,17 @@ function describe(found: Plan): string {
     lines.push(
       paint(
         'dim',
-        '  By the sizes that the library lists: a video whose original is gone comes as its mp4, of another size.',
+        '  Sizes are as the library lists them. A video without its original is stored as mp4, which has another size.',
       ),
     );
   }
-  if (found.sizeUnknown > 0)
-    lines.push(`  Of ${found.sizeUnknown} of them nobody says the size; they are not in the bytes.`);
+  if (found.sizeUnknown > 0) lines.push(`  The size of ${found.sizeUnknown} of them is unknown and not included.`);
   const rest = Object.entries(others)
     .map(([kind, words]) => ({ of: byKind[kind as keyof typeof others], words }))
     .filter(({ of }) => of.assets > 0);
-  if (rest.length > 0)
-    lines.push('', 'It would leave alone', ...rest.map(({ of, words }) => `  ${of.assets} ${words}`));
+  if (rest.length > 0) lines.push('', 'Not transferred:', ...rest.map(({ of, words }) => `  ${of.assets} ${words}`));
   if (found.skippedCompanies.length > 0) {
-    lines.push(`  all of ${found.skippedCompanies.map(harmless).join(', ')}: skipped by a filter, and not listed`);
+    lines.push(`  all of ${found.skippedCompanies.map(harmless).join(', ')}: skipped by filters, not listed`);
   }
   if (found.rows.length > 0) lines.push('', byCompany(found));
   for (const problem of found.problems) lines.push(`${paint('red', '✗')} ${harmless(problem)}`);
@@ -77,13 +75,13 @@ function describe(found: Plan): string {
 
 function duration({ seconds, bytesPerSecond, from }: Plan['time']): string {
   if (seconds === null || bytesPerSecond === null) {
-    return '. How long that takes nobody knows: nothing has moved in the last minute, and there is no limit.';
+    return '. The time is unknown: no transfers in the last minute, and no bandwidth limit.';
   }
-  const how = from === 'measured' ? 'as in the last minute' : 'the limit of one process';
+  const how = from === 'measured' ? 'rate of the last minute' : 'bandwidth limit of one process';
   return ` in about ${formatDuration(seconds * 1000)}, at ${formatBytes(bytesPerSecond)}/s (${how}).`;
 }
 
-/** A line for each company and type: what would be moved, and what not. */
+/** One line per company and type. */
 function byCompany({ rows }: Plan): string {
   const groups = new Map<
     string,
@@ -112,10 +110,10 @@ function byCompany({ rows }: Plan): string {
     [
       { title: 'COMPANY', least: 12 },
       { title: 'TYPE', least: 8 },
-      { title: 'TO MOVE', right: true },
+      { title: 'ASSETS', right: true },
       { title: 'BYTES', right: true },
-      { title: 'LEFT OUT', right: true, spare: 2 },
-      { title: 'LEFT ALONE', right: true, spare: 1 },
+      { title: 'SKIPPED', right: true, spare: 2 },
+      { title: 'UNCHANGED', right: true, spare: 1 },
     ],
     cells,
   );

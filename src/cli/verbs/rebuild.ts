@@ -3,10 +3,10 @@ import type { Rebuilding, RebuildReport } from '../../rebuild.ts';
 import { formatBytes, formatDuration } from '../../units.ts';
 import { harmless, overwrite, paint, print, printJson, speed } from '../output.ts';
 
-/** So many sentences are kept for JSON. */
+/** Maximum problems kept for JSON. */
 const mostTold = 1000;
 
-/** Shows how the records are made again, and sums up. Returns how much there is that a person should look at. */
+/** Shows the progress of a rebuild and a summary. Returns how many records could not be used as they are. */
 export async function rebuild(
   work: (report: RebuildReport) => Promise<Rebuilding>,
   options: { json?: boolean; stop: AbortSignal },
@@ -35,14 +35,13 @@ export async function rebuild(
   const report: RebuildReport = {
     start(storage) {
       if (json) return;
-      print(`${paint('bold', 'rebuild')}  the records, from ${storage}`);
+      print(`${paint('bold', 'rebuild')}  the database, from the records in ${storage}`);
       if (shown) bar.start(1, 0, facts());
     },
     tell(line) {
       if (json && told.length < mostTold) told.push(line);
       else toldMore++;
       if (json) return;
-      // Above the bar, which is drawn again below it.
       if (shown) overwrite(process.stdout);
       print(`  ${paint('yellow', '!')} ${harmless(line)}`);
     },
@@ -70,16 +69,16 @@ export async function rebuild(
     const lead = interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
     const sum = `${so.restored} ${so.restored === 1 ? 'asset' : 'assets'} restored`;
     const well = so.pending + so.skipped === 0 && !interrupted;
-    const found = so.known > 0 ? ` (${so.known} known already)` : '';
+    const found = so.known > 0 ? ` (${so.known} already known)` : '';
     print(
       `\n${lead}${paint(well ? 'green' : 'yellow', paint('bold', sum))}${found}, ${formatBytes(so.bytes)} in the bucket, in ${formatDuration(ms)}`,
     );
-    if (so.pending > 0) print(`  ${so.pending} not as recorded, so fetched again`);
-    if (so.skipped > 0) print(`  ${so.skipped} with the name of a record, but none or an older one: left alone`);
-    if (interrupted) print('Run it again: it goes on with what is missing.');
+    if (so.pending > 0) print(`  ${so.pending} differ from their record and are fetched again`);
+    if (so.skipped > 0) print(`  ${so.skipped} record files ignored: not a valid record, or an older version`);
+    if (interrupted) print('Run it again to continue.');
     else if (so.restored + so.known > 0) {
-      print('Users connect as before (`asset-mirror connect-link`); what is here is not downloaded again.');
-    } else print('There is no record in it. Is STORAGE_URL right, with its prefix?');
+      print('Users must connect again (`asset-mirror connect-link`). Restored assets are not downloaded again.');
+    } else print('No records found. Check STORAGE_URL and its prefix.');
   }
   return so.pending + so.skipped;
 }

@@ -21,8 +21,8 @@ export interface ResyncOptions {
 const pollMs = 500;
 
 /**
- * Asks for a run of a connection; with `wait`, until the bucket is compared, if that comes behind it, and until what was found
- * is mirrored. Returns how much of that failed.
+ * Starts a sync. With `wait`, returns when everything found is mirrored, and the bucket verified if the sync includes that.
+ * Returns the number of failures.
  */
 export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<number> {
   const request: ResyncRequest = {
@@ -39,10 +39,10 @@ export async function resync(api: ApiClient, connectionId: string, options: Resy
   const kind = request.mode === 'full' ? 'a full' : 'an incremental';
   if (!options.wait) {
     if (options.json) printJson({ syncId });
-    else print(`Asked for ${kind} sync (${syncId}). \`asset-mirror status --watch\` shows it.`);
+    else print(`Started ${kind} sync (${syncId}). Watch it with \`asset-mirror status --watch\`.`);
     return 0;
   }
-  if (!options.json) print(`Asked for ${kind} sync (${syncId}).`);
+  if (!options.json) print(`Started ${kind} sync (${syncId}).`);
   const { sync, connection, verification } = await untilMirrored(api, connectionId, syncId, options.json === true);
   const failed = Math.max(0, connection.counts.byState.failed - before);
   const bucket = verification && { status: verification.status, ...verification.counts };
@@ -51,7 +51,7 @@ export async function resync(api: ApiClient, connectionId: string, options: Resy
   return failed + [sync, verification].filter((run) => run?.status === 'failed').length;
 }
 
-/** Until the run has ended, with the comparison behind it, and nothing of the connection moves any more. */
+/** Waits until the sync and its verification have ended, and nothing of the connection is pending. */
 async function untilMirrored(api: ApiClient, connectionId: string, syncId: string, silent: boolean) {
   const live = liveLine({ silent });
   let wasCompared = false;
@@ -71,15 +71,15 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
           ? undefined
           : await kept(api.verification(sync.verificationId, { after: 0, limit: 0 }));
       const compared = verification === undefined || verification.finishedAt !== null;
-      // What it has asked for is seen in the counts of the next round at the latest.
+      // The counts show what the verification repairs in the next round at the latest.
       const isOver = ended && compared && pending + transferring === 0;
       if (isOver && wasCompared) return { sync, connection, verification };
       wasCompared = ended && compared;
       if (!isOver && connection.status !== 'active') {
         const remedy = connection.status === 'paused' ? 'resume' : 'connect-link --connection';
         throw new Error(
-          `the connection is ${connection.status}, so this waits no longer; after \`asset-mirror ${remedy} ${connectionId}\` ` +
-            'what is left comes by itself',
+          `stopped waiting, because the connection is ${connection.status}. The rest is mirrored after ` +
+            `\`asset-mirror ${remedy} ${connectionId}\`.`,
         );
       }
       const pause = pauseOf(connection);
@@ -95,7 +95,7 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
   }
 }
 
-/** Why nothing is asked for at present, and until when. */
+/** Why the connection waits, and until when. */
 function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
   if (adaptiveLimit.parkedUntil === null) return undefined;
   return `The connection waits until ${adaptiveLimit.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
@@ -103,7 +103,7 @@ function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | unde
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>
   status === 'waiting'
-    ? 'waits for a worker'
+    ? 'waiting for a worker'
     : `listing: ${counted(pages, 'page')}, ${number(seen)} seen, ${number(fresh)} new, ${number(changed)} changed`;
 
 function transferLine(connection: ConnectionSummary, status: Status): string {
@@ -114,20 +114,20 @@ function transferLine(connection: ConnectionSummary, status: Status): string {
     `${number(total - moving)}/${number(total)}`,
     `${formatBytes(status.rate.bytesPerSecond)}/s`,
     ...(status.timeLeft ? [`${formatDuration(status.timeLeft * 1000)} left`] : []),
-    ...(status.outstanding.later > 0 ? [`${number(status.outstanding.later)} tried again after an error`] : []),
-    ...(status.bucket.ok ? [] : ['the bucket takes nothing']),
+    ...(status.outstanding.later > 0 ? [`${number(status.outstanding.later)} waiting to retry`] : []),
+    ...(status.bucket.ok ? [] : ['bucket unavailable']),
   ];
   return `${bar(total - moving, total, 16)} ${parts.join('  ')}`;
 }
 
 const bucketLine = ({ status, progress: { done, total } }: Verification) =>
   status === 'waiting'
-    ? 'the comparison of the bucket waits for a worker, or for another one to end'
+    ? 'verification: waiting for a worker, or for another verification'
     : total === 0
-      ? 'comparing the bucket with the records'
-      : `comparing the bucket: ${number(done)} of ${counted(total, 'asset')}`;
+      ? 'verification: starting'
+      : `verification: ${number(done)} of ${counted(total, 'asset')}`;
 
-/** One that is forgotten by now has ended. */
+/** Only the last verifications are kept; one that is not kept has ended. */
 const kept = (answer: Promise<Verification>) =>
   answer.catch((error) => {
     if (error instanceof RefusedByService && error.status === 404) return undefined;
@@ -145,30 +145,35 @@ function summary(
   return [
     sync.status === 'failed'
       ? `${paint('red', '✗')} The sync failed: ${harmless(sync.error ?? '')}`
-      : `${paint('green', '✓')} ${found}; ${number(counts.byState.mirrored)} mirrored in all.`,
+      : `${paint('green', '✓')} ${found}; ${number(counts.byState.mirrored)} mirrored in total.`,
     ...(sync.status === 'done' && sync.error ? [`${paint('yellow', '!')} ${harmless(sync.error)}`] : []),
     ...(verification ? [bucketSummary(verification)] : []),
     ...(processing > 0
-      ? [`${counted(processing, 'video')} still transcoding at the library; they come by themselves.`]
+      ? [`${counted(processing, 'video')} still transcoding at the library; mirrored when ready.`]
       : []),
-    ...(unavailable > 0 ? [`${counted(unavailable, 'asset')} of which the library has no file.`] : []),
+    ...(unavailable > 0 ? [`${counted(unavailable, 'asset')} without a file in the library.`] : []),
     ...(failed > 0
-      ? [paint('red', `${counted(failed, 'asset')} failed: \`asset-mirror assets --state failed\` says why.`)]
+      ? [
+          paint(
+            'red',
+            `${counted(failed, 'asset')} failed. See the reasons with \`asset-mirror assets --state failed\`.`,
+          ),
+        ]
       : []),
   ];
 }
 
 function bucketSummary({ status, error, counts }: Verification): string {
-  if (status === 'failed') return `${paint('red', '✗')} The bucket could not be compared: ${harmless(error ?? '')}`;
+  if (status === 'failed') return `${paint('red', '✗')} The verification failed: ${harmless(error ?? '')}`;
   const { missing, different, errors, repaired } = counts;
-  if (missing + different + errors === 0) return 'The bucket was compared: it has what the records say.';
-  const found = Object.entries({ missing, different, 'in error': errors })
+  if (missing + different + errors === 0) return 'Bucket verified: no differences.';
+  const found = Object.entries({ missing, different, errors })
     .filter(([, count]) => count > 0)
     .map(([word, count]) => `${number(count)} ${word}`);
-  return `${paint('yellow', '!')} The bucket was compared: ${found.join(', ')}; ${counted(repaired, 'asset')} asked for again.`;
+  return `${paint('yellow', '!')} Bucket verified: ${found.join(', ')}; repairing ${counted(repaired, 'asset')}.`;
 }
 
-/** Epoch milliseconds, from such or from a date. */
+/** Epoch milliseconds of a date; or as given. */
 function timeOf(text: string): number {
   const time = /^\d+$/.test(text) ? Number(text) : Date.parse(text);
   if (Number.isNaN(time))

@@ -2,7 +2,7 @@ import { formatBytes, formatDuration, parseDuration, parseRate } from '../../uni
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
-import { harmless, paint, print, printJson } from '../output.ts';
+import { counted, harmless, paint, print, printJson } from '../output.ts';
 
 export interface SetOptions {
   interval?: string;
@@ -13,7 +13,7 @@ export interface SetOptions {
   json?: boolean;
 }
 
-/** Changes or shows settings of one connection, or without one what every process of the running service keeps to. */
+/** Changes or shows the settings of one connection; without one, those of all processes. */
 export async function set(api: ApiClient, connectionId: string | undefined, options: SetOptions): Promise<void> {
   if (connectionId === undefined) return setForAll(api, options);
   const request = requestOf(options);
@@ -31,7 +31,7 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
   const [other] = Object.keys(options).filter((name) => name !== 'bandwidth');
   if (other !== undefined) {
     throw new UsageError(
-      `--${other} is set for one connection: asset-mirror set CONNECTION …; for all of them there is --bandwidth only`,
+      `--${other} needs a connection: asset-mirror set CONNECTION --${other} …; without one, only --bandwidth can be set`,
     );
   }
   if (options.bandwidth === undefined) {
@@ -43,15 +43,15 @@ async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Prom
   const limit = settings.bandwidth === null ? 'without a limit' : `at most ${formatBytes(settings.bandwidth)}/s`;
   print(
     settings.from === 'settings'
-      ? `Each process now downloads ${limit}. \`asset-mirror set --bandwidth default\` returns to BANDWIDTH_LIMIT.`
-      : `Each process keeps to its own BANDWIDTH_LIMIT again; that of the one that answered: ${limit}.`,
+      ? `Each process now downloads ${limit}. Return to BANDWIDTH_LIMIT with \`asset-mirror set --bandwidth default\`.`
+      : `Each process uses its own BANDWIDTH_LIMIT again. The process that answered downloads ${limit}.`,
   );
 }
 
 function describeAll({ bandwidth, from }: Settings): string {
   const limit = bandwidth === null ? 'no limit' : `${formatBytes(bandwidth)}/s in each process`;
   const whose = from === 'settings' ? '' : paint('dim', '  (BANDWIDTH_LIMIT of the process that answered)');
-  return `bandwidth    ${limit}${whose}\n\`asset-mirror set CONNECTION\` shows those of a connection.`;
+  return `bandwidth    ${limit}${whose}\nShow the settings of a connection with \`asset-mirror set CONNECTION\`.`;
 }
 
 function requestOf(options: SetOptions): ConnectionSettingsRequest {
@@ -67,13 +67,13 @@ function requestOf(options: SetOptions): ConnectionSettingsRequest {
 
 function bandwidthOf(text: string): number | null {
   const rate = text === 'default' ? null : parseRate(text);
-  if (rate === undefined) throw new UsageError(`--bandwidth ${text}: expected such as 20MiB/s, or default`);
+  if (rate === undefined) throw new UsageError(`--bandwidth ${text}: expected a rate such as 20MiB/s, or default`);
   return rate;
 }
 
 function intervalOf(text: string): number | null {
   const ms = text === 'default' ? null : parseDuration(text);
-  if (ms === undefined) throw new UsageError(`--interval ${text}: expected such as 15m or 1h, or default`);
+  if (ms === undefined) throw new UsageError(`--interval ${text}: expected a duration such as 15m or 1h, or default`);
   return ms;
 }
 
@@ -85,7 +85,7 @@ function concurrencyOf(text: string): number | null {
 
 const lists = { company: 'companyIds', project: 'projectIds', type: 'assetTypes' } as const;
 
-/** `type=videos company=acme` as lists; `default` as in the environment, `none` no list at all. */
+/** Turns `type=videos company=acme` into lists. `default` is null, `none` clears every list. */
 function choiceOf(option: 'include' | 'exclude', words: string[]): ConnectionSettingsRequest['include'] {
   if (words.length === 1 && words[0] === 'default') return null;
   if (words.length === 1 && words[0] === 'none') return { companyIds: [], projectIds: [], assetTypes: [] };
@@ -94,7 +94,7 @@ function choiceOf(option: 'include' | 'exclude', words: string[]): ConnectionSet
     const [, kind, value] = /^(company|project|type)=(.+)$/s.exec(word) ?? [];
     if (kind === undefined || value === undefined) {
       throw new UsageError(
-        `--${option} ${word}: expected company=ID, project=ID or type=TYPE, such as type=videos; or alone default or none`,
+        `--${option} ${word}: expected company=ID, project=ID or type=TYPE, such as type=videos; or only default or none`,
       );
     }
     const list = lists[kind as keyof typeof lists];
@@ -117,7 +117,7 @@ function describe(settings: ConnectionSummary['settings']): string {
     `include      ${choice(settings.include, 'everything')}${own('include')}`,
     `exclude      ${choice(settings.exclude, 'nothing')}${own('exclude')}`,
     `concurrency  ${settings.concurrency} assets at once${own('concurrency')}`,
-    `bandwidth    ${settings.bandwidth === null ? 'no limit of its own' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
+    `bandwidth    ${settings.bandwidth === null ? 'no own limit' : `${formatBytes(settings.bandwidth)}/s in each process`}${own('bandwidth')}`,
   ].join('\n');
 }
 
@@ -125,19 +125,19 @@ type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
 function consequences({ unknown, ...changed }: Changed): string[] {
   const strange = [
-    ...unknown.companyIds.map((id) => `This connection reads no company ${id}.`),
-    ...unknown.projectIds.map((id) => `No asset that was listed is of a project ${id}.`),
-    ...unknown.assetTypes.map((type) => `Nothing is of the type ${type}, and the library names none.`),
+    ...unknown.companyIds.map((id) => `Unknown company ${id}: this connection cannot read it.`),
+    ...unknown.projectIds.map((id) => `Unknown project ${id}: no listed asset belongs to it.`),
+    ...unknown.assetTypes.map((type) => `Unknown type ${type}: no listed asset has it.`),
   ];
   return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
 }
 
 function whatCame({ skipped, letIn, syncId }: Omit<Changed, 'unknown'>): string[] {
   if (skipped === null || letIn === null)
-    return ['Its assets are being held against that; `asset-mirror status` shows it.'];
+    return ['The filters are being applied. See the result with `asset-mirror status`.'];
   return [
-    skipped > 0 ? `${skipped} assets that were still to come are skipped; what is in the bucket stays.` : '',
-    letIn > 0 ? `${letIn} assets that were skipped are mirrored now.` : '',
-    syncId !== null ? `A full sync (${syncId}) looks for what was not listed before.` : '',
+    skipped > 0 ? `${counted(skipped, 'pending asset')} skipped now; files in the bucket stay.` : '',
+    letIn > 0 ? `${counted(letIn, 'skipped asset')} mirrored now.` : '',
+    syncId !== null ? `A full sync (${syncId}) was started, to list what was not listed before.` : '',
   ].filter(Boolean);
 }

@@ -7,10 +7,10 @@ import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLin
 import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';
 
 const watchMs = 1000;
-/** More are not shown one by one, but by `asset-mirror connections`. */
+/** Maximum connections shown; `asset-mirror connections` lists all. */
 const mostShown = 20;
 
-/** What is connected, how far each is, rate and time left; with `watch` until interrupted. */
+/** Shows totals, progress of each connection, rate and time left; with `watch` until interrupted. */
 export async function status(api: ApiClient, options: { json?: boolean; watch?: boolean }): Promise<void> {
   const screen = options.watch && !options.json && process.stdout.isTTY ? liveScreen() : undefined;
   for (;;) {
@@ -19,7 +19,6 @@ export async function status(api: ApiClient, options: { json?: boolean; watch?: 
       options.json ? api.allConnections() : api.connections({ limit: mostShown }).then((page) => page.connections),
     ]);
     const facts = { ...totals, connectionList: connections };
-    // While it is watched, one line each time, for who reads lines.
     if (options.json && options.watch) printJsonLine(facts);
     else if (options.json) printJson(facts);
     else if (screen) screen.show(describe(totals, connections, true));
@@ -38,31 +37,35 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       .map((state) => ({ state, count: byState[state] }))
       .filter(({ count }) => count > 0)
       .map(({ state, count }) => paintIf(state === 'failed', 'red', `${number(count)} ${state}`))
-      .concat(skipped > 0 ? [`${number(skipped)} skipped by a filter`] : [])
+      .concat(skipped > 0 ? [`${number(skipped)} skipped by filters`] : [])
       .join(', '),
     leftOf(totals),
-    totals.outstanding.later > 0 ? paint('yellow', `${number(totals.outstanding.later)} put off after an error`) : '',
+    totals.outstanding.later > 0
+      ? paint('yellow', `${number(totals.outstanding.later)} waiting to retry after an error`)
+      : '',
     totals.outstanding.sidecars > 0
-      ? `${number(totals.outstanding.sidecars)} mirrored, of which a transcript or thumbnail may still come`
+      ? `${number(totals.outstanding.sidecars)} mirrored, waiting for a transcript or thumbnail`
       : '',
     watched && totals.syncs.running + totals.syncs.waiting > 0
       ? `${number(totals.syncs.running)} syncs running, ${number(totals.syncs.waiting)} waiting`
       : '',
     totals.bucket.ok
       ? ''
-      : paint('red', `the bucket takes nothing, so everything waits: ${harmless(totals.bucket.reason ?? '')}`),
-    totals.queues === null ? paint('red', 'the queue does not answer') : '',
+      : paint('red', `bucket unavailable, all assets wait: ${harmless(totals.bucket.reason ?? '')}`),
+    totals.queues === null ? paint('red', 'queue: no answer') : '',
   ].filter(Boolean);
   const all = Object.values(totals.connections).reduce((sum, n) => sum + n, 0);
   if (all === 0) {
-    lines.push('', 'Nothing is connected. `asset-mirror connect-link` makes a link with which a user connects.');
+    lines.push('', 'No connections. Create a link for a user with `asset-mirror connect-link`.');
     return lines.join('\n');
   }
   const wide = connectionTable(connections);
   if (fits(wide)) lines.push('', wide);
   else for (const connection of connections) lines.push('', ...narrow(connection));
   if (all > connections.length) {
-    lines.push(paint('dim', `and ${number(all - connections.length)} more: \`asset-mirror connections\` lists them`));
+    lines.push(
+      paint('dim', `and ${number(all - connections.length)} more; list all with \`asset-mirror connections\``),
+    );
   }
   const trouble = troubles(connections);
   return [...lines, ...(trouble.length > 0 ? ['', ...trouble] : [])].join('\n');
@@ -81,12 +84,12 @@ function leftOf({ outstanding, rate, timeLeft }: Status): string {
     timeLeft !== null
       ? `${formatDuration(timeLeft * 1000)} left`
       : rate.bytesPerSecond > 0
-        ? 'a moment until the time left is known'
-        : 'nothing moves at present';
+        ? 'calculating the time left'
+        : 'no transfers now';
   return `${formatBytes(outstanding.bytes)} to go, ${speed}, ${left}`;
 }
 
-/** Where the table has no room. */
+/** For terminals that are too narrow for the table. */
 function narrow(connection: ConnectionSummary): string[] {
   const { id, user, status, bytes, counts, lastSyncAt, nextSyncAt } = connection;
   return [

@@ -5,20 +5,20 @@ import { agoShort, type Cell, harmless, number, paint, print, printJson, table }
 
 const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;
 
-/** The last runs, the newest first; below a run why it failed, or what of it could not be read. */
+/** Lists syncs, newest first. Below a sync: why it failed, or what could not be read. */
 export async function syncs(
   api: ApiClient,
   options: { connection?: string; limit: number; json?: boolean },
 ): Promise<void> {
   const page = await api.syncs({ connectionId: options.connection, limit: options.limit });
   if (options.json) return printJson(page);
-  if (page.syncs.length === 0) return print('No sync has run yet.');
+  if (page.syncs.length === 0) return print('No syncs yet.');
   const rows = page.syncs.map((sync): Cell[] => [
     sync.id,
-    sync.mode + (Object.keys(sync.scope).length > 0 ? ' (a part)' : ''),
+    sync.mode + (Object.keys(sync.scope).length > 0 ? ' (partial)' : ''),
     { text: sync.status, style: colours[sync.status] },
     agoShort(sync.requestedAt),
-    tookOf(sync),
+    durationOf(sync),
     number(sync.pages),
     number(sync.seen),
     number(sync.new),
@@ -31,8 +31,8 @@ export async function syncs(
       { title: 'SYNC' },
       { title: 'MODE' },
       { title: 'STATUS' },
-      { title: 'ASKED FOR', spare: 1 },
-      title('TOOK', 4),
+      { title: 'REQUESTED', spare: 1 },
+      title('DURATION', 4),
       title('PAGES', 5),
       title('SEEN', 3),
       title('NEW'),
@@ -48,7 +48,7 @@ export async function syncs(
   }
 }
 
-function tookOf({ startedAt, finishedAt }: Sync): string {
+function durationOf({ startedAt, finishedAt }: Sync): string {
   if (startedAt === null) return '';
   return formatDuration((finishedAt === null ? Date.now() : Date.parse(finishedAt)) - Date.parse(startedAt));
 }

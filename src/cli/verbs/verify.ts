@@ -17,8 +17,8 @@ const pollMs = 300;
 const pageSize = 1000;
 
 /**
- * Asks for a verification and prints what it finds as it finds it: a line each, as text or as JSON, and a summary at the end.
- * Returns how many differences there were.
+ * Starts a verification and prints each finding as it is found, as text or as JSON, then a summary.
+ * Returns the number of differences.
  */
 export async function verify(api: ApiClient, options: VerifyOptions): Promise<number> {
   const { connection, deep, repair, inventory, all, json } = options;
@@ -84,8 +84,8 @@ function terminalView(): View {
     },
     Presets.rect,
   );
-  const bar = bars.create(1, 0, { note: 'asked for' });
-  /** Where the comparison stood when it was first seen here, and when that was. */
+  const bar = bars.create(1, 0, { note: 'starting' });
+  /** The progress at the first poll, for the rate. */
   let first: { done: number; at: number } | undefined;
   return {
     line: (line) => bars.log(`${describe(line)}\n`),
@@ -93,10 +93,10 @@ function terminalView(): View {
       const { done, total } = run.progress;
       bar.setTotal(Math.max(total, 1));
       if (run.phase === 'objects') first ??= { done, at: performance.now() };
-      const adaptiveLimit = first
+      const rate = first
         ? speed({ done: done - first.done, left: total - done, ms: performance.now() - first.at })
         : '';
-      const note = [noteOf(run), run.phase === 'objects' && adaptiveLimit].filter(Boolean).join(', ');
+      const note = [noteOf(run), run.phase === 'objects' && rate].filter(Boolean).join(', ');
       bar.update(run.status === 'done' ? Math.max(total, 1) : Math.min(done, total), { note });
     },
     end(run) {
@@ -109,15 +109,15 @@ function terminalView(): View {
 
 const phases = {
   library: 'listing the library',
-  assets: 'looking at what is not mirrored, or has just come',
-  repair: 'asking for what is to be mended',
+  assets: 'checking assets that are new or not mirrored',
+  repair: 'starting repairs',
   inventory: 'writing the inventory',
   end: '',
 };
 
 function noteOf({ status, phase, progress, counts, error }: Verification): string {
-  if (error) return `waits: ${harmless(error)}`;
-  if (status === 'waiting') return 'waits for a worker';
+  if (error) return `waiting: ${harmless(error)}`;
+  if (status === 'waiting') return 'waiting for a worker';
   if (phase === null) return '';
   if (phase !== 'objects') return phases[phase];
   const read = counts.bytesRead > 0 ? `, ${formatBytes(counts.bytesRead)} read` : '';
@@ -126,7 +126,7 @@ function noteOf({ status, phase, progress, counts, error }: Verification): strin
 
 const colours = { '=': 'green', '-': 'red', '+': 'yellow', '*': 'red', '!': 'red' } as const;
 
-/** `- acme/_/a1/film.mp4`, and below it, where it cannot run over the key, what is to be said. */
+/** `- acme/_/a1/film.mp4`, and the explanation below it. */
 function describe({ mark, key, assetId, text, difference }: Line): string {
   const sign = paint(mark === '-' && !difference ? 'dim' : colours[mark], mark);
   const what = key ?? assetId;
@@ -139,29 +139,29 @@ function summarize(run: Verification): string {
   const parts = [
     [counts.missing, 'missing', 'red'],
     [counts.different, 'different', 'red'],
-    [counts.errors, 'in error', 'red'],
+    [counts.errors, 'errors', 'red'],
     [counts.foreign, 'not ours', 'yellow'],
   ] as const;
   const ms = Date.parse(run.finishedAt ?? '') - Date.parse(run.startedAt ?? '');
   const found = parts.filter(([count]) => count > 0).map(([count, word, colour]) => paint(colour, `${count} ${word}`));
-  const objects = [paint('bold', `${counts.same} as they should be`), ...found].join(', ');
-  const how = run.deep
-    ? `by every byte (${formatBytes(counts.bytesRead)})`
-    : 'by length (and ETag, where the store has one)';
+  const objects = [paint('bold', `${counts.same} as expected`), ...found].join(', ');
+  const how = run.deep ? `every byte (${formatBytes(counts.bytesRead)})` : 'sizes (and ETags, if the store has them)';
   const lines = [`Objects: ${objects}`, `Compared ${how} in ${formatDuration(ms)}.`];
   if (run.lines.length + differences + counts.absent + counts.skipped > 0) lines.unshift('');
-  if (counts.absent > 0) lines.push(`Assets of which the library itself has no file (yet): ${counts.absent}`);
-  if (counts.skipped > 0) lines.push(`Assets that the settings skip: ${counts.skipped}`);
+  if (counts.absent > 0) lines.push(`Assets without a file in the library (yet): ${counts.absent}`);
+  if (counts.skipped > 0) lines.push(`Assets skipped by filters: ${counts.skipped}`);
   if (counts.moving > 0)
-    lines.push(`Objects that were just being changed, so that another run can tell: ${counts.moving}`);
+    lines.push(`Objects that changed during the verification (run it again for them): ${counts.moving}`);
   if (run.repair && counts.repaired > 0) {
-    lines.push(`Assets asked for again: ${counts.repaired} (\`asset-mirror status --watch\` shows them come)`);
+    lines.push(`Assets being repaired: ${counts.repaired}. Watch with \`asset-mirror status --watch\`.`);
   }
   if (!run.repair && counts.missing + counts.different > 0) {
-    lines.push('`asset-mirror verify --repair` has missing and different objects made again.');
+    lines.push('Repair missing and different objects with `asset-mirror verify --repair`.');
   }
   if (differences === 0) {
-    lines.push(paint('green', counts.moving === 0 ? 'No differences.' : 'No differences in what is at rest.'));
+    lines.push(
+      paint('green', counts.moving === 0 ? 'No differences.' : 'No differences, except for the objects that changed.'),
+    );
   }
   return lines.join('\n');
 }
