@@ -4,10 +4,10 @@ import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 
 /**
- * Writes down whatever an operator changes, or tries to: who, what, to what, and how that ended, before they are told.
- * `operationId` of a route names the deed.
+ * Writes each change by an operator, also a refused one, to the audit log before the answer is sent.
+ * `operationId` of the route names the action.
  */
-export function writeDownDeeds(app: FastifyInstance, deps: { operations: Operations; log: Log }): void {
+export function auditChanges(app: FastifyInstance, deps: { operations: Operations; log: Log }): void {
   app.addHook('onSend', async (request, reply, payload) => {
     const { operator, method } = request;
     const { operationId } = (request.routeOptions.schema ?? {}) as { operationId?: string };
@@ -17,7 +17,7 @@ export function writeDownDeeds(app: FastifyInstance, deps: { operations: Operati
     const about =
       id !== undefined && request.routeOptions.url?.match(/\/(connections|assets)\/:id/) ? { [of]: id } : {};
     try {
-      await deps.operations.writeDown({
+      await deps.operations.audit({
         action: operationId,
         by: operator,
         ...about,
@@ -27,11 +27,8 @@ export function writeDownDeeds(app: FastifyInstance, deps: { operations: Operati
         code: codeOf(reply.getHeader('content-type'), payload),
       });
     } catch (err) {
-      // What was done is done: to say that it failed would be wrong.
-      deps.log.error(
-        { err, action: operationId, by: operator, status: reply.statusCode },
-        'a deed was not written down',
-      );
+      // The change was made, so the answer must not say that it failed.
+      deps.log.error({ err, action: operationId, by: operator, status: reply.statusCode }, 'audit log entry lost');
     }
     return payload;
   });

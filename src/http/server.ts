@@ -5,7 +5,7 @@ import type { Operations } from '../operations/operations.ts';
 import type { Queues } from '../queue/queues.ts';
 import { operatorOnly, signedInOnly } from './access.ts';
 import { apiRoutes } from './api.ts';
-import { writeDownDeeds } from './audit-log.ts';
+import { auditChanges } from './audit-log.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
 import { dashboard } from './dashboard.ts';
 import { createEventStreams } from './event-stream.ts';
@@ -87,7 +87,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   await app.register(
     async (api) => {
       operatorOnly(api, access);
-      writeDownDeeds(api, deps);
+      auditChanges(api, deps);
       apiRoutes(api, deps.operations, streams);
     },
     { prefix: '/api' },

@@ -17,7 +17,7 @@ export async function signInRoutes(
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   await app.register(formbody);
 
-  /** Where to go on: only ever a page of ours. */
+  /** The page after the sign-in; never on another site. */
   const destination = (to: unknown): string => {
     const home = `${base}/`;
     if (typeof to !== 'string' || !to.startsWith('/')) return home;
@@ -44,16 +44,22 @@ export async function signInRoutes(
     const { token, to: wanted } = form.catch({ token: '' }).parse(request.body ?? {});
     const to = destination(wanted);
     if (!fromOurPages(request, deps.publicUrl)) {
-      return show(reply, 403, to, 'The form was sent from a page elsewhere. Use this one.');
+      return show(reply, 403, to, 'The form was sent from another site. Sign in here.');
     }
     const verdict = await deps.checkToken(token.trim(), request.ip);
     if (verdict !== 'right') log.warn({ address: request.ip }, 'sign-in refused');
-    if (verdict === 'wrong') return show(reply, 401, to, "That is not the operators' token.");
+    if (verdict === 'wrong')
+      return show(
+        reply,
+        401,
+        to,
+        'This token is wrong. It is ADMIN_TOKEN, or the one that was printed at the first start.',
+      );
     if (verdict !== 'right') {
       reply.header('retry-after', verdict.wait);
-      return show(reply, 429, to, `That was wrong too often. Try again in ${verdict.wait} seconds.`);
+      return show(reply, 429, to, `Too many wrong tokens. Try again in ${verdict.wait} seconds.`);
     }
-    await operations.writeDown({ action: 'signIn', by: 'session', status: 303, requestId: request.id });
+    await operations.audit({ action: 'signIn', by: 'session', status: 303, requestId: request.id });
     sessions.begin(reply);
     return reply.header('cache-control', 'no-store').redirect(to, 303);
   });
@@ -61,7 +67,7 @@ export async function signInRoutes(
   app.post('/sign-out', { schema: { hide: true } }, async (request, reply) => {
     if ((await sessions.holds(request)) && fromOurPages(request, deps.publicUrl)) {
       await sessions.end(request, reply);
-      await operations.writeDown({ action: 'signOut', by: 'session', status: 303, requestId: request.id });
+      await operations.audit({ action: 'signOut', by: 'session', status: 303, requestId: request.id });
     }
     return reply.header('cache-control', 'no-store').redirect(`${base}/sign-in`, 303);
   });

@@ -19,17 +19,17 @@ export const assetQuery = z.strictObject({
   skipped: z
     .union([z.boolean(), z.stringbool()], 'expected true or false')
     .optional()
-    .describe('Those that the settings skip. Without it, `pending` has none of these.'),
+    .describe('Assets skipped by filters. Without it, `pending` does not include them.'),
   q: text
     .max(200)
     .optional()
-    .describe('Part of the name, in any case (one or two letters: the beginning of a word in it); or an id.'),
+    .describe('Part of the name, ignoring case (one or two letters: the beginning of a word in it); or an id.'),
   cursor: text.optional(),
   limit: rowsOfPage(50),
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 
-/** A bucket that takes longer to answer is said nothing of. */
+/** If the bucket takes longer to answer, the explanation does not mention it. */
 const patienceMs = 500;
 
 const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
@@ -40,18 +40,18 @@ const variant = z.enum(['original', 'mp4']);
 const facts = z.object({
   id: z.string(),
   name: z.string().nullable(),
-  connectionId: z.string().nullable().describe('The connection in charge; null: nobody who can read it is connected.'),
+  connectionId: z.string().nullable().describe('The connection in charge; null: no connection can read it.'),
   companyId: z.string(),
   projectId: z.string().nullable(),
-  projectName: z.string().nullable().describe('As the listing has it.'),
+  projectName: z.string().nullable().describe('As listed.'),
   type: z.string().nullable(),
-  size: z.number().nullable().describe('As the service declares it, in bytes.'),
+  size: z.number().nullable().describe('As the library declares it, in bytes.'),
   uploadDate: z.number().nullable().describe('Epoch milliseconds.'),
   state: z.enum(assetStates),
   reason: z.string().nullable(),
-  skipped: z.string().nullable().describe('The setting that leaves it out.'),
+  skipped: z.string().nullable().describe('The filter that skips it.'),
   attempts: count,
-  nextAt: time.nullable().describe('When something is to be done for it next; null: nothing.'),
+  nextAt: time.nullable().describe('The next try or follow-up check; null: none.'),
   key: z.string().nullable(),
   bytes: count.nullable(),
   variant: variant.nullable(),
@@ -69,21 +69,21 @@ export const assetAnswer = facts
   .extend({
     mimeType: z.string().nullable(),
     firstSeenAt: time,
-    working: z.boolean().describe('A worker has it in hand.'),
-    verifiedAt: time.nullable().describe('When the bytes were last held against their checksum.'),
-    etag: z.string().nullable().describe('Of the media, as the store says it.'),
-    recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is not whole, or not of this version.'),
+    working: z.boolean().describe('A worker is working on it.'),
+    verifiedAt: time.nullable().describe('When the checksum was last verified.'),
+    etag: z.string().nullable().describe('ETag of the media in the bucket.'),
+    recordKey: z.string().nullable().describe('Its .asset.json; null: the copy is incomplete or superseded.'),
     sidecars: z.object({
       transcript: z.object({
         state: z.enum(transcriptStates),
         keys: z.array(z.string()),
-        deadline: time.nullable().describe('How long it may still come.'),
+        deadline: time.nullable().describe('When follow-up checks end.'),
       }),
       thumbnail: z.object({ state: z.enum(thumbnailStates), key: z.string().nullable() }),
     }),
     sidecarFiles: z
       .array(z.object({ key: z.string(), bytes: count, crc32: z.string(), etag: z.string().nullable() }))
-      .describe('The sidecars in the bucket, as they were stored.'),
+      .describe('The sidecars in the bucket.'),
     upload: z
       .object({
         key: z.string(),
@@ -93,29 +93,29 @@ export const assetAnswer = facts
         stored: z.object({ parts: count, bytes: count }),
       })
       .nullable()
-      .describe('An upload in parts that is under way.'),
+      .describe('An unfinished upload in parts.'),
     explanation: z
       .array(z.string())
-      .describe('Where it is, or why it is not there: what it waits for, until when, and what there is to do.'),
-    timeline: z.array(timelineEntry).describe('What happened to it, oldest first; kept for 30 days.'),
+      .describe('Where it is, or why it is not mirrored, what it waits for, until when, and what to do.'),
+    timeline: z.array(timelineEntry).describe('Its history, oldest first; kept for 30 days.'),
   })
   .meta({ id: 'Asset' });
 
 export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, 'store' | 'bucketTrouble'>) {
-  /** What the records rest on, for who misses something in them. */
-  async function whereWeLooked(): Promise<string> {
+  /** What has been listed, for somebody who misses an asset. */
+  async function whatWasListed(): Promise<string> {
     const connections = await store.connections.list();
     const active = connections.filter(({ status }) => status === 'active');
     if (active.length === 0)
-      return 'Nothing is connected, so nothing is listed: `asset-mirror connect-link` makes the link to connect.';
+      return 'No connections, so nothing is listed. Create a link for a user with `asset-mirror connect-link`.';
     const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
     const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
     const others = connections.length - active.length;
-    const rest = others > 0 ? `, and ${others} are paused or have ended` : '';
+    const rest = others > 0 ? `, and ${others} are paused or disconnected` : '';
     return (
-      `Looked at: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
-      `${last ? `listed last at ${last.toISOString()} or later` : 'of which not all were listed yet'}${rest}. ` +
-      'A company that the settings skip is not listed; `asset-mirror resync CONNECTION --full` lists everything else again.'
+      `Searched: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
+      `${last ? `all listed since ${last.toISOString()}` : 'not all listed yet'}${rest}. ` +
+      'Companies skipped by filters are not listed. List everything again with `asset-mirror resync CONNECTION --full`.'
     );
   }
 
@@ -125,7 +125,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
       throw new Refused(
         404,
         'asset_not_found',
-        `There is no asset ${id} in the records. ${await whereWeLooked()} \`asset-mirror assets --search …\` and GET /api/assets?q= look for it by name.`,
+        `There is no asset ${id} in the database. ${await whatWasListed()} Search by name with \`asset-mirror assets --search …\` or GET /api/assets?q=.`,
       );
     }
     return asset;
@@ -171,21 +171,21 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
       return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
     },
 
-    /** Everything that the records know of an asset. */
+    /** Everything that the database has about an asset. */
     asset,
 
-    /** It is due now, as on the first day. One that is whole already, or in a worker's hands, stays as it is. */
+    /** Makes it due now, with fresh attempts. One that is complete, or leased by a worker, stays as it is. */
     async retry(id: string) {
       const found = await existing(id);
       if (found.state === 'gone') {
         throw new Refused(
           409,
           'asset_gone',
-          'The asset is no longer in the library, so there is nothing to fetch. A full resync finds it when it is back.',
+          'The asset is no longer in the library, so there is nothing to fetch. If it comes back, a full resync finds it.',
         );
       }
       if (found.skipped !== null) {
-        throw new Refused(409, 'asset_skipped', `${found.reason}. Change the settings of its connection to mirror it.`);
+        throw new Refused(409, 'asset_skipped', `${found.reason}. Change the filters of its connection to mirror it.`);
       }
       if (Object.keys(found.listed).length === 0) {
         throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
@@ -194,7 +194,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
         throw new Refused(
           409,
           'asset_not_readable',
-          `${noReader}. Reconnect one: \`asset-mirror connect-link\` or POST /api/connect-links makes the link. If the asset has moved to another company, a full resync finds it there.`,
+          `${noReader}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
         );
       await store.assets.retry(id);
       return asset(id);
@@ -202,7 +202,7 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
   };
 }
 
-const noReader = 'no connection can read its company at present';
+const noReader = 'no connection can read its company now';
 
 function factsOf(asset: Asset & { readable: boolean }) {
   return {

@@ -8,32 +8,32 @@ import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 import { rate } from './settings.ts';
-import { strangers } from './unknown-names.ts';
+import { unknownNames } from './unknown-names.ts';
 
-/** How long an answer waits for the assets to be held against changed settings; what is left goes on behind it. */
+/** How long an answer waits until changed filters are applied; the rest continues in the background. */
 const patienceMs = 3000;
 
-const wanted = 'expected milliseconds, or such as 15m or 1h, from 1s to 365d';
+const wanted = 'expected milliseconds, or a duration such as 15m or 1h, from 1s to 365d';
 const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncIntervals.most, wanted);
-/** Milliseconds, or as people write it (`15m`). */
+/** Milliseconds, or a text such as `15m`. */
 const interval = z.union([milliseconds, text.transform(parseDuration).pipe(milliseconds)], wanted);
 
 const names = z.array(text).max(1000).nullable().optional();
 
-/** Lists that are named take the place of those of before; null: as in the environment; an empty one says nothing. */
+/** A list replaces the earlier one; null: as in the environment; an empty list clears it. */
 const choice = z.strictObject({ companyIds: names, projectIds: names, assetTypes: names }).nullable().optional();
 
-/** What is named changes, and nothing else; null returns it to its default. */
+/** Only what is named changes; null returns it to its default. */
 export const connectionSettingsRequest = z
   .strictObject({
     syncInterval: interval.nullable().optional(),
-    /** What is mirrored: an asset that each list names which is not empty. */
+    /** Mirrors only assets that match every list that is not empty. */
     include: choice,
-    /** What is not: an asset that any list names, whatever is included. */
+    /** Skips assets that match any list, even if they are included. */
     exclude: choice,
-    /** Assets at once. */
+    /** Maximum assets in transfer. */
     concurrency: z.int().min(1).max(1000).nullable().optional(),
-    /** Bytes per second that each process downloads for it, or as people write it (`20MiB/s`); BANDWIDTH_LIMIT stays above. */
+    /** Download limit per process: bytes per second, or a text such as `20MiB/s`. BANDWIDTH_LIMIT applies, too. */
     bandwidth: rate.nullable().optional(),
   })
   .meta({ id: 'ConnectionSettingsRequest' });
@@ -46,31 +46,31 @@ const chosen = z.object({
   assetTypes: z.array(z.string()),
 });
 
-/** The settings that a connection goes by, its own or those of the environment. */
+/** The settings in effect: its own, or those of the environment. */
 export const connectionSettings = z
   .object({
     syncInterval: z.number().describe('Milliseconds.'),
     include: chosen,
     exclude: chosen,
     concurrency: z.int(),
-    bandwidth: z.number().nullable().describe('Bytes per second and process; null: only that of the process.'),
-    own: z.array(z.string()).describe('Those of them that are its own, by name.'),
+    bandwidth: z.number().nullable().describe('Bytes per second and process; null: no own limit.'),
+    own: z.array(z.string()).describe('The names of those that are its own.'),
   })
   .meta({ id: 'ConnectionSettings' });
 
-/** What came of a change, beside the connection. */
+/** The effects of a change. */
 export const changedSettings = z.object({
-  skipped: z.int().nullable().describe('Assets that the change skipped; null: it is still at work on that.'),
-  letIn: z.int().nullable().describe('Assets that it let in; null: as above.'),
+  skipped: z.int().nullable().describe('Assets skipped by the change; null: still being applied.'),
+  letIn: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
   unknown: chosen.describe(
-    'What it names and the connection knows nothing of, perhaps by a slip: companies that it does not read, projects and types that no asset is of.',
+    'Unknown names, perhaps typing errors: companies that the connection cannot read, projects and types without assets.',
   ),
-  syncId: z.string().nullable().describe('The full sync that finds what was never listed; null: none is needed.'),
+  syncId: z.string().nullable().describe('The full sync that lists what was not listed before; null: not needed.'),
 });
 
 type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'>;
 
-/** The settings that a connection has, and of these its own, by the names under which they are changed. */
+/** The settings in effect for a connection, and the names of its own. */
 export function settingsOf(
   { settings }: Pick<Connection, 'settings'>,
   deps: Pick<OperationsDeps, 'syncInterval' | 'perConnection' | 'filters'>,
@@ -88,7 +88,7 @@ export function settingsOf(
   };
 }
 
-/** Of objects, those of before with what is named; what is null is skipped (RFC 7396). */
+/** Merges a change into the settings; null removes (RFC 7396). */
 function merged(before: Record<string, unknown>, change: Change): Record<string, unknown> {
   const after: Record<string, unknown> = { ...before };
   for (const [name, value] of Object.entries(change)) {
@@ -108,13 +108,12 @@ function withLists(before: unknown, change: Record<string, string[] | null | und
   return Object.keys(after).length > 0 ? after : null;
 }
 
-/** `describe`: a connection as people are told of it. */
 export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
   const { store, queues, log, filters: defaults } = deps;
   return {
     /**
-     * Changes settings of a connection; all processes take them over at once. What a narrower filters skips is no
-     * longer due, what a wider one lets in is due at once, and what was never listed because of it is found by a full sync.
+     * Changes settings of a connection, in all processes at once. Assets that the new filters skip are no longer due;
+     * assets that they no longer skip are due at once, and a full sync lists those that were never listed.
      */
     async changeConnection(id: string, request: ConnectionSettingsRequest) {
       const change = connectionSettingsRequest.parse(request);
@@ -130,7 +129,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       });
       const syncId = wider ? await store.syncs.request(id, 'full') : undefined;
       if (syncId !== undefined) await within(2000, queues.addSync(id)).catch(() => {});
-      // Whoever dispatches goes on with it, should this process end.
+      // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
         : { skipped: 0, letIn: 0 };
@@ -140,7 +139,7 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
         changed: {
           skipped: applied?.skipped ?? null,
           letIn: applied?.letIn ?? null,
-          unknown: await strangers(store, id, {
+          unknown: await unknownNames(store, id, {
             companyIds: named('companyIds'),
             projectIds: named('projectIds'),
             assetTypes: named('assetTypes'),

@@ -12,7 +12,7 @@ import { count, stateCounts, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
-/** So many assets are asked for again in one statement. */
+/** Assets per statement. */
 const retriedAtOnce = 5000;
 
 export const connectLinkRequest = z.strictObject({ connectionId: text.optional() }).meta({ id: 'ConnectLinkRequest' });
@@ -23,10 +23,7 @@ export const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
 
 export const connectionQuery = z.strictObject({
   status: z.enum(connectionStatuses).optional(),
-  q: text
-    .max(200)
-    .optional()
-    .describe('Part of the name or address of its user, or of the name of a company; or an id.'),
+  q: text.max(200).optional().describe("Part of the user's name or e-mail, or of a company name; or an id."),
   cursor: text.optional(),
   limit: rowsOfPage(100),
 });
@@ -45,18 +42,18 @@ export const connectionAnswer = z
           mark: z
             .number()
             .nullable()
-            .describe('Upload date up to which everything listed is known, epoch milliseconds.'),
+            .describe('High-water mark: the upload date up to which everything is known, epoch milliseconds.'),
         }),
       )
-      .describe('Those that it can read now.'),
+      .describe('The companies that it can read now.'),
     connectedAt: time,
     lastSyncAt: time.nullable(),
-    nextSyncAt: time.nullable().describe('null: none is due, for it is not active.'),
-    counts: z.object({ byState: stateCounts, skipped: count.describe('By the settings; in no state above.') }),
-    bytes: count.describe('Of the media that is in the bucket.'),
+    nextSyncAt: time.nullable().describe('null: it is not active.'),
+    counts: z.object({ byState: stateCounts, skipped: count.describe('Skipped by filters; not included in byState.') }),
+    bytes: count.describe('Size of its media in the bucket.'),
     adaptiveLimit: z
       .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
-      .describe('How much is under way at once, of how much that is allowed; and until when nothing is asked for.'),
+      .describe('Assets in flight at once now, the configured maximum, and until when the connection waits.'),
     settings: connectionSettings,
     lastError: z.string().nullable(),
   })
@@ -76,7 +73,7 @@ export const disconnectAnswer = connectionAnswer
       .boolean()
       .nullable()
       .describe(
-        'Whether the service has taken back the grant. false: the user can do so in the service profile; null: it had ended before.',
+        'Whether the library revoked the grant. false: the user can remove it in the profile page there; null: it was disconnected before.',
       ),
   })
   .meta({ id: 'DisconnectedConnection' });
@@ -90,20 +87,20 @@ export async function existingConnection(store: Store, id: string): Promise<Conn
     throw new Refused(
       404,
       'connection_not_found',
-      `There is no connection ${id}. GET /api/connections and \`asset-mirror connections\` list them.`,
+      `There is no connection ${id}. List them with \`asset-mirror connections\` or GET /api/connections.`,
     );
   }
   return connection;
 }
 
-/** What to do about a connection for which nothing is done at present. */
+/** The error for a connection that is not active. */
 export function stopped(connection: Connection): Refused {
   return connection.status === 'paused'
     ? new Refused(409, 'connection_paused', 'The connection is paused. Resume it first.')
     : new Refused(
         409,
         'connection_disconnected',
-        `The connection is disconnected. Its user has to connect again: \`asset-mirror connect-link --connection ${connection.id}\` or POST /api/connect-links makes the link.`,
+        `The connection is disconnected. Its user must connect again; create the link with \`asset-mirror connect-link --connection ${connection.id}\` or POST /api/connect-links.`,
       );
 }
 
@@ -137,7 +134,7 @@ export function connectionOperations(
           connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
         counts: { byState: byState(own), skipped: skipped(own) },
         bytes: own.reduce((sum, row) => sum + row.bytes, 0),
-        adaptiveLimit: paceOf(connection, options.perConnection, now),
+        adaptiveLimit: limitsOf(connection, options.perConnection, now),
         settings: settingsOf(connection, options),
         lastError: connection.lastError,
       };
@@ -146,11 +143,11 @@ export function connectionOperations(
 
   const connection = async (id: string) => (await describe([await existingConnection(store, id)]))[0]!;
 
-  /** The records say it already, and the dispatcher makes the queue follow them; this is only sooner. */
+  /** The database has it already, and the dispatcher makes the queue follow; this is only sooner. */
   const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
 
   return {
-    /** A signed link for a user to connect, or to reconnect one connection. */
+    /** Creates a signed link with which a user connects, or reconnects one connection. */
     async createConnectLink(request: {
       connectionId?: string | undefined;
     }): Promise<{ url: string; expiresAt: string }> {
@@ -170,7 +167,7 @@ export function connectionOperations(
 
     connection,
 
-    /** Nothing more is done for it, in any process, until it is resumed. What is in the bucket stays. */
+    /** Stops all work for it, in all processes, until it is resumed. */
     async pause(id: string) {
       const paused = await store.connections.pause(id);
       const now = await existingConnection(store, id);
@@ -179,7 +176,7 @@ export function connectionOperations(
       return connection(id);
     },
 
-    /** It goes on where it was, with a run for what has come in meanwhile. */
+    /** Continues where it was paused, with a sync for new assets. */
     async resume(id: string) {
       const resumed = await store.connections.resume(id);
       const now = await existingConnection(store, id);
@@ -188,7 +185,7 @@ export function connectionOperations(
       return connection(id);
     },
 
-    /** It ends, here at once and at the service as well as that can be reached. What is in the bucket stays. */
+    /** Ends it here at once, and revokes the grant if the library can be reached. The bucket keeps its files. */
     async disconnect(id: string) {
       await existingConnection(store, id);
       const { ended, revoked } = await options.tokens.disconnect(id);
@@ -196,7 +193,7 @@ export function connectionOperations(
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
-    /** What has failed of it is tried again, as on the first day. */
+    /** Retries all its failed assets, with fresh attempts. */
     async retryFailed(id: string): Promise<{ retried: number }> {
       const now = await existingConnection(store, id);
       if (now.status === 'disconnected') throw stopped(now);
@@ -210,8 +207,8 @@ export function connectionOperations(
   };
 }
 
-/** How much of a connection is under way at once, and how long nobody asks anything for it; null: nothing keeps it. */
-function paceOf({ adaptiveLimit, settings, parkedUntil }: Connection, perConnection: number, now: number) {
+/** The adaptive limit of a connection, and until when it waits. */
+function limitsOf({ adaptiveLimit, settings, parkedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {
     limit: limitOf(adaptiveLimit, ceiling),

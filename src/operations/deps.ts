@@ -8,32 +8,30 @@ import type { Schedule } from '../queue/scheduler.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 
-/** What the verbs stand on. Each takes of it what it uses. */
+/** The dependencies of the operations. Each picks what it uses. */
 export interface OperationsDeps {
   store: Store;
   queues: Queues;
   schedule: Schedule;
   sealer: Sealer;
   tokens: Tokens;
-  /** Why the bucket takes nothing at present; null: it does. */
+  /** Why the bucket is unavailable; null: it is available. */
   bucketTrouble: () => Promise<string | null>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   /** BANDWIDTH_LIMIT of this process. */
   ownBandwidth: number | undefined;
   publicUrl: string;
-  /** The most of a connection at once. */
+  /** Maximum assets of a connection in flight. */
   perConnection: number;
   /** Milliseconds between incremental syncs of a connection. */
   syncInterval: number;
-  /** What connections mirror that say nothing themselves. */
+  /** The filters of connections that have none of their own. */
   filters: FilterDefaults;
   log: Log;
   client: LibraryClient;
-  /** Calls the API for a connection, at its adaptiveLimit. */
+  /** Calls the API for a connection, within its adaptive limit. */
   access: Access;
-  /** Whether transcripts are kept at all. */
   transcripts: boolean;
-  /** Whether thumbnails are. */
   thumbnails: boolean;
 }

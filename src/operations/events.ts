@@ -27,27 +27,27 @@ export const eventAnswer = z
 
 export const eventList = z.object({ events: z.array(eventAnswer), nextCursor }).meta({ id: 'EventList' });
 
-/** Who did what, to what, and how that ended. */
-export interface Deed {
+/** An entry of the audit log: who did what, to what, and with which outcome. */
+export interface AuditEntry {
   action: string;
   by: 'token' | 'session';
   connectionId?: string | undefined;
   assetId?: string | undefined;
-  /** What was asked for, without secrets. */
+  /** The body of the request. */
   request?: unknown;
   status: number;
-  /** In the log, too. */
+  /** As in the log. */
   requestId?: string | undefined;
-  /** Of the problem, when it was refused. */
+  /** The code of the problem, if it was refused. */
   code?: string | undefined;
 }
 
-/** A request longer than this is not kept with its deed. */
+/** A longer request is not kept. */
 const longestRequest = 4000;
 
 export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
-    /** A page of what happened, the newest first. */
+    /** A page of events, newest first. */
     async events(query: EventQuery = {}) {
       const { cursor, limit, ...filter } = eventQuery.parse(query);
       const before = placeOf(cursor, z.int());
@@ -55,10 +55,10 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
       return { events: page.rows.map(describeEvent), nextCursor: page.nextCursor };
     },
 
-    /** Where following begins: behind the event with this mark (`mark` of an event that was followed), or now. */
+    /** Where following begins: after the event with this `mark`, or now. */
     followFrom: (mark?: string) => store.events.place(placeBehind(mark)),
 
-    /** The next events behind a place, oldest first, each with its mark and its place. */
+    /** The next events after a place, oldest first, each with its mark and place. */
     async follow(place: EventPlace, limit: number) {
       const found = await store.events.since(place, limit);
       return found.map(({ xact, ...event }) => ({
@@ -68,11 +68,11 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
       }));
     },
 
-    /** Calls `heard` when there are new events. Returns how to stop that. */
+    /** Calls `heard` when there are new events. Returns a function that stops that. */
     onEvents: (heard: () => void) => store.onEvents(heard),
 
-    /** Writes down what an operator did. */
-    async writeDown({ action, connectionId, assetId, request, code, ...how }: Deed): Promise<void> {
+    /** Adds an entry to the audit log. */
+    async audit({ action, connectionId, assetId, request, code, ...how }: AuditEntry): Promise<void> {
       const short = request !== undefined && JSON.stringify(request).length <= longestRequest;
       await store.events.add({
         kind: `operator.${action}`,

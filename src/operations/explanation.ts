@@ -5,46 +5,46 @@ import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
   now: Date;
-  /** The one in charge. */
+  /** The connection in charge. */
   connection: Connection | undefined;
-  /** Whether it can read the asset's company at present. */
+  /** Whether it can read the asset's company now. */
   readable: boolean;
-  /** Why the bucket takes nothing at present. */
+  /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
-  /** Of the upload in parts that is under way. */
+  /** The stored parts of an unfinished upload. */
   stored: { parts: number; bytes: number };
 }
 
-/** In words: where an asset is, or why it is not there, what it waits for, until when, and what there is to do. Pure. */
+/** Says where an asset is, or why it is not mirrored, what it waits for, until when, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const { media, skipped, connectionId } = asset;
   const id = asset.id;
   if (skipped !== null) {
     return [
       `It is skipped by a filter of connection ${connectionId}: ${skipped}.`,
-      `\`asset-mirror set ${connectionId}\` shows and changes them; what they let in is mirrored at once.`,
+      `Show or change the filters with \`asset-mirror set ${connectionId}\`; they apply at once.`,
     ];
   }
   const because = asset.reason ? `: ${asset.reason}` : '';
-  const retry = `\`asset-mirror retry ${id}\` tries again now`;
+  const retry = `Retry now with \`asset-mirror retry ${id}\``;
   switch (asset.state) {
     case 'mirrored':
       return [...whereItIs(asset), ...sidecarLines(asset), ...(asset.nextAt ? waits(asset, at) : [])];
     case 'gone':
       return media
         ? [
-            'It is no longer in the library. What is in the bucket stays, and nothing more is done for it.',
+            'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
             ...whereItIs(asset),
           ]
         : ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
     case 'unavailable':
-      return [`The library has no file of it${because}.`, 'Each full sync looks again.'];
+      return [`The library has no file of it${because}.`, 'Each full sync checks again.'];
     case 'failed':
       return [
         `It failed${asset.attempts > 0 ? ` after ${asset.attempts} attempt${asset.attempts === 1 ? '' : 's'}` : ''}${because}.`,
         Object.keys(asset.listed).length === 0
-          ? 'Its listing breaks the schema of the API: whoever runs the library can mend that, and the next sync then takes it.'
-          : `${retry}; a full sync does so, too.`,
+          ? 'Its listing breaks the API schema. Once that is fixed in the library, the next sync mirrors it.'
+          : `${retry}, or with the next full sync.`,
       ];
     case 'processing':
       return [
@@ -57,8 +57,10 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
         ? `${at.stored.parts} parts, ${formatBytes(at.stored.bytes)} of ${formatBytes(asset.upload.bytes)}, are stored.`
         : '';
       return [
-        media ? 'Another file takes the place of the one in the bucket.' : 'It is not in the bucket yet.',
-        ...(inHand(asset, at.now) ? ['A worker has it in hand.'] : waits(asset, at)),
+        media
+          ? 'The file in the library has changed; the new one is not in the bucket yet.'
+          : 'It is not in the bucket yet.',
+        ...(isLeased(asset, at.now) ? ['A worker is working on it.'] : waits(asset, at)),
         ...(part ? [part] : []),
       ];
     }
@@ -66,7 +68,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
 }
 
 const iso = (date: Date) => date.toISOString();
-const inHand = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
+const isLeased = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
 function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
   if (!media) return [];
@@ -74,53 +76,59 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
   const what = [formatBytes(media.bytes), media.variant === 'mp4' ? 'the mp4 rendition' : 'the original', ...sums];
   return [
     `It is in the bucket${mirroredAt ? ` since ${iso(mirroredAt)}` : ''}: ${media.key} (${what.join(', ')}).`,
-    ...(verifiedAt ? [`Its bytes were last held against their checksum at ${iso(verifiedAt)}.`] : []),
+    ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
   ];
 }
 
 function sidecarLines({ id, transcriptState, transcriptDeadline, thumbnailState, reason }: Asset): string[] {
-  const until = transcriptDeadline ? `, until ${iso(transcriptDeadline)}` : '';
+  const until = transcriptDeadline ? ` until ${iso(transcriptDeadline)}` : '';
   return [
-    ...(transcriptState === 'pending' ? [`Its transcript is not there yet, and is looked for${until}.`] : []),
-    ...(transcriptState === 'gave_up'
-      ? [`Its transcript was given up${reason ? `: ${reason}` : ''}. \`asset-mirror retry ${id}\` looks again.`]
+    ...(transcriptState === 'pending'
+      ? [`Its transcript is not available yet. Follow-up checks continue${until}.`]
       : []),
-    ...(thumbnailState === 'pending' ? ['Its thumbnail is not there yet, and is looked for.'] : []),
-    ...(thumbnailState === 'gave_up' ? [`Its thumbnail was given up. \`asset-mirror retry ${id}\` looks again.`] : []),
+    ...(transcriptState === 'gave_up'
+      ? [`Its transcript was given up${reason ? `: ${reason}` : ''}. Check again with \`asset-mirror retry ${id}\`.`]
+      : []),
+    ...(thumbnailState === 'pending' ? ['Its thumbnail is not available yet. Follow-up checks continue.'] : []),
+    ...(thumbnailState === 'gave_up'
+      ? [`Its thumbnail was given up. Check again with \`asset-mirror retry ${id}\`.`]
+      : []),
   ];
 }
 
-/** The reason as it was recorded, when nothing is asked for a connection `until` then. */
+/** Why a connection waits until `until`. */
 function whyParked(reason: string | null, until: string): string {
-  if (reason?.includes(askedToWait)) return `The library asked its connection to wait, until ${until} (${reason}).`;
+  if (reason?.includes(askedToWait)) return `The library asked its connection to wait until ${until} (${reason}).`;
   if (reason?.includes(askedAgain)) {
-    return `The library did not answer its connection, or with errors only, so it waits until ${until} (${reason}).`;
+    return `The library does not answer, or only with errors, so the connection waits until ${until} (${reason}).`;
   }
   return `Its connection waits until ${until}${reason ? ` (${reason})` : ''}.`;
 }
 
-/** What it waits for: the first thing that is in its way. */
+/** The first thing that it waits for. */
 function waits(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { nextAt, reason, queuedAt } = asset;
   if (!connection) {
-    return ['Nobody who can read its company is connected: `asset-mirror connect-link` makes a link for who can.'];
+    return ['No connection can read its company. Create a link for a user who can with `asset-mirror connect-link`.'];
   }
   const { id } = connection;
-  if (connection.status === 'paused') return [`Its connection is paused: \`asset-mirror resume ${id}\` goes on.`];
+  if (connection.status === 'paused') return [`Its connection is paused. Continue with \`asset-mirror resume ${id}\`.`];
   if (connection.status === 'disconnected') {
-    return [`Its connection has ended: \`asset-mirror connect-link --connection ${id}\` makes a link to reconnect.`];
+    return [
+      `Its connection is disconnected. Create a link to reconnect with \`asset-mirror connect-link --connection ${id}\`.`,
+    ];
   }
-  if (!readable) return [`Its connection ${id} can no longer read its company. It goes on when somebody can.`];
-  if (bucketTrouble !== null) return [`The bucket takes nothing at present, so everything waits: ${bucketTrouble}.`];
+  if (!readable) return [`Its connection ${id} can no longer read its company. It continues when a connection can.`];
+  if (bucketTrouble !== null) return [`The bucket is unavailable, so all assets wait: ${bucketTrouble}.`];
   if (connection.parkedUntil && connection.parkedUntil > now) {
-    return [`${whyParked(connection.lastError, iso(connection.parkedUntil))} It goes on by itself.`];
+    return [`${whyParked(connection.lastError, iso(connection.parkedUntil))} It then continues by itself.`];
   }
   if (nextAt && nextAt > now) {
     return [
-      `It is looked at again at ${iso(nextAt)}${reason ? `, for the last time this happened: ${reason}` : ''}.`,
-      `\`asset-mirror retry ${asset.id}\` tries at once.`,
+      `Next try at ${iso(nextAt)}${reason ? `. Last reason: ${reason}` : ''}.`,
+      `Retry now with \`asset-mirror retry ${asset.id}\`.`,
     ];
   }
-  if (queuedAt) return [`It is on the queue since ${iso(queuedAt)}, and waits for a worker.`];
-  return ['It waits for a free slot: the newest of its connection come first, a few at a time.'];
+  if (queuedAt) return [`It has been in the queue since ${iso(queuedAt)}, and waits for a worker.`];
+  return ['It waits for a free slot. The newest assets of a connection come first.'];
 }

@@ -2,14 +2,13 @@ import { z } from 'zod';
 import { assetStates } from '../store/assets/counts.ts';
 import type { AssetState } from '../store/database/schema.ts';
 
-/** What a database can hold: no NUL, no half of a surrogate pair. */
+/** Text that PostgreSQL can store: no NUL, no lone surrogate. */
 export const text = z
   .string()
   .min(1)
   .max(1000)
   .refine((value) => !value.includes('\0') && value.isWellFormed(), 'expected plain text');
 
-/** The id of a thing, in the address of a request about it. */
 export const idParams = z.object({ id: text });
 
 /** A time in an answer: ISO 8601, UTC. */

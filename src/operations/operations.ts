@@ -15,7 +15,7 @@ import { verificationOperations } from './verifications.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
 
-/** The operator's verbs, once: each family in a file of its own. HTTP, CLI and demo are thin shells over them. */
+/** Every operator action, once; one file per family. HTTP, CLI and demo are thin shells over them. */
 export function createOperations(deps: OperationsDeps) {
   const connections = connectionOperations(deps);
   return {

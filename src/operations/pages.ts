@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { Refused } from './refused.ts';
 
-/** Where the next page begins, in a form that means nothing to who passes it on. */
+/** Where the next page begins, as an opaque text. */
 export const cursorOf = (place: unknown): string => Buffer.from(JSON.stringify(place)).toString('base64url');
 
-/** @throws Refused 400 when we did not make it for a listing of this kind */
+/** @throws Refused 400 if it is not a cursor of this list */
 export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T | undefined {
   if (cursor === undefined) return undefined;
   try {
@@ -15,21 +15,20 @@ export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T 
     throw new Refused(
       400,
       'invalid_cursor',
-      'The cursor is not one of ours. Pass nextCursor as it was given, or none.',
+      'This is not a cursor of this list. Pass nextCursor unchanged, or no cursor.',
     );
   }
 }
 
-/** A number in an address. */
+/** A number in a query. */
 export const numberIn = (least: number, most: number, otherwise: number) => {
   const error = `expected a whole number from ${least} to ${most}`;
   return z.coerce.number({ error }).int({ error }).min(least, { error }).max(most, { error }).default(otherwise);
 };
 
-/** Rows of a page; with more of them an answer would take too long. */
 export const rowsOfPage = (otherwise: number) => numberIn(1, 250, otherwise);
 
-/** Of a page that was asked for with one row more than it may hold: the page, and the cursor of the next. */
+/** A page and the cursor of the next one, from `limit` + 1 rows. */
 export function pageOf<T>(rows: T[], limit: number, place: (last: T) => unknown) {
   return {
     rows: rows.slice(0, limit),

@@ -34,7 +34,7 @@ export const planAnswer = z
     toMove: amount.meta({ description: 'New, missing, changed and waiting together' }),
     time: z
       .object({ seconds, bytesPerSecond: seconds, from: z.enum(['measured', 'limit']).nullable() })
-      .meta({ description: 'At a rate that was measured just now, or is a limit; null: nobody knows' }),
+      .meta({ description: 'At the rate of the last minute, or at the bandwidth limit; null: unknown' }),
   })
   .meta({ id: 'Plan' });
 export type Plan = z.infer<typeof planAnswer>;

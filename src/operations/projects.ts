@@ -12,14 +12,13 @@ export const projectList = z
   })
   .meta({ id: 'ProjectList' });
 
-/** Somebody waits for the answer. */
 const patienceMs = 10_000;
 
 const byName = new Intl.Collator('en', { numeric: true });
 
 export function projectOperations({ store, client, access }: Pick<OperationsDeps, 'store' | 'client' | 'access'>) {
   return {
-    /** The projects that a connection can read, by name, as the library says now: the records know only ids. */
+    /** The projects that a connection can read, asked from the library: the database has only their ids. */
     async projects(connectionId: string) {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
@@ -40,7 +39,7 @@ export function projectOperations({ store, client, access }: Pick<OperationsDeps
         throw new Refused(
           503,
           'library_not_available',
-          `The library does not say its projects at present: ${reasonOf(error)}. Try again in a moment, or name the project by its id.`,
+          `The library does not list its projects now: ${reasonOf(error)}. Try again later, or use the id of the project.`,
         );
       }
     },

@@ -1,4 +1,4 @@
-/** What an operator asked for does not exist, or cannot be done as things are. `code` is stable. */
+/** A request that cannot be done: unknown id, wrong value, or wrong state. `code` is stable. */
 export class Refused extends Error {
   override readonly name = 'Refused';
   readonly status: number;

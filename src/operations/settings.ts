@@ -3,19 +3,19 @@ import { parseRate } from '../units.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
 
-const wanted = 'expected bytes a second, or such as 20MiB/s';
+const wanted = 'expected bytes per second, or a rate such as 20MiB/s';
 const bytes = z.int(wanted).min(1, wanted);
-/** Bytes per second, or as people write it (`20MiB/s`). */
+/** Bytes per second, or a text such as `20MiB/s`. */
 export const rate = z.union([bytes, text.transform(parseRate).pipe(bytes)], wanted);
 
-/** Of each process; null: as each has it in BANDWIDTH_LIMIT. */
+/** The limit of each process; null: BANDWIDTH_LIMIT of the process. */
 export const settingsRequest = z.strictObject({ bandwidth: rate.nullable() }).meta({ id: 'SettingsRequest' });
 export type SettingsRequest = z.input<typeof settingsRequest>;
 
 export const settingsAnswer = z
   .object({
-    bandwidth: z.number().nullable().describe('Bytes per second that each process may download; null: no limit.'),
-    from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where that is said.'),
+    bandwidth: z.number().nullable().describe('Download limit of each process in bytes per second; null: no limit.'),
+    from: z.enum(['settings', 'BANDWIDTH_LIMIT']).describe('Where the limit is set.'),
   })
   .meta({ id: 'Settings' });
 
@@ -31,7 +31,7 @@ export function settingsOperations({ store, ownBandwidth }: Pick<OperationsDeps,
   return {
     settings,
 
-    /** All processes take it over at once. */
+    /** Changes the limit in all processes at once. */
     async changeSettings(request: SettingsRequest) {
       await store.settings.setBandwidth(settingsRequest.parse(request).bandwidth);
       return settings();

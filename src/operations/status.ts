@@ -4,7 +4,7 @@ import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts } from './fields.ts';
 
-/** Seconds of transfers, before anything is said about the rest. */
+/** Seconds of transfers before the time left is estimated. */
 const soonestEstimate = 5;
 
 const open = z.object({ waiting: count, running: count });
@@ -15,23 +15,23 @@ export const statusAnswer = z
     assets: z.object({
       total: count,
       byState: stateCounts,
-      skipped: count.describe('By the settings; in `total` and `byState` these are not.'),
+      skipped: count.describe('Skipped by filters; not included in `total` and `byState`.'),
     }),
-    bytes: count.describe('Of the media that is in the bucket.'),
+    bytes: count.describe('Size of the media in the bucket.'),
     outstanding: z.object({
-      assets: count.describe('Still to be moved, by connections that can.'),
+      assets: count.describe('To be transferred, by active connections.'),
       bytes: count,
-      later: count.describe('Those of them that were put off after an error.'),
-      sidecars: count.describe('Mirrored assets whose transcript or thumbnail may still come.'),
+      later: count.describe('Those that wait to retry after an error.'),
+      sidecars: count.describe('Mirrored assets that wait for a transcript or thumbnail.'),
     }),
-    rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('Of the last minute.'),
-    timeLeft: z.number().nullable().describe('Seconds; null when nothing moves, or it is too early to say.'),
+    rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('In the last minute.'),
+    timeLeft: z.number().nullable().describe('Seconds; null: nothing is transferred, or it is too early to tell.'),
     syncs: open,
     verifications: open,
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),
     bucket: z.object({
       ok: z.boolean(),
-      reason: z.string().nullable().describe('Why it takes nothing at present, so that everything waits.'),
+      reason: z.string().nullable().describe('Why it is unavailable, so that all assets wait.'),
     }),
   })
   .meta({ id: 'Status' });

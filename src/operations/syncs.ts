@@ -7,13 +7,13 @@ import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { strangeTypes } from './unknown-names.ts';
+import { typesWithoutAssets } from './unknown-names.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 
-/** What a run is limited to. */
+/** What a sync is limited to. */
 const scope = {
-  since: z.int().min(0).max(8.64e15).optional().describe('Uploads after this time only, epoch milliseconds.'),
+  since: z.int().min(0).max(8.64e15).optional().describe('Only uploads after this time, epoch milliseconds.'),
   companyId: text.optional(),
   projectId: text.optional(),
   assetType: text.optional(),
@@ -21,7 +21,7 @@ const scope = {
   acceptGone: z
     .literal(true)
     .optional()
-    .describe('What the listing lacks is gone, even when it is half of everything.'),
+    .describe('Mark assets that the listing lacks as gone, even if they are half of all.'),
 };
 
 export const resyncRequest = z
@@ -29,7 +29,7 @@ export const resyncRequest = z
   .refine(
     ({ mode, since, projectId, assetType, assetIds, acceptGone }) =>
       !acceptGone || (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
-    'acceptGone needs mode "full" and everything listed: no since, projectId, assetType or assetIds',
+    'acceptGone needs mode "full", without since, projectId, assetType and assetIds',
   )
   .meta({ id: 'ResyncRequest' });
 export type ResyncRequest = z.infer<typeof resyncRequest>;
@@ -58,8 +58,8 @@ export const syncAnswer = z
     verificationId: z
       .string()
       .nullable()
-      .describe('Once a full run has ended: the comparison of the bucket that comes behind it. See /api/verify/{id}.'),
-    error: z.string().nullable().describe('Why it failed; or, when it is done, what of it could not be read.'),
+      .describe('Of a full sync that has ended: the verification that follows it. See /api/verify/{id}.'),
+    error: z.string().nullable().describe('Why it failed; or, if it is done, what could not be read.'),
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
@@ -68,23 +68,23 @@ export const syncAnswer = z
 
 export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
-/** Over everything that a connection has: then the bucket is looked at, too. */
+/** A full sync without limits, which is followed by a verification. */
 export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 
 export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' | 'queues'>) {
   async function knownType(type: string | undefined): Promise<void> {
-    if (type === undefined || (await strangeTypes(store, [type])).length === 0) return;
+    if (type === undefined || (await typesWithoutAssets(store, [type])).length === 0) return;
     throw new Refused(
       400,
       'invalid_request',
-      `assetType: nothing here is of the type ${type}; the library's types are ${assetTypes.join(', ')}.`,
+      `assetType: no asset has the type ${type}. The types of the library are ${assetTypes.join(', ')}.`,
     );
   }
 
   return {
-    /** Asks for a run. The run is in the records when this returns, whatever becomes of the queue. */
+    /** Requests a sync. It is in the database when this returns. */
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
@@ -92,12 +92,12 @@ export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' |
       await knownType(scope.assetType);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
-      // When the queue is away, the dispatcher finds the run in the records.
+      // If the queue is away, the dispatcher finds the sync in the database.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
       return { syncId };
     },
 
-    /** A page of runs, the newest first. */
+    /** A page of syncs, newest first. */
     async syncs(query: SyncQuery = {}) {
       const { cursor, limit, connectionId } = syncQuery.parse(query);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
@@ -110,7 +110,11 @@ export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' |
     async sync(id: string) {
       const sync = await store.syncs.get(id);
       if (!sync) {
-        throw new Refused(404, 'sync_not_found', `There is no sync ${id}, or not any more. GET /api/syncs lists them.`);
+        throw new Refused(
+          404,
+          'sync_not_found',
+          `There is no sync ${id}, or it is no longer kept. List them with \`asset-mirror syncs\` or GET /api/syncs.`,
+        );
       }
       return describeSync(sync);
     },

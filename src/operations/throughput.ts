@@ -5,7 +5,6 @@ import { count, time } from './fields.ts';
 
 const minute = 60_000;
 
-/** How far back, and in what steps. */
 const ranges = {
   hour: { span: 60 * minute, step: minute },
   day: { span: 24 * 60 * minute, step: 15 * minute },
@@ -21,33 +20,33 @@ export const historyAnswer = z
     points: z
       .array(
         z.object({
-          at: time.describe('When it begins.'),
+          at: time.describe('When the step begins.'),
           assets: count.describe('Mirrored.'),
           bytes: count,
           failed: count.describe('Given up with an error.'),
         }),
       )
-      .describe('Oldest first; the last one is not over.'),
-    complete: z.boolean().describe('false: it is still being added up. The newest is there already; ask again soon.'),
+      .describe('Oldest first; the last one is incomplete.'),
+    complete: z.boolean().describe('false: older points are still being counted; ask again soon.'),
   })
   .meta({ id: 'History' });
 
-/** What is older than this does not change any more: no transaction is open for so long. */
+/** Older minutes do not change any more: no transaction is open for so long. */
 const settledMs = 2 * minute;
-/** How long an answer may take to read what was not read before. */
+/** How long one answer may spend on minutes that were not read before. */
 const budgetMs = 40;
 const widest = ranges.week.span;
 
 /**
- * What the past minutes brought. They are read from the records once, from the newest back, and kept: each answer reads
- * what is new, and of what is missing as much as it has time for.
+ * Assets mirrored and failed per minute. Each minute is read from the database once, newest first, and kept. An answer reads
+ * what is new, and as much of the rest as it has time for.
  */
 export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   const known = new Map<number, Minute>();
   /** Every minute from `from` until before `to` is known. */
   let from = 0;
   let to = 0;
-  let lease: Promise<unknown> = Promise.resolve();
+  let last: Promise<unknown> = Promise.resolve();
 
   async function read(start: number, end: number): Promise<void> {
     for (const row of await store.throughput.minutes(start, end)) known.set(row.minute, row);
@@ -76,13 +75,13 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   }
 
   return {
-    /** What was mirrored and what failed, by time. */
+    /** Assets mirrored and failed over time. */
     async history(query: HistoryQuery = {}) {
       const { span, step } = ranges[historyQuery.parse(query).range];
       const now = Date.now();
       const start = floor(now, step) - span + step;
-      const reading = lease.then(() => readUntil(start, now));
-      lease = reading.catch(() => {});
+      const reading = last.then(() => readUntil(start, now));
+      last = reading.catch(() => {});
       const recent = await reading;
       const points = Array.from({ length: span / step }, (_, i) => ({
         at: new Date(start + i * step).toISOString(),
@@ -102,7 +101,7 @@ export function historyOperations({ store }: Pick<OperationsDeps, 'store'>) {
   };
 }
 
-/** The less a window has taken, the wider is the next. Whole minutes, for none may be in two windows. */
+/** The faster a window was read, the wider is the next. Whole minutes, because none may be in two windows. */
 export const widthAfter = (width: number, ms: number) =>
   ms < budgetMs / 8 ? width * 4 : Math.max(minute, floor(width / 4, minute));
 

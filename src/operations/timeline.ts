@@ -6,14 +6,14 @@ import { time } from './fields.ts';
 export const timelineEntry = z
   .object({
     at: time,
-    what: z.string().describe('Stable; `text` says it in words.'),
+    what: z.string().describe('Stable code; `text` is a sentence.'),
     text: z.string(),
-    syncId: z.string().nullable().describe('The run that last saw something new in the asset.'),
+    syncId: z.string().nullable().describe('The sync that last changed the asset.'),
   })
   .meta({ id: 'TimelineEntry' });
 export type TimelineEntry = z.infer<typeof timelineEntry>;
 
-/** What happened to an asset, oldest first, in words: from what is kept of it, and from what the row itself still knows. */
+/** The history of an asset, oldest first: the entries that are kept, completed from the asset itself. */
 export function timelineOf(
   asset: Pick<Asset, 'firstSeenAt' | 'mirroredAt' | 'verifiedAt' | 'syncId'>,
   history: HistoryEntry[],
@@ -25,7 +25,7 @@ export function timelineOf(
     text,
     syncId,
   });
-  const told = history.flatMap((happening) => entriesOf(happening, entry));
+  const told = history.flatMap((of) => entriesOf(of, entry));
   const known = (what: string) => told.some((it) => it.what === what);
   const entries = [
     ...(known('listed.new') ? [] : [entry(asset.firstSeenAt, 'listed.new', 'seen for the first time')]),
@@ -33,18 +33,16 @@ export function timelineOf(
       ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
       : []),
     ...told,
-    // How a lease ended is told by the lease.
+    // The history itself has how an attempt ended.
     ...events
       .filter(({ kind }) => kind !== 'asset.failed')
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),
-    ...verified(asset.verifiedAt, told).map((at) =>
-      entry(at, 'verified', 'its bytes were held against their checksum'),
-    ),
+    ...verified(asset.verifiedAt, told).map((at) => entry(at, 'verified', 'checksum verified')),
   ];
   return entries.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
 }
 
-/** What is stored is compared then, which is told there. */
+/** Storing an asset also verifies it, so that gets no entry of its own. */
 function verified(at: Date | null, told: TimelineEntry[]): Date[] {
   const stored = told.findLast(({ what }) => what === 'step.stored' || what === 'step.found_in_the_bucket');
   return at === null || (stored && at.getTime() - Date.parse(stored.at) < 1000) ? [] : [at];
@@ -56,26 +54,26 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry, entry: Entry): Time
   switch (kind) {
     case 'listed': {
       const { news = 'new', state, due, fields, reason } = data;
-      const again = fields ? `seen with another ${listOf(fields)}` : 'seen again as it was';
+      const again = fields ? `seen with a changed ${listOf(fields)}` : 'seen again, unchanged';
       const seen = news === 'new' ? 'seen for the first time' : again;
       const decided =
-        reason ?? (due ? (state === 'mirrored' ? 'its record is written anew' : 'to be mirrored') : state);
+        reason ?? (due ? (state === 'mirrored' ? 'its record is written again' : 'to be mirrored') : state);
       return [entry(at, `listed.${news}`, `${seen}: ${decided}`, syncId)];
     }
     case 'skipped':
-      return [entry(at, 'settings.skipped', `skipped by changed settings: ${data.rule}`, syncId)];
+      return [entry(at, 'settings.skipped', `skipped by changed filters: ${data.rule}`, syncId)];
     case 'unskipped':
-      return [entry(at, 'settings.letIn', 'let in by changed settings: to be mirrored', syncId)];
+      return [entry(at, 'settings.letIn', 'no longer skipped after changed filters: to be mirrored', syncId)];
     case 'lost':
-      return [entry(at, 'attempt.lost', 'its worker was not heard of any more; another goes on with it', syncId)];
+      return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', syncId)];
     case 'repaired': {
-      const text = `the bucket lacked ${listOf(data.objects ?? [])} of it, or had another: to be made again`;
+      const text = `${listOf(data.objects ?? [])} missing or different in the bucket: to be repaired`;
       return [entry(at, 'bucket.mended', text, syncId)];
     }
     case 'attempt': {
       const { outcome = 'again', steps = [], more = 0, ms = 0 } = data;
       const end = new Date(at.getTime() + ms);
-      const rest = more > 0 ? [entry(end, 'attempt.more', `and ${more} steps that are not told`, syncId)] : [];
+      const rest = more > 0 ? [entry(end, 'attempt.more', `and ${more} more steps`, syncId)] : [];
       return [
         ...steps.map((step) =>
           entry(new Date(at.getTime() + step.ms), `step.${slug(step.did)}`, stepText(step), syncId),
@@ -93,49 +91,49 @@ const listOf = (words: string[]) => new Intl.ListFormat('en').format(words);
 function stepText(step: Step): string {
   const { bytes, of, parts, variant, status, reason, checksums } = step;
   const size = bytes === null || bytes === undefined ? 'of unknown length' : formatBytes(bytes);
-  const which = variant === 'mp4' ? 'the mp4 rendition, for there is no original' : 'the original';
+  const which = variant === 'mp4' ? 'the mp4 rendition (there is no original)' : 'the original';
   switch (step.did) {
     case 'asked':
-      return `the library says ${status ?? 'no status'}`;
+      return `the library answered: ${status ?? 'no status'}`;
     case 'found in the bucket':
-      return `the bucket has this version already (${size})`;
+      return `this version is already in the bucket (${size})`;
     case 'began':
-      return `began with ${which}, ${size}`;
+      return `started to transfer ${which}, ${size}`;
     case 'went on':
-      return `went on with ${which}: ${parts} parts, ${size} of ${formatBytes(of ?? 0)}, were stored before`;
+      return `resumed the transfer of ${which}: ${parts} parts, ${size} of ${formatBytes(of ?? 0)}, were stored before`;
     case 'renewed the link':
-      return 'its link was refused; the library gave a new one';
+      return 'the download link had expired; got a new one';
     case 'part failed':
-      return `part ${step.part} failed, and is fetched again: ${reason}`;
+      return `part ${step.part} failed, will retry: ${reason}`;
     case 'parts stored':
       return `stored ${parts} of ${of} parts`;
     case 'stored': {
       const sums = Object.entries(checksums ?? {}).map(([name, value]) => `${name} ${value}`);
-      return `stored and compared: ${size}${sums.length > 0 ? `, ${sums.join(', ')}` : ''}`;
+      return `stored and verified: ${size}${sums.length > 0 ? `, ${sums.join(', ')}` : ''}`;
     }
     case 'thumbnail':
     case 'transcript':
-      return `${step.did}: ${artefactText[status ?? ''] ?? status}`;
+      return `${step.did}: ${sidecarText[status ?? ''] ?? status}`;
     case 'recorded':
-      return 'its record was written';
+      return 'record written';
   }
 }
 
-const artefactText: Record<string, string> = {
+const sidecarText: Record<string, string> = {
   none: 'the library has none',
-  pending: 'not there yet',
+  pending: 'not available yet',
   mirrored: 'stored',
-  no_speech: 'nobody speaks in it',
+  no_speech: 'no speech',
   gave_up: 'given up',
 };
 
 function outcomeText(outcome: Outcome, data: HistoryEntry['data']): string {
   const because = data.reason ? `: ${data.reason}` : '';
-  const again = data.nextAt ? `; comes back at ${data.nextAt}` : '';
+  const again = data.nextAt ? `; next try at ${data.nextAt}` : '';
   const took = ` (${formatDuration(data.ms ?? 0)})`;
   switch (outcome) {
     case 'mirrored':
-      return `mirrored${took}${because}${data.nextAt ? `; what is missing beside it is looked for at ${data.nextAt}` : ''}`;
+      return `mirrored${took}${because}${data.nextAt ? `; follow-up check at ${data.nextAt}` : ''}`;
     case 'processing':
       return `still transcoding at the library${again}`;
     case 'unavailable':
@@ -143,20 +141,20 @@ function outcomeText(outcome: Outcome, data: HistoryEntry['data']): string {
     case 'failed':
       return `failed${because}`;
     case 'again':
-      return `${data.reason ? `did not work${because}` : 'handed back'}${again}`;
+      return `${data.reason ? `attempt failed${because}` : 'returned to the queue'}${again}`;
     case 'started over':
-      return 'another version, or none: the media is looked at again';
+      return 'the file in the library changed: starting over';
     case 'gave up':
-      return `what was missing beside the media was given up${because}`;
+      return `transcript or thumbnail given up${because}`;
     case 'skipped':
       return data.reason ?? 'skipped by a filter';
     case 'handed over':
-      return 'skipped by a filter of its connection, and taken over by one that wants it';
+      return 'skipped by a filter of its connection, and taken over by another connection';
   }
 }
 
 function eventText(kind: string, data: Record<string, unknown>): string {
   if (kind === 'asset.gone') return 'no longer in the library';
-  const deed = /^operator\.(.+)$/.exec(kind)?.[1];
-  return deed ? `an operator: ${deed} (${String(data.outcome ?? 'done')})` : kind;
+  const action = /^operator\.(.+)$/.exec(kind)?.[1];
+  return action ? `operator: ${action} (${String(data.outcome ?? 'done')})` : kind;
 }

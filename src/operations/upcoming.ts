@@ -12,9 +12,7 @@ export type UpcomingQuery = z.input<typeof upcomingQuery>;
 
 const kind = z
   .enum(expectedKinds)
-  .describe(
-    'A video that is transcoded, a transcript or thumbnail that may have come, an asset put off after an error.',
-  );
+  .describe('A transcoding video, a transcript or thumbnail, or a retry after an error.');
 
 export const upcomingAnswer = z
   .object({
@@ -25,7 +23,7 @@ export const upcomingAnswer = z
           typeof count
         >,
       )
-      .describe(`How many of each; there may be more than ${mostCounted}, which are not counted.`),
+      .describe(`How many of each kind; at most ${mostCounted} are counted.`),
     assets: z
       .array(
         z.object({
@@ -33,7 +31,7 @@ export const upcomingAnswer = z
           name: z.string().nullable(),
           connectionId: z.string().nullable(),
           kind,
-          at: time.describe('When it is looked at again.'),
+          at: time.describe('The next check or retry.'),
           reason: z.string().nullable(),
         }),
       )
@@ -41,27 +39,27 @@ export const upcomingAnswer = z
   })
   .meta({ id: 'Upcoming' });
 
-/** One look does for everybody who watches, for so long. */
+/** One query serves all callers for so long. */
 const freshMs = 10_000;
 
 export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
-  const looks = new Map<number, { at: number; found: Promise<Expected[]> }>();
-  function look(minutes: number): Promise<Expected[]> {
+  const recent = new Map<number, { at: number; found: Promise<Expected[]> }>();
+  function find(minutes: number): Promise<Expected[]> {
     const now = performance.now();
-    for (const [key, { at }] of looks) if (now - at > freshMs) looks.delete(key);
-    const last = looks.get(minutes);
+    for (const [key, { at }] of recent) if (now - at > freshMs) recent.delete(key);
+    const last = recent.get(minutes);
     if (last) return last.found;
     const found = store.forecast.within(minutes * 60_000);
-    looks.set(minutes, { at: now, found });
-    found.catch(() => looks.delete(minutes));
+    recent.set(minutes, { at: now, found });
+    found.catch(() => recent.delete(minutes));
     return found;
   }
 
   return {
-    /** What is looked at again soon: videos that are transcoded, transcripts and thumbnails, what was put off. */
+    /** The assets with a check or retry due soon. */
     async upcoming(query: UpcomingQuery = {}) {
       const { minutes, limit } = upcomingQuery.parse(query);
-      const found = (await look(minutes)).filter(({ at }) => at.getTime() > Date.now());
+      const found = (await find(minutes)).filter(({ at }) => at.getTime() > Date.now());
       return {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),

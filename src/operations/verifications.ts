@@ -12,11 +12,11 @@ export const verifyRequest = z
     connectionId: text.optional(),
     /** Reads every object and compares its checksum. */
     deep: z.boolean().optional(),
-    /** Has what is missing or differs fetched or written again. Nothing is ever removed. */
+    /** Fetches or writes again what is missing or different. Nothing is ever removed. */
     repair: z.boolean().optional(),
-    /** Keeps a line for what is as it should be, too. */
+    /** Also keeps lines for objects that are as expected. */
     all: z.boolean().optional(),
-    /** Writes the day's inventory at the end. */
+    /** Writes the inventory at the end. */
     inventory: z.boolean().optional(),
   })
   .meta({ id: 'VerifyRequest' });
@@ -34,23 +34,23 @@ export const verifyAnswer = z.object({ id: z.string() }).meta({ id: 'Verificatio
 export const verificationAnswer = z
   .object({
     id: z.string(),
-    connectionId: z.string().nullable().describe('null: of all of them.'),
+    connectionId: z.string().nullable().describe('null: all connections.'),
     deep: z.boolean().optional(),
     repair: z.boolean().optional(),
     all: z.boolean().optional(),
     inventory: z.boolean().optional(),
-    routine: z.literal(true).optional().describe('Asked for by the mirror itself.'),
+    routine: z.literal(true).optional().describe('A scheduled verification.'),
     status: z.enum(['waiting', 'running', 'done', 'failed']),
     phase: z.enum(verificationPhases).nullable(),
-    progress: z.object({ done: count, total: count }).describe('Assets whose media was compared, of how many.'),
+    progress: z.object({ done: count, total: count }).describe('Assets compared, of how many.'),
     counts: z.object({
       same: count,
       missing: count,
       foreign: count,
       different: count,
       errors: count,
-      absent: count.describe('Assets of which the library itself has no file (yet): no difference.'),
-      skipped: count.describe('Assets that the settings skip: no difference.'),
+      absent: count.describe('Assets without a file in the library (yet); no difference.'),
+      skipped: count.describe('Assets skipped by filters; no difference.'),
       moving: count,
       bytesRead: count,
       repaired: count,
@@ -71,20 +71,20 @@ export const verificationAnswer = z
         difference: z.boolean(),
       }),
     ),
-    next: count.nullable().describe('Pass it as `after` for the lines behind these; null: there are none for now.'),
+    next: count.nullable().describe('Pass it as `after` for the next lines; null: none yet.'),
   })
   .meta({ id: 'Verification' });
 
 export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>) {
   return {
-    /** Asks for a comparison of library, records and bucket. It is in the records when this returns; a worker takes it up. */
+    /** Requests a verification. It is in the database when this returns; a worker runs it. */
     async verify(request: VerifyRequest): Promise<{ id: string }> {
       const { connectionId, ...how } = verifyRequest.parse(request);
       if (connectionId !== undefined) await existingConnection(store, connectionId);
       return { id: await store.verifications.request(how, connectionId) };
     },
 
-    /** How far a verification is, what it has counted, and a page of what it has to tell. */
+    /** The progress and counts of a verification, and a page of its lines. */
     async verification(id: string, query: LinesQuery = {}) {
       const { after, limit } = linesQuery.parse(query);
       const run = await store.verifications.get(id);
@@ -92,7 +92,7 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         throw new Refused(
           404,
           'verification_not_found',
-          `There is no verification ${id}. The last 20 are kept; POST /api/verify asks for another.`,
+          `There is no verification ${id}; the last 20 are kept. Start another with \`asset-mirror verify\` or POST /api/verify.`,
         );
       }
       const rows = await store.verifications.lines(id, { after, limit });

@@ -93,7 +93,7 @@ describe('the verbs of operators', () => {
     expect(why.stdout).toMatch(/ {2}failed\n[\s\S]*\nIt failed after 1 attempts?: [\s\S]*retry/);
     expect(unknown).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('Looked at: 1 company of 1 active connection'),
+      stderr: expect.stringContaining('Searched: 1 company of 1 active connection'),
     });
   });
 

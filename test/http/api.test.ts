@@ -453,7 +453,7 @@ describe('settings', () => {
     'a bandwidth of %j is refused',
     async (bandwidth) => {
       expect(await patch({ bandwidth })).toMatchObject(
-        problem(400, 'invalid_request', 'bandwidth: expected bytes a second, or such as 20MiB/s.'),
+        problem(400, 'invalid_request', 'bandwidth: expected bytes per second, or a rate such as 20MiB/s.'),
       );
     },
   );

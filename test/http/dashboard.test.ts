@@ -39,13 +39,13 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene?.close();
   });
 
-  test('asks for the token, and shows what there is', async () => {
+  test('asks for the token, and shows the overview', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
     // Everything here is done as somebody does it who has a keyboard and a screen reader.
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
     await page.keyboard.type('another');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
-    await shows("That is not the operators' token.");
+    await shows('This token is wrong.');
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
     // The browser tells its console of each refusal, in its own time.
     await until('the console to be told', () => complaints.length > 0);
@@ -53,7 +53,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.type('the-token-of-the-operators');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
     await shows('Live');
-    await shows('Nothing is listed yet');
+    await shows('No assets yet');
     await page.keyboard.press('Tab');
     await eventually(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
@@ -72,7 +72,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
     await page.evaluate(`document.querySelector('[aria-labelledby=connections-title] tbody a').click()`);
     await press('Sync now');
-    await shows('The sync has been asked for.');
+    await shows('Sync started.');
     await page.evaluate(`location.hash = '#/'`);
     // What somebody is at stays as it is, whatever changes around it.
     await page.locator('input[type=search]').fill('ada');
@@ -92,18 +92,18 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(`location.hash = '#/'; document.querySelector('input[type=search]').value = ''`);
     await tabTo('link', 'Ada Lindqvist');
     await page.keyboard.press('Enter');
-    await shows('What is not there');
+    await shows('Not mirrored');
     await tabTo('button', 'Sync …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Sync Ada Lindqvist']);
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^What is new/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^New assets/) });
     await page.keyboard.press('Escape');
     await eventually(dialogs).toEqual([]);
     await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
     await page.keyboard.press('Enter');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^A part of it/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^A part/) });
     await page.waitForSelector('select[name=project]:not([disabled])');
     await tabTo('combobox', 'Project');
     await page.keyboard.type('Camp');
@@ -115,7 +115,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
 
-  test('what has failed says why, and is tried again', async () => {
+  test('a failed asset shows the reason, and can be retried', async () => {
     await shows(/asset\.download\.url/);
     // The run before asks for what had failed, too.
     await scene.checked();
@@ -123,25 +123,25 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.admin.changeAsset(broken, { overrideDetail: {} } as never);
     await tabTo('button', 'Retry Broken cut.mov');
     await page.keyboard.press('Enter');
-    await shows('Nothing has failed.');
+    await shows('No failed assets.');
     await scene.mirror.assetIn(broken, 'mirrored');
     // The button is gone; who was at it goes on where it was.
-    await eventually(focused).toEqual({ role: 'heading', name: 'What is not there' });
+    await eventually(focused).toEqual({ role: 'heading', name: 'Not mirrored' });
   });
 
-  test('library, records and bucket are compared, by every byte', async () => {
+  test('library, database and bucket are compared, every byte', async () => {
     await page.evaluate(`location.hash = '#/'`);
     await tabTo('button', 'Verify …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Verify everything']);
     await page.keyboard.press('ArrowDown');
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^By every byte/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Every byte/) });
     await tabTo('button', 'Verify');
     await page.keyboard.press('Enter');
-    await shows('by every byte');
+    await shows('comparing every byte');
     verification = (await page.evaluate('location.hash')) as string;
     await shows(/No differences/);
-    await shows('Everything is as it should be.');
+    await shows('No differences found.');
     await rm(await pathOf('Poster 3.pdf'));
     await tabTo('link', 'Overview');
     await page.keyboard.press('Enter');
@@ -151,22 +151,22 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await shows(/1 difference\b/);
     await shows('Poster 3.pdf');
-    await tabTo('button', 'Have it made again');
+    await tabTo('button', 'Repair');
     await page.keyboard.press('Enter');
-    await shows('Assets made again');
+    await shows('Assets repaired');
     await until(
       'the file to be there again',
       async () => (await scene.media(await idOf('Poster 3.pdf'))) !== undefined,
     );
   });
 
-  test('settings say what was skipped, and what nobody has heard of', async () => {
+  test('changed settings say what is skipped, and which names are unknown', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
     await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');
     expect(await flawsOf(page)).toEqual([]);
     await page.keyboard.press('Enter');
-    await shows(/The settings are changed.*This connection knows nothing of fotos: perhaps a slip/);
+    await shows(/Settings changed.*Unknown, please check: fotos/);
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(settings).toMatchObject({ exclude: { assetTypes: ['videos', 'fotos'] }, own: ['exclude.assetTypes'] });
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });
@@ -176,7 +176,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Disconnect …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Disconnect Ada Lindqvist?']);
-    await shows(/What is in the bucket stays/);
+    await shows(/The bucket keeps its files/);
     await eventually(focused).toEqual({ role: 'button', name: 'Cancel' });
     await page.keyboard.press('Escape');
     await eventually(focused).toEqual({ role: 'button', name: 'Disconnect …' });
@@ -185,7 +185,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Disconnect');
     await page.keyboard.press('Enter');
     await shows('Disconnected.');
-    await shows('Its user has to connect again.');
+    await shows('The user must connect again.');
     await eventually(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
     await tabTo('button', 'Reconnect link');
     await page.keyboard.press('Enter');
@@ -207,7 +207,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['overview', '#/', 'Up to date'],
     ['connection', 'connection', 'Sync now'],
     ['assets', '#/assets', 'Launch film.mp4'],
-    ['asset', 'asset', 'What happened'],
+    ['asset', 'asset', 'History'],
     ['activity', '#/activity', 'An operator signed in'],
     ['verification', 'verification', 'No differences'],
   ])('%s: every text can be read, everything has a name and fits, in light and dark', async (name, hash, words) => {
@@ -239,11 +239,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     const flaws: string[] = [];
     for (const [label, words] of [
       ['Sync …', 'Campaign'],
-      ['Plan', 'There already'],
-      ['Verify …', 'By every byte'],
+      ['Plan', 'Unchanged'],
+      ['Verify …', 'Every byte'],
       ['Settings …', 'Bandwidth'],
       ['Reconnect link', 'It works until'],
-      ['Disconnect …', 'What is in the bucket stays'],
+      ['Disconnect …', 'The bucket keeps its files'],
     ] as const) {
       await press(label);
       if (label === 'Sync …') await page.click('input[value=part]');

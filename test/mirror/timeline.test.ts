@@ -39,7 +39,7 @@ describe('the timeline of an asset', () => {
     const told = whats(timeline);
     const order = [
       'listed.new',
-      'lease.again',
+      'attempt.again',
       'step.asked',
       'step.began',
       'step.renewed_the_link',
@@ -56,8 +56,8 @@ describe('the timeline of an asset', () => {
       expect(place, `${what} in ${told.join(' ')}`).toBeGreaterThanOrEqual(0);
     }
     expect(timeline[0]).toMatchObject({ what: 'listed.new', syncId, text: 'seen for the first time: to be mirrored' });
-    expect(timeline.find(({ what }) => what === 'lease.again')!.text).toMatch(
-      /^did not work: .*500.*; comes back at 20/,
+    expect(timeline.find(({ what }) => what === 'attempt.again')!.text).toMatch(
+      /^attempt failed: .*500.*; next try at 20/,
     );
     expect(timeline.find(({ what }) => what === 'step.parts_stored')!.text).toBe('stored 3 of 3 parts');
     expect(timeline.find(({ what }) => what === 'step.stored')!.text).toMatch(/40\.0 MiB, .*crc32 [0-9a-f]{8}/);
@@ -69,7 +69,7 @@ describe('the timeline of an asset', () => {
     await until('the record', async () => (await scene.record(id))?.asset.name === 'renamed.mp4');
     await scene.mirror.quiet();
     const changed = (await explained(id)).timeline.find(({ what }) => what === 'listed.changed')!;
-    expect(changed.text).toBe('seen with another name and tags: its record is written anew');
+    expect(changed.text).toBe('seen with a changed name and tags: its record is written again');
     expect(changed.syncId).not.toBe(syncId);
   });
 
@@ -80,10 +80,10 @@ describe('the timeline of an asset', () => {
     await scene.resync();
     await mirror.assetIn(id, 'failed');
     let { timeline, explanation } = await explained(id);
-    expect(timeline.at(-1)).toMatchObject({ what: 'lease.failed', text: expect.stringMatching(/^failed: .*size/) });
+    expect(timeline.at(-1)).toMatchObject({ what: 'attempt.failed', text: expect.stringMatching(/^failed: .*size/) });
     expect(explanation).toEqual([
       expect.stringMatching(/^It failed after 1 attempts?: .*size/),
-      `\`asset-mirror retry ${id}\` tries again now; a full sync does so, too.`,
+      `Retry now with \`asset-mirror retry ${id}\`, or with the next full sync.`,
     ]);
 
     await mirror.api('PATCH', `/connections/${connectionId}`, { exclude: { assetTypes: ['documents'] } });
@@ -100,9 +100,9 @@ describe('the timeline of an asset', () => {
     expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('attempt.mirrored'));
   });
 
-  test('of an id that is not in the records, says what was looked at', async () => {
+  test('the error for an unknown id says what was searched', async () => {
     await expect(explained('nothing')).rejects.toThrow(
-      /404 .*asset_not_found.*Looked at: 1 company of 1 active connection, listed last at 20.*resync CONNECTION --full/,
+      /404 .*asset_not_found.*Searched: 1 company of 1 active connection, all listed since 20.*resync CONNECTION --full/,
     );
   });
 });

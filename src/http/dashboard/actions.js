@@ -4,13 +4,13 @@ import { counted } from './format.js';
 import { say } from './state.js';
 
 /**
- * Does it, says how that ended, and has the view look again.
- * @param {() => Promise<string>} deed
+ * Runs an action, shows its outcome, then refreshes the view.
+ * @param {() => Promise<string>} action
  * @param {() => unknown} [then]
  */
-export async function act(deed, then = () => {}) {
+export async function act(action, then = () => {}) {
   try {
-    say(await deed());
+    say(await action());
   } catch (error) {
     say(/** @type {Error} */ (error).message, 'bad');
   }
@@ -20,23 +20,23 @@ export async function act(deed, then = () => {}) {
 /** @param {Pick<AssetSummary, 'id' | 'name'>} asset */
 export async function retryAsset({ id, name }) {
   await api(`/assets/${encodeURIComponent(id)}/retry`, { method: 'POST' });
-  return `${name ?? id} is tried again now.`;
+  return `Retrying ${name ?? id}.`;
 }
 
 /** @param {string} id */
 export async function retryFailed(id) {
   const { retried } = await api(`/connections/${id}/retry-failed`, { method: 'POST' });
-  return `${counted(retried, 'asset')} ${retried === 1 ? 'is' : 'are'} tried again now.`;
+  return `Retrying ${counted(retried, 'asset')}.`;
 }
 
 /** @param {Connection} connection @param {'pause' | 'resume'} verb */
 export async function pauseOrResume({ id }, verb) {
   await api(`/connections/${id}/${verb}`, { method: 'POST' });
-  return verb === 'pause' ? 'Paused. Nothing more is done until it is resumed.' : 'Resumed. It goes on where it was.';
+  return verb === 'pause' ? 'Paused.' : 'Resumed.';
 }
 
 /** @param {string} id @param {object} request */
 export async function resync(id, request) {
   await api(`/connections/${id}/resync`, { method: 'POST', body: request });
-  return 'The sync has been asked for.';
+  return 'Sync started.';
 }

@@ -14,12 +14,12 @@ export function disconnectDialog(connection, then) {
     danger: true,
     then,
     content: () => html`
-      <p>The grant ends, here and at the service, and nothing more of ${companiesOf(connection)} is mirrored by it.</p>
-      <p>What is in the bucket stays. To go on, its user has to connect again.</p>`,
+      <p>Ends the connection and revokes its grant at the library. It no longer mirrors ${companiesOf(connection)}.</p>
+      <p>The bucket keeps its files. The user must connect again to continue.</p>`,
     async send() {
       const { revoked } = await api(`/connections/${connection.id}/disconnect`, { method: 'POST' });
       return revoked === false
-        ? 'Disconnected here. The service could not be told: the user can end it in the profile there.'
+        ? 'Disconnected. The grant could not be revoked at the library; the user can remove it there, in the profile page.'
         : 'Disconnected.';
     },
   });
@@ -41,7 +41,7 @@ export async function linkDialog(connection) {
   const show = openDialog({
     title: connection ? `Reconnect ${nameOf(connection)}` : 'Connect an account',
     content: () => html`
-      <p>Send this link to the person ${connection ? 'whose account it is' : 'whose library is to be mirrored'}. It works until ${when(expiresAt)}.</p>
+      <p>Send this link to the person ${connection ? 'whose account it is' : 'whose library you want to mirror'}. It works until ${when(expiresAt)}.</p>
       <label class="field">Link<input id="link" readonly .value=${url} @focus=${(/** @type {FocusEvent} */ event) => /** @type {HTMLInputElement} */ (event.target).select()}></label>
       <p class="row"><button type="button" class="main" @click=${copy}>${copied ? 'Copied' : 'Copy'}</button>
         <a class="button" href=${url} target="_blank" rel="noopener">Open it here</a></p>`,
@@ -57,7 +57,7 @@ export async function planDialog(connection) {
   /** @type {string | undefined} */
   let error;
   const show = openDialog({
-    title: `What a full sync of ${nameOf(connection)} would move`,
+    title: `What a full sync of ${nameOf(connection)} would transfer`,
     content: () => html`
       ${error || plan ? nothing : html`<p>Listing the library … <span class="soft">${progress ? `${counted(progress.listed, 'asset')} so far` : ''}</span></p>`}
       <div aria-live="polite">${error ? html`<p class="banner bad">${error}</p>` : plan ? planOf(plan) : nothing}</div>`,
@@ -84,15 +84,15 @@ export async function planDialog(connection) {
 /** @type {Record<string, string>} */
 const planNames = {
   new: 'New',
-  missing: 'Missing in the bucket',
+  missing: 'Older, but unknown',
   changed: 'Changed',
-  waiting: 'Waiting already',
-  record: 'Only the record, or a transcript',
-  same: 'There already',
+  waiting: 'Waiting',
+  record: 'Only record, transcript or thumbnail',
+  same: 'Unchanged',
   processing: 'Still transcoding',
   unavailable: 'Unavailable',
-  skipped: 'Skipped by the settings',
-  unreadable: 'Cannot be read',
+  skipped: 'Skipped by filters',
+  unreadable: 'Breaks the API schema',
 };
 
 /** @param {Plan} plan */

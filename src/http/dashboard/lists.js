@@ -1,12 +1,11 @@
 import { api, queryOf } from './api.js';
 import { draw } from './state.js';
 
-/** So many rows are asked for at once; what is shown is asked for again while things change. */
 const page = 50;
 const most = 250;
 
 /**
- * A list of the API that is shown from its beginning, grows on request, and is kept as it is now.
+ * A list of the API: shown from the start, longer on request, and refreshed.
  * @template T
  * @param {string} path
  * @param {string} field of the answer
@@ -38,7 +37,7 @@ export function listOf(path, field) {
     },
 
     async refresh() {
-      const turn = ++asked;
+      const request = ++asked;
       try {
         /** @type {T[]} */
         const rows = [];
@@ -52,12 +51,12 @@ export function listOf(path, field) {
           rows.push(...answer[field]);
           cursor = answer.nextCursor;
         } while (cursor !== null && rows.length < wantedRows);
-        if (turn !== asked) return;
+        if (request !== asked) return;
         list.rows = rows;
         list.isMore = cursor !== null;
         list.error = undefined;
       } catch (error) {
-        if (turn === asked) list.error = /** @type {Error} */ (error);
+        if (request === asked) list.error = /** @type {Error} */ (error);
       }
       draw();
     },
@@ -65,7 +64,7 @@ export function listOf(path, field) {
   return list;
 }
 
-/** `work` a while after it was last asked for. @param {() => void} work @param {number} ms */
+/** Calls `work` `ms` after the last request. @param {() => void} work @param {number} ms */
 export function later(work, ms) {
   let timer = 0;
   return () => {

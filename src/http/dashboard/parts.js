@@ -21,11 +21,11 @@ const tones = {
 /** @param {string} state */
 export const statePill = (state) => pill(tones[state] ?? 'plain', stateNames[state] ?? state);
 
-/** A time as people say it, with the exact one behind it. @param {string | null | undefined} at @param {string} [never] */
+/** A relative time, with the exact one as its title. @param {string | null | undefined} at @param {string} [never] */
 export const time = (at, never = 'never') =>
   at ? html`<time datetime=${at} title=${when(at)}>${ago(at)}</time>` : html`<span class="soft">${never}</span>`;
 
-/** How many are in each state, as a bar. @param {Status['assets']['byState']} byState */
+/** A bar of the assets in each state. @param {Status['assets']['byState']} byState */
 export function bar(byState) {
   const shown = states.filter((state) => state !== 'gone' && byState[state] > 0);
   const words = shown.map((state) => `${number(byState[state])} ${stateNames[state]?.toLowerCase()}`).join(', ');
@@ -40,7 +40,7 @@ export function share(byState) {
   return all === 0 ? 1 : byState.mirrored / all;
 }
 
-/** Down, never up: 100 % is all of them. @param {number} part */
+/** Rounded down: 100 % means all. @param {number} part */
 export const percent = (part) => `${part >= 1 ? 100 : (Math.floor(part * 1000) / 10).toFixed(1)} %`;
 
 /** @param {string} text */
@@ -50,7 +50,7 @@ export const empty = (text) => html`<p class="empty">${text}</p>`;
 export const skeleton = (lines) =>
   html`<div class="skeleton" aria-hidden="true">${Array.from({ length: lines }, () => html`<i></i>`)}</div>`;
 
-/** What went wrong while a part of the page was asked for. @param {Error | undefined} error */
+/** The error of a part of the page. @param {Error | undefined} error */
 export const trouble = (error) => (error ? html`<p class="banner bad" role="alert">${error.message}</p>` : nothing);
 
 /** @param {Connection} connection */
@@ -87,12 +87,12 @@ export const connectionTable = (connections) => html`<table role="table" class="
 
 /**
  * @param {AssetSummary[]} assets
- * @param {((asset: AssetSummary) => void) | undefined} retry undefined: nothing can be tried
+ * @param {((asset: AssetSummary) => void) | undefined} retry undefined: no retries
  */
 export const assetTable = (assets, retry) => html`<table role="table" class="cards">
   <thead role="rowgroup"><tr role="row">
     <th role="columnheader" scope="col">Asset</th><th role="columnheader" scope="col">State</th>
-    <th role="columnheader" scope="col">Why, and what comes next</th><th role="columnheader" scope="col" class="right">Size</th>
+    <th role="columnheader" scope="col">Reason and next step</th><th role="columnheader" scope="col" class="right">Size</th>
     <th role="columnheader" scope="col"><span class="hidden">Actions</span></th>
   </tr></thead>
   <tbody role="rowgroup">${repeat(
@@ -102,7 +102,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
         <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
       <td role="cell" data-label="State">${asset.skipped ? pill('plain', 'Skipped') : statePill(asset.state)}</td>
-      <td role="cell" data-label="Why" class="why">${sentence(asset.reason ?? '')}${
+      <td role="cell" data-label="Reason" class="why">${sentence(asset.reason ?? '')}${
         asset.nextAt && asset.state !== 'transferring'
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
           : nothing
@@ -127,8 +127,8 @@ export const canRetry = ({ state, skipped, nextAt, transcript, thumbnail }) =>
 /** @param {AssetSummary} asset */
 function nextWords({ state, nextAt, transcript }) {
   if (nextAt && new Date(nextAt).getTime() <= Date.now()) return 'due';
-  if (state === 'mirrored') return transcript === 'pending' ? 'transcript looked for' : 'thumbnail looked for';
-  return 'next look';
+  if (state === 'mirrored') return transcript === 'pending' ? 'checking for a transcript' : 'checking for a thumbnail';
+  return 'next try';
 }
 
 /** @param {MirrorEvent[]} events */

@@ -7,16 +7,16 @@ import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
 
 /**
- * What is new, everything, or a part: a company, a project by its name, a type, what came since a day, some assets.
+ * Starts an incremental, full or partial sync.
  * @param {Connection} connection
- * @param {string[]} seenTypes types besides those that the library's description names
+ * @param {string[]} seenTypes types beyond those of the specification
  * @param {() => unknown} then
  */
 export function resyncDialog(connection, seenTypes, then) {
   const { companies } = connection;
   let what = 'new';
   let companyId = '';
-  /** Undefined: not known yet; null: the library does not say. @type {Project[] | null | undefined} */
+  /** Undefined: loading; null: the library does not answer. @type {Project[] | null | undefined} */
   let projects;
   const types = [...new Set([...Object.keys(typeNames), ...seenTypes])];
   const choose = (/** @type {Event} */ event) => {
@@ -41,9 +41,9 @@ export function resyncDialog(connection, seenTypes, then) {
     html`<option value=${JSON.stringify([of, id])}>${name}</option>`;
   const projectField = () =>
     projects === null
-      ? html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not name its projects at present.</small></label>`
+      ? html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not list its projects now.</small></label>`
       : html`<label>Project<select name="project" ?disabled=${!projects}>
-          <option value="">${projects ? (projects.length > 0 ? 'All of them' : 'There are none') : 'Asking the library …'}</option>
+          <option value="">${projects ? (projects.length > 0 ? 'All projects' : 'No projects') : 'Asking the library …'}</option>
           ${
             companies.length > 1 && companyId === ''
               ? companies.map(({ id, name }) => {
@@ -57,30 +57,30 @@ export function resyncDialog(connection, seenTypes, then) {
     label: 'Sync now',
     then,
     content: () => html`
-      <fieldset><legend>What to look at</legend>
-        ${choice('new', 'What is new', 'From where the last sync ended. A matter of seconds.')}
-        ${choice('everything', 'Everything', 'Lists the whole library, and has made again what the bucket lacks.')}
-        ${choice('part', 'A part of it', 'A project, a type, what came since a day, or some assets.')}
+      <fieldset><legend>What to sync</legend>
+        ${choice('new', 'New assets', 'Continues where the last sync ended. Takes seconds.')}
+        ${choice('everything', 'Everything', 'Lists the whole library, then verifies and repairs the bucket.')}
+        ${choice('part', 'A part', 'A project, a type, uploads since a date, or single assets.')}
       </fieldset>
       ${
         what === 'part'
-          ? html`<fieldset class="fields two"><legend>Which part; all that is said must hold</legend>
+          ? html`<fieldset class="fields two"><legend>Which part (all conditions must match)</legend>
             ${
               companies.length > 1
                 ? html`<label>Company<select name="companyId" @change=${(/** @type {Event} */ event) => {
                     companyId = /** @type {HTMLSelectElement} */ (event.target).value;
                     show();
-                  }}><option value="">All of them</option>${companies.map(
+                  }}><option value="">All companies</option>${companies.map(
                     ({ id, name }) => html`<option value=${id}>${name}</option>`,
                   )}</select></label>`
                 : nothing
             }
             ${projectField()}
-            <label>Type<select name="assetType"><option value="">All of them</option>${types.map(
+            <label>Type<select name="assetType"><option value="">All types</option>${types.map(
               (type) => html`<option value=${type}>${typeNames[type] ?? type}</option>`,
             )}</select></label>
             <label>Uploaded since<input name="since" type="date"></label>
-            <label class="wide">Asset ids, one a line<textarea name="assetIds" rows="2"></textarea></label>
+            <label class="wide">Asset ids, one per line<textarea name="assetIds" rows="2"></textarea></label>
           </fieldset>`
           : nothing
       }`,
@@ -95,12 +95,12 @@ export function resyncDialog(connection, seenTypes, then) {
         companyId: projectCompany ?? textOf(form, 'companyId'),
         projectId: projectId ?? textOf(form, 'projectId'),
         assetType: textOf(form, 'assetType'),
-        // The beginning of that day, here.
+        // The start of that day, local time.
         since: since && new Date(`${since}T00:00`).getTime(),
         assetIds: ids?.length ? ids : undefined,
       };
       if (Object.values(part).every((it) => it === undefined))
-        throw new Error('Say which part: a project, a type, a day, or ids.');
+        throw new Error('Choose a project, a type or a date, or enter asset ids.');
       return resync(connection.id, { mode: 'full', ...part });
     },
   });

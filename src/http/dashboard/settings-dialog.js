@@ -13,13 +13,13 @@ const units = [
   ['s', 1000],
 ];
 
-/** As it is written in the settings: `15m`. @param {number} ms */
+/** As a duration: `15m`. @param {number} ms */
 const interval = (ms) => {
   const [unit, size] = units.find(([, size]) => ms % size === 0) ?? ['ms', 1];
   return `${ms / size}${unit}`;
 };
 
-/** The lists of what is mirrored and what is not, by their names in the settings. */
+/** The lists of the filters and their labels. */
 const lists = /** @type {const} */ ([
   ['assetTypes', 'types'],
   ['projectIds', 'project ids'],
@@ -36,14 +36,14 @@ const namesIn = (text) => {
 };
 
 /**
- * The settings of a connection. What is left empty is as in the environment.
+ * The settings of a connection. An empty field has the default of the environment.
  * @param {Connection} connection
  * @param {() => unknown} then
  */
 export function settingsDialog(connection, then) {
   const { settings } = connection;
   const isOwn = (/** @type {string} */ name) => settings.own.includes(name);
-  /** What each field says now, by its name; those that stay so are not sent. */
+  /** The fields and their present values; only changed ones are sent. */
   const before = new Map([
     ['syncInterval', isOwn('syncInterval') ? interval(settings.syncInterval) : ''],
     ['concurrency', isOwn('concurrency') ? String(settings.concurrency) : ''],
@@ -65,16 +65,16 @@ export function settingsDialog(connection, then) {
     label: 'Save',
     then,
     content: () => html`
-      <p class="soft small">They take effect at once. What is left empty is as in the environment. What is no longer included stays in the bucket.</p>
-      <fieldset class="fields three"><legend>How</legend>
+      <p class="soft small">Changes apply at once. Empty fields use the default of the environment. Files that are skipped now stay in the bucket.</p>
+      <fieldset class="fields three"><legend>Syncs and transfers</legend>
         ${field('syncInterval', 'Time between syncs', interval(settings.syncInterval))}
         ${field('concurrency', 'Assets at once', String(settings.concurrency))}
-        ${field('bandwidth', 'Bandwidth of each process', 'such as 20 MiB/s')}
+        ${field('bandwidth', 'Bandwidth per process', 'such as 20 MiB/s')}
       </fieldset>
-      <fieldset class="fields three"><legend>Only these are mirrored, separated by commas</legend>
-        ${lists.map(([list, name]) => field(`include.${list}`, `Only ${name}`, settings.include[list].join(', ') || 'all of them'))}
+      <fieldset class="fields three"><legend>Mirror only these (separated by commas)</legend>
+        ${lists.map(([list, name]) => field(`include.${list}`, `Only ${name}`, settings.include[list].join(', ') || 'all'))}
       </fieldset>
-      <fieldset class="fields three"><legend>These are skipped</legend>
+      <fieldset class="fields three"><legend>Skip these</legend>
         ${lists.map(([list, name]) => field(`exclude.${list}`, `Not ${name}`, settings.exclude[list].join(', ') || 'none'))}
       </fieldset>`,
     async send(form) {
@@ -91,12 +91,12 @@ export function settingsDialog(connection, then) {
       const { changed } = await api(`/connections/${connection.id}`, { method: 'PATCH', body: change });
       const parts = [
         changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
-        changed.letIn > 0 && `${counted(changed.letIn, 'asset')} let in`,
-        changed.syncId && 'a full sync finds what was not listed before',
+        changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
+        changed.syncId && 'a full sync was started',
       ].filter(Boolean);
       const unknown = lists.flatMap(([list]) => changed.unknown[list]).join(', ');
-      const said = `The settings are changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
-      return unknown ? `${said} This connection knows nothing of ${unknown}: perhaps a slip.` : said;
+      const said = `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
+      return unknown ? `${said} Unknown, please check: ${unknown}.` : said;
     },
   });
 }

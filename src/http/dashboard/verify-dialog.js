@@ -4,7 +4,7 @@ import { openDialog } from './dialog.js';
 import { nameOf } from './names.js';
 import { html } from './vendor/lit-html/lit-html.js';
 
-/** @param {Connection | undefined} connection undefined: all of them */
+/** @param {Connection | undefined} connection undefined: all */
 export function verifyDialog(connection) {
   const choice = (
     /** @type {string} */ name,
@@ -19,25 +19,25 @@ export function verifyDialog(connection) {
     title: connection ? `Verify ${nameOf(connection)}` : 'Verify everything',
     label: 'Verify',
     content: () => html`
-      <p>The library, the records and the bucket are compared. What differs is told, and nothing is removed.</p>
+      <p>Compares library, database and bucket, and reports every difference. Nothing is removed.</p>
       <fieldset><legend>How</legend>
-        ${choice('depth', 'quick', 'By length and ETag', 'As fast as the bucket lists what it has.', true)}
-        ${choice('depth', 'deep', 'By every byte', 'Reads all objects and compares their checksums. It takes as long as that.')}
+        ${choice('depth', 'quick', 'Sizes and ETags', 'Fast: lists the bucket.', true)}
+        ${choice('depth', 'deep', 'Every byte', 'Slow: reads all objects and compares their checksums.')}
       </fieldset>
       <label class="choice"><input type="checkbox" name="repair">
-        <span>Mend what differs<small>What is missing or another is fetched or written again.</small></span></label>`,
+        <span>Repair<small>Fetches or writes again what is missing or different.</small></span></label>`,
     async send(form) {
       await verify({
         ...(connection && { connectionId: connection.id }),
         deep: form.get('depth') === 'deep',
         repair: form.has('repair'),
       });
-      return 'The comparison has been asked for.';
+      return 'Verification started.';
     },
   });
 }
 
-/** Asks for it, and goes where it is shown. @param {{ connectionId?: string, deep?: boolean, repair?: boolean }} request */
+/** Starts a verification and opens its page. @param {{ connectionId?: string, deep?: boolean, repair?: boolean }} request */
 export async function verify(request) {
   const { id } = await api('/verify', { method: 'POST', body: request });
   location.hash = `#/verify/${id}`;

@@ -18,7 +18,7 @@ export const activity = {
           ? skeleton(6)
           : events.rows.length > 0
             ? html`${eventList(events.rows)}${moreButton(events.isMore, () => events.more(), 'events')}`
-            : empty('Nothing has happened yet.')
+            : empty('No activity yet.')
       }
     </section>`,
 };

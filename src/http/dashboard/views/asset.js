@@ -33,9 +33,9 @@ const checksumNames = { crc32: 'CRC-32', crc64nvme: 'CRC-64/NVME', md5: 'MD5', s
 /** @type {Record<string, string>} */
 const sidecars = {
   none: 'None',
-  pending: 'Not there yet',
+  pending: 'Not available yet',
   mirrored: 'Mirrored',
-  no_speech: 'No speech in it',
+  no_speech: 'No speech',
   gave_up: 'Given up',
 };
 
@@ -69,11 +69,11 @@ export const assetView = {
           <div><dt>Uploaded</dt><dd>${when(asset.uploadDate)}</dd></div>
           <div><dt>First seen</dt><dd>${time(asset.firstSeenAt)}</dd></div>
           <div><dt>Mirrored</dt><dd>${time(asset.mirroredAt, 'not yet')}</dd></div>
-          ${asset.mirroredAt ? html`<div><dt>Checked</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
+          ${asset.mirroredAt ? html`<div><dt>Verified</dt><dd>${time(asset.verifiedAt, 'not since')}</dd></div>` : nothing}
           <div><dt>Attempts</dt><dd>${asset.attempts}</dd></div>
           <div><dt>Transcript</dt><dd>${sidecars[asset.transcript]}</dd></div>
           <div><dt>Thumbnail</dt><dd>${sidecars[asset.thumbnail]}</dd></div>
-          ${asset.nextAt ? html`<div><dt>Next look</dt><dd>${time(asset.nextAt)}</dd></div>` : nothing}
+          ${asset.nextAt ? html`<div><dt>Next check</dt><dd>${time(asset.nextAt)}</dd></div>` : nothing}
           ${upload ? html`<div><dt>Upload</dt><dd>${bytes(upload.stored.bytes)} of ${bytes(upload.bytes)} <small>${upload.stored.parts} parts</small></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${asset.id}</code></dd></div>
           ${asset.key ? html`<div class="wide"><dt>In the bucket</dt><dd><code>${asset.key}</code></dd></div>` : nothing}
@@ -81,7 +81,7 @@ export const assetView = {
           ${sidecarFiles.map((one) => html`<div class="wide"><dt>Sidecar, ${bytes(one.bytes)}</dt><dd><code>${one.key}</code></dd></div>`)}
         </dl>
       </section>
-      <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">What happened</h2>${timelineOf(asset)}</section>`;
+      <section class="card" aria-labelledby="timeline-title"><h2 id="timeline-title">History</h2>${timelineOf(asset)}</section>`;
   },
 };
 
@@ -95,9 +95,9 @@ const explanationOf = ({ explanation }) =>
 const timelineOf = ({ timeline }) =>
   timeline.length > 0
     ? html`<ul class="events">${[...timeline].reverse().map(({ at, what, text }) => html`<li class=${toneOf(what)}><span>${withLocalTimes(sentence(text))}</span>${time(at)}</li>`)}</ul>`
-    : empty('Nothing is written down about it any more.');
+    : empty('No history is kept for this asset any more.');
 
-/** What stands between backticks is for a terminal. @param {string} text */
+/** Shows text in backticks as code. @param {string} text */
 const withCode = (text) =>
   text.split('`').map((part, i) => (i % 2 === 1 ? html`<code>${part}</code>` : withLocalTimes(part)));
 

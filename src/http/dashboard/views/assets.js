@@ -13,7 +13,7 @@ const names = ['state', 'q', 'type', 'projectId', 'connectionId', 'skipped'];
 /** @type {Record<string, string | undefined>} */
 let query = {};
 
-/** The filter is in the address, so that it can be kept and sent to others. @param {Record<string, string | undefined>} change */
+/** The filter is in the address, so that it can be bookmarked and shared. @param {Record<string, string | undefined>} change */
 const change = (change) => location.replace(`#/assets${queryOf({ ...query, ...change })}`);
 const searchSoon = later(() => {
   const field = /** @type {HTMLInputElement | null} */ (document.getElementById('asset-search'));
@@ -61,7 +61,7 @@ export const assetsView = {
           ? skeleton(6)
           : assets.rows.length > 0
             ? html`${assetTable(assets.rows, (asset) => act(() => retryAsset(asset), assets.refresh))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
-            : empty(Object.values(query).some(Boolean) ? 'No asset is like that.' : 'Nothing is listed yet.')
+            : empty(Object.values(query).some(Boolean) ? 'No asset matches.' : 'No assets yet.')
       }
     </section>`,
 };

@@ -79,14 +79,14 @@ export const connectionView = {
           <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
-          <div><dt>At once</dt><dd>${counted(connection.adaptiveLimit.limit, 'asset')}${connection.adaptiveLimit.limit < connection.adaptiveLimit.ceiling ? html` <small>slowed down from ${connection.adaptiveLimit.ceiling}</small>` : nothing}</dd></div>
+          <div><dt>Assets at once</dt><dd>${counted(connection.adaptiveLimit.limit, 'asset')}${connection.adaptiveLimit.limit < connection.adaptiveLimit.ceiling ? html` <small>slowed down from ${connection.adaptiveLimit.ceiling}</small>` : nothing}</dd></div>
           <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
           ${connection.counts.skipped > 0 ? html`<div><dt>Skipped</dt><dd><a href="#/assets?skipped=true&connectionId=${id}">${counted(connection.counts.skipped, 'asset')}</a></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${connection.id}</code></dd></div>
         </dl>
       </section>
       <section class="card" aria-labelledby="attention-title">
-        <div class="head"><h2 id="attention-title">What is not there</h2>
+        <div class="head"><h2 id="attention-title">Not mirrored</h2>
           <div class="tools"><div class="segments" role="group" aria-label="State">${
             /** @type {const} */ (['failed', 'pending', 'processing', 'unavailable']).map(
               (name) =>
@@ -106,17 +106,17 @@ export const connectionView = {
               ? html`${assetTable(assets.rows, connection.status === 'disconnected' ? undefined : (asset) => act(() => retryAsset(asset), again))}${moreButton(assets.isMore, () => assets.more(), 'assets')}`
               : empty(
                   {
-                    failed: 'Nothing has failed.',
-                    pending: 'Nothing waits to be mirrored.',
-                    processing: 'No video is being transcoded.',
-                    unavailable: 'The library has a file for everything.',
+                    failed: 'No failed assets.',
+                    pending: 'No waiting assets.',
+                    processing: 'No video is transcoding.',
+                    unavailable: 'The library has a file for every asset.',
                   }[shown] ?? '',
                 )
         }
       </section>
       <section class="card" aria-labelledby="syncs-title"><h2 id="syncs-title">Syncs</h2>
         ${trouble(syncs.error)}
-        ${syncs.rows === undefined ? skeleton(3) : syncs.rows.length > 0 ? html`${syncTable(syncs.rows)}${moreButton(syncs.isMore, () => syncs.more(), 'syncs')}` : empty('It was never synced.')}
+        ${syncs.rows === undefined ? skeleton(3) : syncs.rows.length > 0 ? html`${syncTable(syncs.rows)}${moreButton(syncs.isMore, () => syncs.more(), 'syncs')}` : empty('No syncs yet.')}
       </section>`;
   },
 };
@@ -142,7 +142,7 @@ function buttons(of) {
   </div>`;
 }
 
-/** The types of what is shown of its assets. */
+/** The types of the assets that are shown. */
 const seenTypes = () => (assets.rows ?? []).map(({ type }) => type).filter((type) => type !== null);
 
 /** @type {Record<string, [string, string]>} */
@@ -156,9 +156,9 @@ const syncStates = {
 /** @param {Sync[]} rows */
 const syncTable = (rows) => html`<table role="table" class="cards small-figures">
   <thead role="rowgroup"><tr role="row">
-    <th role="columnheader" scope="col">Asked for</th><th role="columnheader" scope="col">Of</th><th role="columnheader" scope="col">State</th>
+    <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">What</th><th role="columnheader" scope="col">State</th>
     <th role="columnheader" scope="col" class="right">Seen</th><th role="columnheader" scope="col" class="right">New</th>
-    <th role="columnheader" scope="col" class="right">Changed</th><th role="columnheader" scope="col" class="right">Gone</th><th role="columnheader" scope="col">Took</th>
+    <th role="columnheader" scope="col" class="right">Changed</th><th role="columnheader" scope="col" class="right">Gone</th><th role="columnheader" scope="col">Duration</th>
   </tr></thead>
   <tbody role="rowgroup">${repeat(
     rows,
@@ -167,13 +167,13 @@ const syncTable = (rows) => html`<table role="table" class="cards small-figures"
       const [tone, word] = syncStates[sync.status] ?? ['plain', sync.status];
       return html`<tr role="row">
         <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sentence(sync.error)}</small>` : nothing}</th>
-        <td role="cell" data-label="Of" class="whole">${scopeOf(sync)}</td>
+        <td role="cell" data-label="What" class="whole">${scopeOf(sync)}</td>
         <td role="cell" data-label="State" class="whole">${pill(tone, word)}</td>
         <td role="cell" data-label="Seen" class="right figures">${number(sync.seen)}</td>
         <td role="cell" data-label="New" class="right figures">${number(sync.new)}</td>
         <td role="cell" data-label="Changed" class="right figures">${number(sync.changed)}</td>
         <td role="cell" data-label="Gone" class="right figures">${number(sync.gone)}</td>
-        <td role="cell" data-label="Took">${
+        <td role="cell" data-label="Duration">${
           sync.startedAt && sync.finishedAt
             ? duration((new Date(sync.finishedAt).getTime() - new Date(sync.startedAt).getTime()) / 1000)
             : ''
@@ -191,5 +191,5 @@ function scopeOf({ mode, scope }) {
     scope.assetIds && counted(scope.assetIds.length, 'asset'),
   ].filter(Boolean);
   if (part.length > 0) return part.join(', ');
-  return mode === 'full' ? 'Everything' : 'What is new';
+  return mode === 'full' ? 'Everything' : 'New assets';
 }

@@ -76,7 +76,7 @@ async function loadUpcoming() {
     upcoming = await api('/upcoming?limit=6');
     draw();
   } catch {
-    // The next look brings it.
+    // The next refresh tries again.
   }
 }
 
@@ -96,7 +96,7 @@ export const overview = {
     <section class="card" aria-labelledby="connections-title">
       <div class="head"><h2 id="connections-title">Connections</h2>
         <div class="tools">
-          <label><span class="hidden">Search connections</span><input type="search" placeholder="Name, address, company" .value=${search}
+          <label><span class="hidden">Search connections</span><input type="search" placeholder="Name, e-mail, company" .value=${search}
             @input=${(/** @type {InputEvent} */ event) => {
               search = /** @type {HTMLInputElement} */ (event.target).value.trim();
               filterSoon();
@@ -121,18 +121,18 @@ export const overview = {
           : connections.rows.length > 0
             ? html`${connectionTable(connections.rows)}${moreButton(connections.isMore, () => connections.more(), 'connections')}`
             : search || status
-              ? empty('No connection is like that.')
+              ? empty('No connection matches.')
               : empty(
-                  'Nobody has connected yet. “Connect” makes a link to send to the person whose library is to be mirrored.',
+                  'No connections yet. “Connect” creates a link. Send it to the user whose library you want to mirror.',
                 )
       }
     </section>
     <div class="columns">
-      <section class="card" aria-labelledby="next-title"><h2 id="next-title">In the next hour</h2>${nextHour()}</section>
-      <section class="card" aria-labelledby="lately-title"><h2 id="lately-title">Lately</h2>${
+      <section class="card" aria-labelledby="next-title"><h2 id="next-title">Checks and retries in the next hour</h2>${nextHour()}</section>
+      <section class="card" aria-labelledby="recent-title"><h2 id="recent-title">Recent activity</h2>${
         state.events.length > 0
           ? html`${eventList(state.events.slice(0, 7))}<p class="more"><a href="#/activity">All activity</a></p>`
-          : empty('Nothing has happened yet.')
+          : empty('No activity yet.')
       }</section>
     </div>`,
 };
@@ -142,11 +142,11 @@ function warnings(now) {
   if (!now) return nothing;
   const { disconnected } = now.connections;
   return html`
-    ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket takes nothing at present, so everything waits:</strong> ${now.bucket.reason}</p>`}
+    ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
     ${now.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}
     ${
       disconnected > 0
-        ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'has' : 'have'} ended. The user has to connect again.
+        ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'is' : 'are'} disconnected. The user must connect again.
         <button class="small" @click=${() => {
           status = 'disconnected';
           filter();
@@ -165,12 +165,12 @@ function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, co
     <div class="hero">
       <div><h2 id="summary-title" class="label">Mirrored</h2>
         <p class="huge" data-test="mirrored">${all === 0 ? '–' : percent(part)}</p>
-        <p class="soft">${all === 0 ? 'Nothing is listed yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}${withFile(byState)}`}</p></div>
+        <p class="soft">${all === 0 ? 'No assets yet' : html`<b>${number(byState.mirrored)}</b> of ${counted(all, 'asset')}${withFile(byState)}`}</p></div>
       <dl class="figures-row">
         <div><dt>Stored</dt><dd>${bytes(stored)}<small>of ${counted(of.active + of.paused + of.disconnected, 'connection')}</small></dd></div>
-        <div><dt>To move</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'all there'}</small></dd></div>
+        <div><dt>To transfer</dt><dd>${number(outstanding.assets)}<small>${moving ? bytes(outstanding.bytes) : 'complete'}</small></dd></div>
         <div><dt>Rate</dt><dd>${bytes(rate.bytesPerSecond)}/s<small>${rate.assetsPerSecond < 10 ? rate.assetsPerSecond.toFixed(1) : number(Math.round(rate.assetsPerSecond))} assets/s</small></dd></div>
-        <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : moving ? 'at this rate' : 'nothing waits'}</small></dd></div>
+        <div><dt>Time left</dt><dd>${!moving ? '–' : timeLeft === null ? 'unknown' : duration(timeLeft)}<small>${syncs.running > 0 ? counted(syncs.running, 'sync running', 'syncs running') : syncs.waiting > 0 ? counted(syncs.waiting, 'sync waiting', 'syncs waiting') : moving ? 'at this rate' : 'idle'}</small></dd></div>
       </dl>
     </div>
     ${bar(byState)}
@@ -196,7 +196,7 @@ function throughput() {
     history?.points.reduce((total, point) => total + point[name], 0) ?? 0;
   return html`<section class="card" aria-labelledby="throughput-title">
     <div class="head"><h2 id="throughput-title">Throughput</h2>
-      <div class="segments" role="group" aria-label="How far back">${
+      <div class="segments" role="group" aria-label="Time range">${
         /** @type {const} */ (['hour', 'day', 'week']).map(
           (name) =>
             html`<button aria-pressed=${range === name} @click=${() => {
@@ -212,7 +212,7 @@ function throughput() {
       <figure><figcaption>Bytes <output id="bytes-readout"></output></figcaption>
         <time-chart readout="bytes-readout" role="img" aria-label="Bytes in ${spans[range]}: ${bytes(sum('bytes'))} stored" .data=${charts?.bytes}></time-chart></figure>
     </div>
-    <p class="soft small">In ${spans[range]}: ${counted(sum('assets'), 'asset')} mirrored (${bytes(sum('bytes'))}), ${number(sum('failed'))} failed.${history && !history.complete ? ' Still being added up …' : ''}</p>
+    <p class="soft small">In ${spans[range]}: ${counted(sum('assets'), 'asset')} mirrored (${bytes(sum('bytes'))}), ${number(sum('failed'))} failed.${history && !history.complete ? ' Still counting …' : ''}</p>
   </section>`;
 }
 
@@ -220,8 +220,7 @@ function nextHour() {
   if (!upcoming) return skeleton(3);
   const { counts, assets } = upcoming;
   const kinds = Object.entries(counts).filter(([, n]) => n > 0);
-  if (kinds.length === 0)
-    return empty('Nothing is waited for: no video is transcoding, no transcript is due, nothing was put off.');
+  if (kinds.length === 0) return empty('None: no video is transcoding, and no transcript, thumbnail or retry is due.');
   return html`<ul class="tags">${kinds.map(([kind, n]) => html`<li>${kindNames[kind]} <b>${n >= 1000 ? '1,000 or more' : number(n)}</b></li>`)}</ul>
     <ul class="events">${assets.map(
       ({ assetId, name, kind, at, reason }) =>

@@ -12,8 +12,8 @@ import { verify } from '../verify-dialog.js';
 import { sentence } from '../words.js';
 
 const page = 100;
-/** How often it is looked at while it runs. */
-const lookMs = 1000;
+/** Between two requests while it runs. */
+const pollMs = 1000;
 
 let id = '';
 /** @type {Verification | undefined} */
@@ -25,11 +25,11 @@ let wantedLines = page;
 let error;
 
 const isOpen = () => location.hash === `#/verify/${id}`;
-const lookSoon = later(() => {
+const loadSoon = later(() => {
   if (isOpen()) load();
-}, lookMs);
+}, pollMs);
 
-/** What it has found so far is never another: only what is behind it is asked for. */
+/** Lines never change, so only later ones are requested. */
 async function load() {
   const asked = id;
   try {
@@ -39,7 +39,7 @@ async function load() {
       await api(`/verify/${encodeURIComponent(asked)}${queryOf({ after, limit })}`)
     );
     if (asked !== id) return;
-    if (run && !ended(run) && ended(found)) say(`The comparison has ended: ${outcomeOf(found).word}.`);
+    if (run && !ended(run) && ended(found)) say(`Verification ended: ${outcomeOf(found).word}.`);
     lines = [...lines, ...found.lines.filter(({ number: at }) => at > (lines.at(-1)?.number ?? 0))];
     run = found;
     error = undefined;
@@ -47,7 +47,7 @@ async function load() {
     error = /** @type {Error} */ (problem);
   }
   const isRefused = error !== undefined && 'status' in error && Number(error.status) < 500;
-  if (!isRefused && (!run || !ended(run))) lookSoon();
+  if (!isRefused && (!run || !ended(run))) loadSoon();
   draw();
 }
 
@@ -66,9 +66,9 @@ function outcomeOf({ status, differences }) {
 /** @type {Record<string, string>} */
 const phases = {
   library: 'Listing the library',
-  objects: 'Comparing the records with the bucket',
-  assets: 'Looking at what is not mirrored',
-  repair: 'Asking for what is to be mended',
+  objects: 'Comparing the database with the bucket',
+  assets: 'Checking assets that are new or not mirrored',
+  repair: 'Starting repairs',
   inventory: 'Writing the inventory',
 };
 
@@ -111,7 +111,7 @@ export const verificationView = {
       ${trouble(error)}
       <section class="card" aria-labelledby="verification-title">
         <div class="head"><div><h1 id="verification-title" tabindex="-1">Verification</h1>
-          <p class="soft">Of ${run.connectionId ? connectionName(run.connectionId) : 'everything'}, by ${run.deep ? 'every byte' : 'length and ETag'} · asked for ${time(run.requestedAt)}</p></div>
+          <p class="soft">Of ${run.connectionId ? connectionName(run.connectionId) : 'everything'}, comparing ${run.deep ? 'every byte' : 'sizes and ETags'} · requested ${time(run.requestedAt)}</p></div>
           <p class="state">${pill(tone, word)}</p></div>
         ${run.error ? html`<p class="banner ${run.status === 'failed' ? 'bad' : 'warn'}">${sentence(run.error)}</p>` : nothing}
         ${
@@ -119,28 +119,28 @@ export const verificationView = {
             ? nothing
             : html`<div><span class="bar" role="progressbar" aria-label="Assets compared" aria-valuemin="0" aria-valuemax="100" aria-valuenow=${Math.floor(share * 100)}>
                 <i class="transferring" .style=${`flex-grow: ${share}`}></i><i .style=${`flex-grow: ${1 - share}`}></i></span>
-              <p class="soft small">${run.phase === null ? 'A worker takes it up in a moment.' : phases[run.phase]}${run.phase === 'objects' ? html` · <b>${number(progress.done)}</b> of ${counted(progress.total, 'asset')}` : nothing}</p></div>`
+              <p class="soft small">${run.phase === null ? 'Waiting for a worker.' : phases[run.phase]}${run.phase === 'objects' ? html` · <b>${number(progress.done)}</b> of ${counted(progress.total, 'asset')}` : nothing}</p></div>`
         }
         <dl class="facts">
-          ${fact('As they should be', counts.same)}
+          ${fact('As expected', counts.same)}
           ${fact('Missing', counts.missing)}
           ${fact('Different', counts.different)}
           ${fact('Not ours', counts.foreign)}
-          ${fact('In error', counts.errors)}
+          ${fact('Errors', counts.errors)}
           ${counts.absent > 0 ? fact('No file in the library', counts.absent) : nothing}
-          ${counts.skipped > 0 ? fact('Skipped by the settings', counts.skipped) : nothing}
-          ${counts.moving > 0 ? fact('Just being changed', counts.moving) : nothing}
-          ${run.repair ? fact('Assets made again', counts.repaired) : nothing}
+          ${counts.skipped > 0 ? fact('Skipped by filters', counts.skipped) : nothing}
+          ${counts.moving > 0 ? fact('Changed meanwhile', counts.moving) : nothing}
+          ${run.repair ? fact('Assets repaired', counts.repaired) : nothing}
           ${counts.bytesRead > 0 ? html`<div><dt>Read</dt><dd>${bytes(counts.bytesRead)}</dd></div>` : nothing}
-          ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Took' : 'Since'}</dt><dd>${duration(took)}</dd></div>`}
+          ${took === undefined ? nothing : html`<div><dt>${ended(run) ? 'Duration' : 'Running for'}</dt><dd>${duration(took)}</dd></div>`}
         </dl>
         ${
           run.status === 'done' && !run.repair && counts.missing + counts.different > 0
-            ? html`<div class="actions"><button class="main" @click=${repairAll}>Have it made again</button></div>`
+            ? html`<div class="actions"><button class="main" @click=${repairAll}>Repair</button></div>`
             : nothing
         }
       </section>
-      <section class="card" aria-labelledby="found-title"><h2 id="found-title">What was found</h2>${
+      <section class="card" aria-labelledby="found-title"><h2 id="found-title">Findings</h2>${
         lines.length > 0
           ? html`${lineList()}${moreButton(
               run.next !== null,
@@ -150,7 +150,7 @@ export const verificationView = {
               },
               'lines',
             )}`
-          : empty(ended(run) ? 'Everything is as it should be.' : 'Nothing so far.')
+          : empty(ended(run) ? 'No differences found.' : 'None so far.')
       }</section>`;
   },
 };
@@ -158,7 +158,7 @@ export const verificationView = {
 const repairAll = () =>
   act(async () => {
     await verify({ ...(run?.connectionId && { connectionId: run.connectionId }), repair: true });
-    return 'Another comparison has been asked for; it has what differs made again.';
+    return 'Started another verification, which repairs the differences.';
   });
 
 const lineList = () =>
@@ -166,7 +166,7 @@ const lineList = () =>
     lines,
     ({ number: at }) => at,
     ({ mark, key, assetId, text, difference }) => {
-      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'Not there'];
+      const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'No file'];
       const what = html`<code>${key ?? assetId}</code>`;
       return html`<li class=${tone}><span>${assetId ? html`<a href="#/assets/${encodeURIComponent(assetId)}">${what}</a>` : key ? what : nothing}
         ${text ? html`<small>${sentence(text)}</small>` : nothing}</span>${pill(tone, word)}</li>`;
