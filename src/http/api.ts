@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Operations } from '../operations/operations.ts';
-import type { createEventStreams } from './event-stream.ts';
+import type { EventStreams } from './event-stream.ts';
 import { assetRoutes } from './routes/assets.ts';
 import { connectionRoutes } from './routes/connections.ts';
 import { eventRoutes } from './routes/events.ts';
@@ -10,11 +10,7 @@ import { syncRoutes } from './routes/syncs.ts';
 import { verificationRoutes } from './routes/verification.ts';
 
 /** The operator API: each route calls one operation. */
-export function apiRoutes(
-  plain: FastifyInstance,
-  operations: Operations,
-  streams: ReturnType<typeof createEventStreams>,
-): void {
+export function apiRoutes(plain: FastifyInstance, operations: Operations, streams: EventStreams): void {
   const app = typed(plain);
   serviceRoutes(app, operations);
   connectionRoutes(app, operations);

@@ -1,17 +1,18 @@
 import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 import { Problem } from './problems.ts';
 
-/** How often what happens here is told (`progress`), and looked for although nobody has said that there is any. */
+/** How often the status is read, and events are looked for without a notification. */
 const tickMs = 2000;
-/** So that who listens, and what lies between, know that the line is good. */
+/** Shows readers and proxies that the stream is alive. */
 const heartbeatMs = 15_000;
-/** Who takes nothing for this long is let go. */
+/** A reader that takes nothing for this long is disconnected. */
 const stuckMs = 30_000;
 const mostStreams = 200;
-/** Events that are read, and held, for one stream at a time. */
+/** Events read and held for one stream at a time. */
 const pageSize = 100;
 
 export interface EventFilter {
@@ -21,112 +22,149 @@ export interface EventFilter {
 }
 
 /**
- * Server-Sent Events (HTML standard, section 9.2): each event with an id from which a later stream goes on
- * (`Last-Event-ID`), and, as `progress` and without an id, the status whenever it has changed. Each stream reads the records
- * at its own adaptiveLimit, so nothing piles up for one that is slow.
+ * Server-Sent Events (HTML standard, section 9.2): each event with an id to resume from (`Last-Event-ID`), and `progress`,
+ * without an id: the status whenever it has changed. Each stream reads the database at its own speed, so nothing piles up for
+ * a slow reader.
  */
-export function createEventStreams(deps: { operations: Operations; log: Log }) {
-  const { operations, log } = deps;
-  const streams = new Set<{ wake: () => void; end: () => void }>();
-  const wakeAll = () => {
-    for (const { wake } of streams) wake();
-  };
-  const silence = operations.onEvents(wakeAll);
-  let progress: string | undefined;
-  let looking = false;
-  let closed = false;
-  const ticker = setInterval(async () => {
-    if (streams.size === 0 || looking) return;
-    looking = true;
-    try {
-      progress = JSON.stringify(await operations.status());
-    } catch (err) {
-      log.debug({ err }, 'no status for those who follow');
-    } finally {
-      looking = false;
+export class EventStreams {
+  readonly #operations: Operations;
+  readonly #log: Log;
+  readonly #streams = new Set<Stream>();
+  readonly #silence: () => void;
+  readonly #ticker: NodeJS.Timeout;
+  #progress: string | undefined;
+  #isReading = false;
+  #isClosed = false;
+
+  constructor({ operations, log }: { operations: Operations; log: Log }) {
+    this.#operations = operations;
+    this.#log = log;
+    this.#silence = operations.onEvents(() => this.#wakeAll());
+    this.#ticker = setInterval(() => this.#tick(), tickMs).unref();
+  }
+
+  async open(request: FastifyRequest, reply: FastifyReply, filter: EventFilter): Promise<void> {
+    if (this.#streams.size >= mostStreams) {
+      throw new Problem(503, 'too_many_streams', `This process has ${mostStreams} event streams. Try again later.`);
     }
-    wakeAll();
-  }, tickMs).unref();
+    const last = request.headers['last-event-id'];
+    const place = await this.#operations.followFrom(typeof last === 'string' ? last : undefined);
+    this.#progress ??= JSON.stringify(await this.#operations.status());
+    if (this.#isClosed) {
+      throw new Problem(503, 'stopping', 'This process is stopping. Connect again and send Last-Event-ID to resume.');
+    }
+    reply.hijack();
+    const stream = new Stream(reply.raw, filter);
+    this.#streams.add(stream);
+    try {
+      stream.begin(request.id, place);
+      await stream.follow(this.#operations, place, () => this.#progress);
+    } catch (err) {
+      if (!stream.isEnded) this.#log.debug({ err }, 'event stream ended');
+    } finally {
+      this.#streams.delete(stream);
+      reply.raw.destroy();
+    }
+  }
 
-  return {
-    async open(request: FastifyRequest, reply: FastifyReply, filter: EventFilter): Promise<void> {
-      if (streams.size >= mostStreams) {
-        throw new Problem(
-          503,
-          'too_many_streams',
-          `${mostStreams} follow the events of this process already. Try again later.`,
-        );
-      }
-      const last = request.headers['last-event-id'];
-      let place = await operations.followFrom(typeof last === 'string' ? last : undefined);
-      progress ??= JSON.stringify(await operations.status());
-      if (closed) {
-        throw new Problem(503, 'stopping', 'This process is stopping. Connect again, and go on behind Last-Event-ID.');
-      }
+  close(): void {
+    this.#isClosed = true;
+    clearInterval(this.#ticker);
+    this.#silence();
+    for (const stream of this.#streams) stream.end();
+  }
 
-      reply.hijack();
-      const out = reply.raw;
-      const ended = new AbortController();
-      let woken = false;
-      let goOn = () => {};
-      const wake = () => {
-        woken = true;
-        goOn();
-      };
-      const stream = { wake, end: () => ended.abort() };
-      streams.add(stream);
-      ended.signal.addEventListener('abort', wake);
-      out.on('close', stream.end).on('error', stream.end);
-      let spoken = performance.now();
-      const say = (text: string) => {
-        out.write(text);
-        spoken = performance.now();
-      };
-      try {
-        out.writeHead(200, {
-          'content-type': 'text/event-stream; charset=utf-8',
-          'cache-control': 'no-store',
-          'x-content-type-options': 'nosniff',
-          'x-request-id': request.id,
-          // Some proxies collect what they pass on.
-          'x-accel-buffering': 'no',
+  async #tick(): Promise<void> {
+    if (this.#streams.size === 0 || this.#isReading) return;
+    this.#isReading = true;
+    try {
+      this.#progress = JSON.stringify(await this.#operations.status());
+    } catch (err) {
+      this.#log.debug({ err }, 'status for event streams not read');
+    } finally {
+      this.#isReading = false;
+    }
+    this.#wakeAll();
+  }
+
+  #wakeAll(): void {
+    for (const stream of this.#streams) stream.wake();
+  }
+}
+
+type Place = Awaited<ReturnType<Operations['followFrom']>>;
+
+class Stream {
+  readonly #out: ServerResponse;
+  readonly #filter: EventFilter;
+  readonly #ended = new AbortController();
+  #isWoken = false;
+  #goOn = () => {};
+  #sentAt = 0;
+
+  constructor(out: ServerResponse, filter: EventFilter) {
+    this.#out = out;
+    this.#filter = filter;
+    this.#ended.signal.addEventListener('abort', () => this.wake());
+    out.on('close', () => this.end()).on('error', () => this.end());
+  }
+
+  get isEnded(): boolean {
+    return this.#ended.signal.aborted;
+  }
+
+  end(): void {
+    this.#ended.abort();
+  }
+
+  /** There may be something new. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#goOn();
+  }
+
+  begin(requestId: string, place: Place): void {
+    this.#out.writeHead(200, {
+      'content-type': 'text/event-stream; charset=utf-8',
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'x-request-id': requestId,
+      // Some proxies buffer responses.
+      'x-accel-buffering': 'no',
+    });
+    this.#send(`retry: 3000\nid: ${place.xact}-${place.id}\n\n`);
+  }
+
+  /** Sends the events after `place` as they come, until the stream ends. */
+  async follow(operations: Operations, from: Place, progressNow: () => string | undefined): Promise<void> {
+    let place = from;
+    let sent: string | undefined;
+    while (!this.isEnded) {
+      this.#isWoken = false;
+      const page = await operations.follow(place, pageSize);
+      for (const { event, mark } of page) {
+        if (matches(event, this.#filter)) this.#send(`id: ${mark}\ndata: ${JSON.stringify(event)}\n\n`);
+      }
+      place = page.at(-1)?.place ?? place;
+      const progress = progressNow();
+      if (progress !== sent) this.#send(`event: progress\ndata: ${progress}\n\n`);
+      sent = progress;
+      if (performance.now() - this.#sentAt > heartbeatMs) this.#send(': still here\n\n');
+      if (this.#out.writableNeedDrain) {
+        await once(this.#out, 'drain', { signal: AbortSignal.any([this.#ended.signal, AbortSignal.timeout(stuckMs)]) });
+      }
+      if (page.length < pageSize && !this.#isWoken) {
+        await new Promise<void>((resolve) => {
+          this.#goOn = resolve;
         });
-        say(`retry: 3000\nid: ${place.xact}-${place.id}\n\n`);
-        let told: string | undefined;
-        while (!ended.signal.aborted) {
-          woken = false;
-          const page = await operations.follow(place, pageSize);
-          for (const { event, mark } of page) {
-            if (matches(event, filter)) say(`id: ${mark}\ndata: ${JSON.stringify(event)}\n\n`);
-          }
-          place = page.at(-1)?.place ?? place;
-          if (progress !== told) say(`event: progress\ndata: ${progress}\n\n`);
-          told = progress;
-          if (performance.now() - spoken > heartbeatMs) say(': still here\n\n');
-          if (out.writableNeedDrain) {
-            await once(out, 'drain', { signal: AbortSignal.any([ended.signal, AbortSignal.timeout(stuckMs)]) });
-          }
-          if (page.length < pageSize && !woken) {
-            await new Promise<void>((resolve) => {
-              goOn = resolve;
-            });
-          }
-        }
-      } catch (err) {
-        if (!ended.signal.aborted) log.debug({ err }, 'a stream of events ended');
-      } finally {
-        streams.delete(stream);
-        out.destroy();
       }
-    },
+    }
+  }
 
-    close(): void {
-      closed = true;
-      clearInterval(ticker);
-      silence();
-      for (const { end } of streams) end();
-    },
-  };
+  #send(text: string): void {
+    this.#out.write(text);
+    this.#sentAt = performance.now();
+  }
 }
 
 const matches = (event: { connectionId: string | null; assetId: string | null; kind: string }, filter: EventFilter) =>

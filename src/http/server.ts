@@ -8,7 +8,7 @@ import { apiRoutes } from './api.ts';
 import { auditChanges } from './audit-log.ts';
 import { type ConnectDeps, connectRoutes } from './connect.ts';
 import { dashboard } from './dashboard.ts';
-import { createEventStreams } from './event-stream.ts';
+import { EventStreams } from './event-stream.ts';
 import type { Health } from './health.ts';
 import { describeApi } from './openapi.ts';
 import { notFound, Problem, problemHandler, unheard, unreadable } from './problems.ts';
@@ -70,7 +70,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
 
   const sessions = createSessions(deps);
   const access = { sessions, checkToken: createTokenCheck(deps.adminToken), publicUrl: deps.publicUrl };
-  const streams = createEventStreams(deps);
+  const streams = new EventStreams(deps);
   let closing = false;
   app.addHook('preClose', async () => {
     closing = true;

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { eventList, eventQuery } from '../../operations/events.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { historyAnswer, historyQuery } from '../../operations/throughput.ts';
-import type { createEventStreams } from '../event-stream.ts';
+import type { EventStreams } from '../event-stream.ts';
 import { type Api, route } from './route.ts';
 
-export function eventRoutes(app: Api, operations: Operations, streams: ReturnType<typeof createEventStreams>): void {
+export function eventRoutes(app: Api, operations: Operations, streams: EventStreams): void {
   app.get(
     '/events',
     {
