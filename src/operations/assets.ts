@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
@@ -101,61 +102,10 @@ export const assetAnswer = facts
   })
   .meta({ id: 'Asset' });
 
-export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, 'store' | 'bucketTrouble'>) {
-  /** What has been listed, for somebody who misses an asset. */
-  async function whatWasListed(): Promise<string> {
-    const connections = await store.connections.list();
-    const active = connections.filter(({ status }) => status === 'active');
-    if (active.length === 0)
-      return 'No connections, so nothing is listed. Create a link for a user with `asset-mirror connect-link`.';
-    const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
-    const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
-    const others = connections.length - active.length;
-    const rest = others > 0 ? `, and ${others} are paused or disconnected` : '';
-    return (
-      `Searched: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
-      `${last ? `all listed since ${last.toISOString()}` : 'not all listed yet'}${rest}. ` +
-      'Companies skipped by filters are not listed. List everything again with `asset-mirror resync CONNECTION --full`.'
-    );
-  }
+type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble'>;
 
-  async function existing(id: string) {
-    const [asset] = await store.assets.search({ id, limit: 1 });
-    if (!asset) {
-      throw new Refused(
-        404,
-        'asset_not_found',
-        `There is no asset ${id} in the database. ${await whatWasListed()} Search by name with \`asset-mirror assets --search …\` or GET /api/assets?q=.`,
-      );
-    }
-    return asset;
-  }
-
-  async function asset(id: string) {
-    const found = await existing(id);
-    const waiting = found.nextAt !== null;
-    const [now, parts, { rows }, events, connection, trouble] = await Promise.all([
-      store.now(),
-      found.upload ? store.assets.parts(id) : [],
-      store.history.ofAsset(id),
-      store.events.search({ assetId: id, limit: 100 }),
-      found.connectionId === null ? undefined : store.connections.get(found.connectionId),
-      waiting ? within(patienceMs, bucketTrouble()) : null,
-    ]);
-    const details = detailsOf(found, parts, now);
-    return {
-      ...details,
-      explanation: explanationOf(found, {
-        now: new Date(now),
-        connection,
-        readable: found.readable,
-        bucketTrouble: trouble ?? null,
-        stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
-      }),
-      timeline: timelineOf(found, rows, events),
-    };
-  }
-
+export function assetOperations(deps: Deps) {
+  const { store } = deps;
   return {
     /** A page of assets, by id. */
     async assets(query: AssetQuery) {
@@ -172,34 +122,92 @@ export function assetOperations({ store, bucketTrouble }: Pick<OperationsDeps, '
     },
 
     /** Everything that the database has about an asset. */
-    asset,
+    asset: (id: string) => describe(deps, id),
 
     /** Makes it due now, with fresh attempts. One that is complete, or leased by a worker, stays as it is. */
     async retry(id: string) {
-      const found = await existing(id);
-      if (found.state === 'gone') {
-        throw new Refused(
-          409,
-          'asset_gone',
-          'The asset is no longer in the library, so there is nothing to fetch. If it comes back, a full resync finds it.',
-        );
-      }
-      if (found.skipped !== null) {
-        throw new Refused(409, 'asset_skipped', `${found.reason}. Change the filters of its connection to mirror it.`);
-      }
-      if (Object.keys(found.listed).length === 0) {
-        throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
-      }
-      if (!found.readable)
-        throw new Refused(
-          409,
-          'asset_not_readable',
-          `${noReader}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
-        );
+      checkRetry(await existing(store, id));
       await store.assets.retry(id);
-      return asset(id);
+      return describe(deps, id);
     },
   };
+}
+
+/** What has been listed, for somebody who misses an asset. */
+async function whatWasListed(store: Store): Promise<string> {
+  const connections = await store.connections.list();
+  const active = connections.filter(({ status }) => status === 'active');
+  if (active.length === 0)
+    return 'No connections, so nothing is listed. Create a link for a user with `asset-mirror connect-link`.';
+  const companies = new Set((await store.connections.companies(active.map(({ id }) => id))).map(({ id }) => id));
+  const last = active.map(({ lastSyncAt }) => lastSyncAt).sort((a, b) => Number(a) - Number(b))[0];
+  const others = connections.length - active.length;
+  const rest = others > 0 ? `, and ${others} are paused or disconnected` : '';
+  return (
+    `Searched: ${numberOf(companies.size, 'company', 'companies')} of ${numberOf(active.length, 'active connection')}, ` +
+    `${last ? `all listed since ${last.toISOString()}` : 'not all listed yet'}${rest}. ` +
+    'Companies skipped by filters are not listed. List everything again with `asset-mirror resync CONNECTION --full`.'
+  );
+}
+
+async function existing(store: Store, id: string) {
+  const [asset] = await store.assets.search({ id, limit: 1 });
+  if (!asset) {
+    throw new Refused(
+      404,
+      'asset_not_found',
+      `There is no asset ${id} in the database. ${await whatWasListed(store)} Search by name with \`asset-mirror assets --search …\` or GET /api/assets?q=.`,
+    );
+  }
+  return asset;
+}
+
+async function describe({ store, bucketTrouble }: Deps, id: string) {
+  const found = await existing(store, id);
+  const waiting = found.nextAt !== null;
+  const [now, parts, { rows }, events, connection, trouble] = await Promise.all([
+    store.now(),
+    found.upload ? store.assets.parts(id) : [],
+    store.history.ofAsset(id),
+    store.events.search({ assetId: id, limit: 100 }),
+    found.connectionId === null ? undefined : store.connections.get(found.connectionId),
+    waiting ? within(patienceMs, bucketTrouble()) : null,
+  ]);
+  const details = detailsOf(found, parts, now);
+  return {
+    ...details,
+    explanation: explanationOf(found, {
+      now: new Date(now),
+      connection,
+      readable: found.readable,
+      bucketTrouble: trouble ?? null,
+      stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
+    }),
+    timeline: timelineOf(found, rows, events),
+  };
+}
+
+/** @throws Refused 409 if a retry cannot help */
+function checkRetry(found: Asset & { readable: boolean }): void {
+  if (found.state === 'gone') {
+    throw new Refused(
+      409,
+      'asset_gone',
+      'The asset is no longer in the library, so there is nothing to fetch. If it comes back, a full resync finds it.',
+    );
+  }
+  if (found.skipped !== null) {
+    throw new Refused(409, 'asset_skipped', `${found.reason}. Change the filters of its connection to mirror it.`);
+  }
+  if (Object.keys(found.listed).length === 0) {
+    throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
+  }
+  if (!found.readable)
+    throw new Refused(
+      409,
+      'asset_not_readable',
+      `${noReader}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
+    );
 }
 
 const noReader = 'no connection can read its company now';

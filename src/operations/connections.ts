@@ -104,47 +104,47 @@ export function stopped(connection: Connection): Refused {
       );
 }
 
-export function connectionOperations(
-  options: Pick<
-    OperationsDeps,
-    'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'filters'
-  >,
-) {
-  const { store, queues, schedule } = options;
+type Deps = Pick<
+  OperationsDeps,
+  'store' | 'queues' | 'schedule' | 'sealer' | 'tokens' | 'publicUrl' | 'perConnection' | 'syncInterval' | 'filters'
+>;
 
-  async function describe(connections: Connection[]) {
-    const ids = connections.map((connection) => connection.id);
-    const [now, companies, counts] = await Promise.all([
-      store.now(),
-      store.connections.companies(ids),
-      store.counts.byConnection(ids),
-    ]);
-    const companiesOf = Map.groupBy(companies, (company) => company.connectionId);
-    const countsOf = Map.groupBy(counts, (row) => row.connectionId);
-    return connections.map((connection) => {
-      const own = countsOf.get(connection.id) ?? [];
-      return {
-        id: connection.id,
-        status: connection.status,
-        user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-        companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark })),
-        connectedAt: connection.connectedAt.toISOString(),
-        lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
-        nextSyncAt:
-          connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
-        counts: { byState: byState(own), skipped: skipped(own) },
-        bytes: own.reduce((sum, row) => sum + row.bytes, 0),
-        adaptiveLimit: limitsOf(connection, options.perConnection, now),
-        settings: settingsOf(connection, options),
-        lastError: connection.lastError,
-      };
-    });
-  }
+async function describe(deps: Deps, connections: Connection[]) {
+  const { store, schedule } = deps;
+  const ids = connections.map((connection) => connection.id);
+  const [now, companies, counts] = await Promise.all([
+    store.now(),
+    store.connections.companies(ids),
+    store.counts.byConnection(ids),
+  ]);
+  const companiesOf = Map.groupBy(companies, (company) => company.connectionId);
+  const countsOf = Map.groupBy(counts, (row) => row.connectionId);
+  return connections.map((connection) => {
+    const own = countsOf.get(connection.id) ?? [];
+    return {
+      id: connection.id,
+      status: connection.status,
+      user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
+      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark })),
+      connectedAt: connection.connectedAt.toISOString(),
+      lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
+      nextSyncAt:
+        connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
+      counts: { byState: byState(own), skipped: skipped(own) },
+      bytes: own.reduce((sum, row) => sum + row.bytes, 0),
+      adaptiveLimit: limitsOf(connection, deps.perConnection, now),
+      settings: settingsOf(connection, deps),
+      lastError: connection.lastError,
+    };
+  });
+}
 
-  const connection = async (id: string) => (await describe([await existingConnection(store, id)]))[0]!;
+/** The database has it already, and the dispatcher makes the queue follow; this is only sooner. */
+const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
 
-  /** The database has it already, and the dispatcher makes the queue follow; this is only sooner. */
-  const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
+export function connectionOperations(deps: Deps) {
+  const { store, queues, schedule } = deps;
+  const connection = async (id: string) => (await describe(deps, [await existingConnection(store, id)]))[0]!;
 
   return {
     /** Creates a signed link with which a user connects, or reconnects one connection. */
@@ -153,7 +153,7 @@ export function connectionOperations(
     }): Promise<{ url: string; expiresAt: string }> {
       if (request.connectionId !== undefined) await existingConnection(store, request.connectionId);
       const madeAt = await store.now();
-      return connectUrl(options.sealer, { publicUrl: options.publicUrl, connectionId: request.connectionId, madeAt });
+      return connectUrl(deps.sealer, { publicUrl: deps.publicUrl, connectionId: request.connectionId, madeAt });
     },
 
     /** A page of connections, in the order in which they connected. */
@@ -162,7 +162,7 @@ export function connectionOperations(
       const after = placeOf(cursor, z.object({ connected: z.int(), id: text }));
       const found = await store.connections.search({ ...filter, after, limit: limit + 1 });
       const page = pageOf(found, limit, (last) => ({ connected: last.connectedMicros, id: last.id }));
-      return { connections: await describe(page.rows), nextCursor: page.nextCursor };
+      return { connections: await describe(deps, page.rows), nextCursor: page.nextCursor };
     },
 
     connection,
@@ -188,7 +188,7 @@ export function connectionOperations(
     /** Ends it here at once, and revokes the grant if the library can be reached. The bucket keeps its files. */
     async disconnect(id: string) {
       await existingConnection(store, id);
-      const { ended, revoked } = await options.tokens.disconnect(id);
+      const { ended, revoked } = await deps.tokens.disconnect(id);
       if (ended) await soon(schedule.alignOne(id));
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
