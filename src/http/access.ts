@@ -5,7 +5,7 @@ import type { TokenCheck } from './token-check.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** How the operator showed who they are. */
+    /** How the operator was authenticated. */
     operator?: 'token' | 'session';
   }
 }
@@ -19,8 +19,8 @@ export interface AccessDeps {
 const safe = new Set(['GET', 'HEAD', 'OPTIONS']);
 
 /**
- * Whether a browser sent it from a page of ours. Each says where a request comes from: by Sec-Fetch-Site, or, where that is
- * not sent (plain HTTP elsewhere than on this machine), by Origin.
+ * Whether a browser sent the request from one of our pages. Browsers say so by Sec-Fetch-Site, or, where they do not send
+ * that (plain HTTP, except on localhost), by Origin.
  */
 export function fromOurPages(request: FastifyRequest, publicUrl: string): boolean {
   const site = request.headers['sec-fetch-site'];
@@ -45,11 +45,11 @@ async function bearsToken(
   throw new Problem(
     429,
     'too_many_wrong_tokens',
-    `Too many wrong tokens came from this address. Send the operators' token, or try again in ${verdict.wait} seconds.`,
+    `Too many wrong tokens from this address. Try again in ${verdict.wait} seconds, with the token in ADMIN_TOKEN.`,
   );
 }
 
-/** Lets in who holds the operators' token (RFC 6750), or has signed in with it. */
+/** Requires the operator token (RFC 6750), or a session. */
 export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
   app.addHook('onRequest', async (request, reply) => {
     const token = await bearsToken(request, reply, deps.checkToken);
@@ -62,7 +62,7 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
         throw new Problem(
           403,
           'foreign_origin',
-          'This was sent from a page elsewhere. Send it from here, or with the token.',
+          'The request came from another site. Send it from the dashboard, or with the token.',
         );
       }
       request.operator = 'session';
@@ -72,12 +72,12 @@ export function operatorOnly(app: FastifyInstance, deps: AccessDeps): void {
     throw new Problem(
       401,
       'unauthorized',
-      "Send the operators' token (Authorization: Bearer {ADMIN_TOKEN}), or sign in at /sign-in.",
+      'Send the operator token (Authorization: Bearer {ADMIN_TOKEN}), or sign in at /sign-in.',
     );
   });
 }
 
-/** Pages for who has signed in, or sends the token; others are asked to sign in first, and come back then. */
+/** Requires a session or the token; others are redirected to the sign-in, which leads back here. */
 export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
   const base = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   app.addHook('onRequest', async (request, reply) => {
@@ -90,9 +90,9 @@ export function signedInOnly(app: FastifyInstance, deps: AccessDeps): void {
         request.operator = 'session';
         return;
       }
-      throw new Problem(403, 'foreign_origin', 'This was sent from a page elsewhere.');
+      throw new Problem(403, 'foreign_origin', 'The request came from another site.');
     }
-    // A page that was open before asks for more: a form would be no answer to that.
+    // A script of an open page cannot use a sign-in form.
     if (request.headers.accept?.includes('application/json')) {
       throw new Problem(401, 'unauthorized', 'The session has ended. Sign in at /sign-in.');
     }

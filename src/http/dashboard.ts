@@ -11,13 +11,13 @@ const packageOf = (file: string, up = 1) => {
   return directory;
 };
 
-/** Nothing from elsewhere, nothing inline, and in no frame. */
+/** Nothing from other sites, nothing inline, no frames. */
 const policy = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/** A browser keeps them and asks each time whether they are still these (ETag): no build gives them names by content. */
+/** File names have no hash, so browsers revalidate each time (ETag). */
 const cached = { cacheControl: false, etag: true, lastModified: true } as const;
 
-/** The dashboard: a page, and its scripts and styles as they lie in the source. `base` is the path of PUBLIC_URL. */
+/** The dashboard: a page, and its scripts and styles, without a build. `base` is the path of PUBLIC_URL. */
 export async function dashboard(app: FastifyInstance, { base, version }: { base: string; version: string }) {
   app.addHook('onRequest', async (_request, reply) => {
     reply.headers({
@@ -73,7 +73,7 @@ const shell = (base: string, version: string) => `<!doctype html>
 <main id="main" tabindex="-1"><div class="loading"><p>Loading …</p></div></main>
 <dialog id="dialog" aria-labelledby="dialog-title"></dialog>
 <div id="said" role="status" class="toasts" aria-live="polite"></div>
-<noscript><p class="banner bad">The dashboard needs JavaScript. The command line (asset-mirror --help) has everything, too.</p></noscript>
+<noscript><p class="banner bad">The dashboard needs JavaScript. The command line (asset-mirror --help) can do everything, too.</p></noscript>
 </body>
 </html>
 `;

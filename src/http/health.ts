@@ -4,12 +4,12 @@ import type { Readiness } from '../readiness.ts';
 import { notFound } from './problems.ts';
 import { requestIdOf } from './request-ids.ts';
 
-/** Probes write to the bucket; not each of many load balancers' questions needs a new answer. */
+/** A check writes to the bucket, so its result is reused for this long. */
 const checkFreshMs = 5000;
 
 export type Health = ReturnType<typeof createHealth>;
 
-/** What machines ask of a process: whether it lives, whether it is ready, what it counts. */
+/** The endpoints for machines: liveness, readiness, metrics. */
 export function createHealth(readiness: Readiness, exposition: Exposition) {
   let draining = false;
   return {
@@ -28,14 +28,14 @@ export function createHealth(readiness: Readiness, exposition: Exposition) {
       );
     },
 
-    /** From now on not ready, so that a load balancer looks elsewhere; everything else still answers. */
+    /** Reports not ready from now on, so that load balancers use another process. All routes still answer. */
     drain(): void {
       draining = true;
     },
   };
 }
 
-/** Listens where METRICS_PORT says, for machines only: in every role, and apart from what people outages. */
+/** Listens on METRICS_PORT, for machines only, in every role. */
 export async function startHealthServer(health: Health, listen: { host: string; port: number }) {
   const app = fastify({ forceCloseConnections: 'idle', trustProxy: false, genReqId: requestIdOf });
   app.setNotFoundHandler(notFound);

@@ -1,4 +1,4 @@
-/** The few pages that people who connect or sign in see: no script, nothing from elsewhere, readable on a phone. */
+/** The pages of connect and sign-in: no scripts, nothing from other sites, readable on a phone. */
 
 const escapes: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' };
 
@@ -23,7 +23,7 @@ a.button:focus-visible, button:focus-visible, input:focus-visible { outline: 3px
 .good .mark { background: var(--good) } .bad .mark { background: var(--bad) }
 footer { margin-top: 1.75rem; padding-top: 1rem; border-top: 1px solid var(--line); font-size: .85rem; color: var(--soft) }`;
 
-/** What a browser may do with such a page: nothing but show it. */
+/** The browser may only show the page. */
 export const pageHeaders = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy':
@@ -33,20 +33,20 @@ export const pageHeaders = {
   'cache-control': 'no-store',
 };
 
-/** The same for a page with a form, which may be sent to us, and says where it was sent from. */
+/** The same for a page with a form, which may be sent to us and has an Origin. */
 export const formPageHeaders = {
   ...pageHeaders,
   'content-security-policy': pageHeaders['content-security-policy'].replace("form-action 'none'", "form-action 'self'"),
   'referrer-policy': 'same-origin',
 };
 
-/** A page with one message. `paragraphs` are plain text; `action` is where to go on. */
+/** A page with one message. `paragraphs` are plain text; `action` is a link to continue. */
 export function page(content: {
   tone: 'good' | 'bad' | 'plain';
   title: string;
   paragraphs: string[];
   action?: { href: string; label: string };
-  /** A button that sends an empty form. */
+  /** Sends an empty form. */
   button?: { action: string; label: string };
 }): string {
   const { title, tone, paragraphs, action, button } = content;
@@ -59,11 +59,11 @@ export function page(content: {
   ]);
 }
 
-/** Asks for the operators' token; `to` is where to go on. */
+/** Asks for the operator token; `to` is the page after the sign-in. */
 export function signInPage(content: { action: string; to: string; error?: string | undefined }): string {
   const { action, to, error } = content;
   return frame('Sign in', error === undefined ? 'plain' : 'bad', [
-    "<p>With the operators' token: ADMIN_TOKEN, or the one that was printed at the first start.</p>",
+    '<p>Use the operator token: ADMIN_TOKEN, or the one that was printed at the first start.</p>',
     `<form method="post" action="${escapeHtml(action)}">
 <input type="hidden" name="to" value="${escapeHtml(to)}">
 <label for="token">Token</label>

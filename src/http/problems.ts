@@ -8,13 +8,13 @@ import type { Log } from '../log.ts';
 import { Refused } from '../operations/refused.ts';
 import { isAway } from '../store/database/unreachable.ts';
 
-/** What every error looks like. */
+/** The form of every error. */
 export const problem = z
   .object({
     type: z.literal('about:blank'),
     title: z.string(),
     status: z.int(),
-    code: z.string().describe('Stable: what programs go by. docs/reference/api.md lists them.'),
+    code: z.string().describe('Stable, for programs. docs/reference/api.md lists the codes.'),
     detail: z.string().describe('What happened, to what, and what to do next.'),
     requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
   })
@@ -39,7 +39,7 @@ const titles: Record<number, string> = {
   503: 'Not available',
 };
 
-/** The framework's own errors by what they mean to who asks. */
+/** The codes of errors of the framework. */
 const codes: Record<number, string> = {
   400: 'invalid_request',
   404: 'not_found',
@@ -50,11 +50,11 @@ const codes: Record<number, string> = {
   503: 'stopping',
 };
 
-/** What to do about those whose own words do not say it. */
+/** Details for errors whose own message does not say what to do. */
 const remedies: Record<number, string> = {
-  413: 'The body is longer than 1 MiB. Ask for less at a time.',
-  414: 'The address is longer than any that there is here. /openapi.json has them all.',
-  415: 'The body has to be JSON: send it with `Content-Type: application/json`.',
+  413: 'The body is longer than 1 MiB. Send less at a time.',
+  414: 'The address is too long. /openapi.json lists all routes.',
+  415: 'The body must be JSON. Send it with `Content-Type: application/json`.',
   431: 'The headers are longer than 16 KiB. Send fewer cookies, or shorter ones.',
 };
 
@@ -62,7 +62,7 @@ function send(reply: FastifyReply, body: z.infer<typeof problem>): FastifyReply 
   return reply.code(body.status).type('application/problem+json').send(JSON.stringify(body));
 }
 
-/** Which request it was, for people and for the log. */
+/** Identifies the request, for people and for the log. */
 interface About {
   requestId: string;
   method?: string;
@@ -78,7 +78,7 @@ const problemWith = (status: number, code: string, detail: string, { requestId }
   requestId,
 });
 
-/** Turns whatever a route threw into a problem. */
+/** Turns an error of a route into a problem. */
 export function problemHandler(log: Log) {
   return (error: FastifyError, request: FastifyRequest, reply: FastifyReply) =>
     send(
@@ -87,7 +87,7 @@ export function problemHandler(log: Log) {
     );
 }
 
-/** What was thrown, as it is told. What nobody expected is logged, with `about`, and told without its details. */
+/** The problem for an error. An unexpected one is logged with `about`, and answered without details. */
 export function problemOf(error: Error, log: Log, about: About): z.infer<typeof problem> {
   const tell = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
   if (error instanceof Refused) return tell(error.status, error.code, error.message);
@@ -102,38 +102,36 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
   if (status < 500) return tell(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
   log.error({ err: error, ...about }, 'request failed');
   if (isAway(error)) {
-    return tell(503, 'not_available', 'The database does not answer at present. /readyz says when it is back.');
+    return tell(503, 'not_available', 'The database does not answer now. Try again when /readyz reports ready.');
   }
   return tell(
     500,
     'internal_error',
-    `Something went wrong here. It is in the log as request ${about.requestId}; try again in a moment.`,
+    `An unexpected error. The log has it as request ${about.requestId}. Try again later.`,
   );
 }
 
 export function notFound(request: FastifyRequest, reply: FastifyReply) {
-  const detail = 'There is nothing at this address. /openapi.json has all there are.';
+  const detail = 'There is no such route. /openapi.json lists all routes.';
   return send(reply, problemWith(404, 'not_found', detail, { requestId: request.id }));
 }
 
-/** Of an address that no route is looked for by. */
+/** For an address that cannot be parsed. */
 export function unreadable({ code }: FastifyError, { id: requestId }: FastifyRequest, reply: FastifyReply): void {
   const tooLong = code === 'FST_ERR_MAX_PARAM_LENGTH';
-  const detail = tooLong
-    ? remedies[414]!
-    : 'The address cannot be read: behind a % there have to be two hexadecimal digits.';
+  const detail = tooLong ? remedies[414]! : 'The address is invalid: a % must be followed by two hexadecimal digits.';
   const status = tooLong ? 414 : 400;
   reply.header('x-request-id', requestId);
   send(reply, problemWith(status, codes[status]!, detail, { requestId }));
 }
 
-/** Of what is no request at all, or has more headers than are read. */
+/** For input that is not HTTP, or has too many headers. */
 export function unheard(error: Error & { code?: string }, socket: Socket): void {
-  // Into an answer that is under way nothing else is written.
+  // Never write into an answer that was begun.
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;
-  const detail = remedies[status] ?? 'This is no HTTP request that can be read, or it took too long to come.';
+  const detail = remedies[status] ?? 'This is not a valid HTTP request, or it arrived too slowly.';
   const body = JSON.stringify(problemWith(status, codes[status] ?? 'bad_request', detail, { requestId: randomUUID() }));
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nContent-Type: application/problem+json\r\n` +

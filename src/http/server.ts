@@ -23,9 +23,9 @@ export interface ServerDeps extends ConnectDeps {
   queues: Queues;
   adminToken: string;
   health: Health;
-  /** Addresses and ranges of the proxies in front, whose X-Forwarded-For says who asks. */
+  /** Addresses and ranges of the proxies whose X-Forwarded-For is trusted. */
   trustProxy: string[] | undefined;
-  /** They are shown on a port of their own. */
+  /** Metrics have their own port. */
   metricsElsewhere: boolean;
   version: string;
 }
@@ -37,14 +37,14 @@ const under = (url: string, prefix: string) =>
 export async function startServer(deps: ServerDeps, listen: { host: string; port: number }) {
   const prefix = new URL(deps.publicUrl).pathname.replace(/\/+$/, '');
   const app = fastify({
-    // Whether the proxy in front takes the path of PUBLIC_URL off or not, the addresses are the same here.
+    // The proxy in front may remove the path of PUBLIC_URL or keep it.
     rewriteUrl: ({ url = '/' }) =>
       prefix && under(url, prefix) ? `/${url.slice(prefix.length).replace(/^\//, '')}` : url,
     bodyLimit: 1 << 20,
-    // An id has up to 2000 bytes, each of which may be three characters of an address.
+    // An id has up to 2000 bytes; each may be three characters in an address.
     routerOptions: { maxParamLength: 6000 },
     forceCloseConnections: 'idle',
-    // Load balancers keep connections open: what comes on one before it learns of the end is answered, and told to close.
+    // Requests on open connections of load balancers are still answered during the shutdown, with `connection: close`.
     return503OnClosing: false,
     trustProxy: deps.trustProxy ?? false,
     genReqId: requestIdOf,
@@ -57,14 +57,14 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
   app.setErrorHandler(problemHandler(deps.log));
   app.setNotFoundHandler(notFound);
   await app.register(cookie);
-  // A POST without a body is as good as one with an empty object.
+  // A POST may have no body.
   app.removeContentTypeParser(['application/json', 'text/plain']);
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
     if (body === '') return done(null, undefined);
     try {
       done(null, JSON.parse(body as string));
     } catch {
-      done(new Problem(400, 'invalid_json', 'The body is not JSON.'));
+      done(new Problem(400, 'invalid_json', 'The body is not valid JSON.'));
     }
   });
 
@@ -76,7 +76,7 @@ export async function startServer(deps: ServerDeps, listen: { host: string; port
     closing = true;
     streams.close();
   });
-  // What was asked before the end began: a line that stays open behind its answer would hold the end up.
+  // A connection that stays open after its answer would delay the shutdown.
   app.addHook('onSend', async (_request, reply) => {
     if (closing) reply.header('connection', 'close');
   });

@@ -2,13 +2,13 @@ import { PassThrough } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import { reasonOf } from '../errors.ts';
 
-/** How often it is said how far the work is; and how often in any case, so that nobody takes the line for dead. */
+/** At most one progress line per `everyMs`; at least one per `beatMs`, so that the connection stays open. */
 const everyMs = 500;
 const beatMs = 15_000;
 
 /**
- * Answers with the lines of JSON that a piece of work gives: `{progress}` now and then, at the end `{result}`, or `{error}`.
- * Whoever closes the connection ends the work, and so does `stop`.
+ * Answers with lines of JSON: `{progress}` now and then, at the end `{result}` or `{error}`.
+ * Closing the connection stops the work, and so does `stop`.
  */
 export function streamWork<Progress, Result>(
   reply: FastifyReply,
@@ -17,7 +17,7 @@ export function streamWork<Progress, Result>(
 ): FastifyReply {
   const lines = new PassThrough();
   const gone = new AbortController();
-  lines.on('close', () => gone.abort(new Error('nobody waits for it any more')));
+  lines.on('close', () => gone.abort(new Error('the connection was closed')));
   const line = (value: object) => {
     if (!lines.destroyed && !lines.writableEnded) lines.write(`${JSON.stringify(value)}\n`);
   };

@@ -13,7 +13,6 @@ import { typeNames } from './words.js';
  * @param {() => unknown} then
  */
 export function resyncDialog(connection, seenTypes, then) {
-  const { companies } = connection;
   let what = 'new';
   let companyId = '';
   /** Undefined: loading; null: the library does not answer. @type {Project[] | null | undefined} */
@@ -22,6 +21,10 @@ export function resyncDialog(connection, seenTypes, then) {
   const choose = (/** @type {Event} */ event) => {
     what = /** @type {HTMLInputElement} */ (event.target).value;
     if (what === 'part' && !projects) loadProjects();
+    show();
+  };
+  const chooseCompany = (/** @type {Event} */ event) => {
+    companyId = /** @type {HTMLSelectElement} */ (event.target).value;
     show();
   };
   async function loadProjects() {
@@ -33,25 +36,9 @@ export function resyncDialog(connection, seenTypes, then) {
     }
     if (!signal.aborted) show();
   }
-  const ofCompany = () => projects?.filter((project) => companyId === '' || project.companyId === companyId) ?? [];
   const choice = (/** @type {string} */ value, /** @type {string} */ name, /** @type {string} */ hint) => html`
     <label class="choice"><input type="radio" name="what" value=${value} .checked=${what === value} @change=${choose}>
       <span>${name}<small>${hint}</small></span></label>`;
-  const option = (/** @type {Project} */ { id, name, companyId: of }) =>
-    html`<option value=${JSON.stringify([of, id])}>${name}</option>`;
-  const projectField = () =>
-    projects === null
-      ? html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not list its projects now.</small></label>`
-      : html`<label>Project<select name="project" ?disabled=${!projects}>
-          <option value="">${projects ? (projects.length > 0 ? 'All projects' : 'No projects') : 'Asking the library …'}</option>
-          ${
-            companies.length > 1 && companyId === ''
-              ? companies.map(({ id, name }) => {
-                  const own = ofCompany().filter((project) => project.companyId === id);
-                  return own.length > 0 ? html`<optgroup label=${name}>${own.map(option)}</optgroup>` : nothing;
-                })
-              : ofCompany().map(option)
-          }</select></label>`;
   const show = openDialog({
     title: `Sync ${nameOf(connection)}`,
     label: 'Sync now',
@@ -62,46 +49,66 @@ export function resyncDialog(connection, seenTypes, then) {
         ${choice('everything', 'Everything', 'Lists the whole library, then verifies and repairs the bucket.')}
         ${choice('part', 'A part', 'A project, a type, uploads since a date, or single assets.')}
       </fieldset>
-      ${
-        what === 'part'
-          ? html`<fieldset class="fields two"><legend>Which part (all conditions must match)</legend>
-            ${
-              companies.length > 1
-                ? html`<label>Company<select name="companyId" @change=${(/** @type {Event} */ event) => {
-                    companyId = /** @type {HTMLSelectElement} */ (event.target).value;
-                    show();
-                  }}><option value="">All companies</option>${companies.map(
-                    ({ id, name }) => html`<option value=${id}>${name}</option>`,
-                  )}</select></label>`
-                : nothing
-            }
-            ${projectField()}
-            <label>Type<select name="assetType"><option value="">All types</option>${types.map(
-              (type) => html`<option value=${type}>${typeNames[type] ?? type}</option>`,
-            )}</select></label>
-            <label>Uploaded since<input name="since" type="date"></label>
-            <label class="wide">Asset ids, one per line<textarea name="assetIds" rows="2"></textarea></label>
-          </fieldset>`
-          : nothing
-      }`,
+      ${what === 'part' ? partFields(connection, { projects, companyId, types, chooseCompany }) : nothing}`,
     async send(form) {
       if (what !== 'part') return resync(connection.id, { mode: what === 'new' ? 'incremental' : 'full' });
-      const ids = textOf(form, 'assetIds')
-        ?.split(/[\s,]+/)
-        .filter(Boolean);
-      const [projectCompany, projectId] = JSON.parse(textOf(form, 'project') ?? '[]');
-      const since = textOf(form, 'since');
-      const part = {
-        companyId: projectCompany ?? textOf(form, 'companyId'),
-        projectId: projectId ?? textOf(form, 'projectId'),
-        assetType: textOf(form, 'assetType'),
-        // The start of that day, local time.
-        since: since && new Date(`${since}T00:00`).getTime(),
-        assetIds: ids?.length ? ids : undefined,
-      };
-      if (Object.values(part).every((it) => it === undefined))
-        throw new Error('Choose a project, a type or a date, or enter asset ids.');
-      return resync(connection.id, { mode: 'full', ...part });
+      return resync(connection.id, { mode: 'full', ...partOf(form) });
     },
   });
+}
+
+/**
+ * @param {Connection} connection
+ * @param {{ projects: Project[] | null | undefined, companyId: string, types: string[], chooseCompany: (event: Event) => void }} shown
+ */
+function partFields({ companies }, { projects, companyId, types, chooseCompany }) {
+  const company = html`<label>Company<select name="companyId" @change=${chooseCompany}><option value="">All companies</option>${companies.map(
+    ({ id, name }) => html`<option value=${id}>${name}</option>`,
+  )}</select></label>`;
+  return html`<fieldset class="fields two"><legend>Which part (all conditions must match)</legend>
+    ${companies.length > 1 ? company : nothing}
+    ${projectField(companies, projects, companyId)}
+    <label>Type<select name="assetType"><option value="">All types</option>${types.map(
+      (type) => html`<option value=${type}>${typeNames[type] ?? type}</option>`,
+    )}</select></label>
+    <label>Uploaded since<input name="since" type="date"></label>
+    <label class="wide">Asset ids, one per line<textarea name="assetIds" rows="2"></textarea></label>
+  </fieldset>`;
+}
+
+/** @param {Connection['companies']} companies @param {Project[] | null | undefined} projects @param {string} companyId */
+function projectField(companies, projects, companyId) {
+  if (projects === null)
+    return html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not list its projects now.</small></label>`;
+  const option = (/** @type {Project} */ { id, name, companyId: of }) =>
+    html`<option value=${JSON.stringify([of, id])}>${name}</option>`;
+  const of = (/** @type {string} */ id) => projects?.filter((project) => project.companyId === id) ?? [];
+  const grouped = () =>
+    companies
+      .filter(({ id }) => of(id).length > 0)
+      .map(({ id, name }) => html`<optgroup label=${name}>${of(id).map(option)}</optgroup>`);
+  const all = projects ? (projects.length > 0 ? 'All projects' : 'No projects') : 'Asking the library …';
+  return html`<label>Project<select name="project" ?disabled=${!projects}>
+      <option value="">${all}</option>
+      ${companyId !== '' ? of(companyId).map(option) : companies.length > 1 ? grouped() : projects?.map(option)}</select></label>`;
+}
+
+/** @param {FormData} form */
+function partOf(form) {
+  const ids = textOf(form, 'assetIds')
+    ?.split(/[\s,]+/)
+    .filter(Boolean);
+  const [projectCompany, projectId] = JSON.parse(textOf(form, 'project') ?? '[]');
+  const since = textOf(form, 'since');
+  const part = {
+    companyId: projectCompany ?? textOf(form, 'companyId'),
+    projectId: projectId ?? textOf(form, 'projectId'),
+    assetType: textOf(form, 'assetType'),
+    // The start of that day, local time.
+    since: since && new Date(`${since}T00:00`).getTime(),
+    assetIds: ids?.length ? ids : undefined,
+  };
+  if (Object.values(part).every((it) => it === undefined))
+    throw new Error('Choose a project, a type or a date, or enter asset ids.');
+  return part;
 }
