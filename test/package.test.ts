@@ -71,7 +71,7 @@ describe('the package, as npm would install it', () => {
     expect(mirrored).toBe(assets);
     const again = await asset_mirror('demo', '--once', '--assets', '12');
     expect(again.stdout).toMatch(
-      new RegExp(`\n +${assets} assets of earlier runs are counted, too; without \\S*demo it begins anew\n`),
+      new RegExp(`\n +${assets} assets of earlier runs are included; delete \\S*demo to start again\n`),
     );
     expect(again.stdout).toContain(', nothing new\n');
   });

@@ -246,7 +246,7 @@ describe('a resync', () => {
     [{ mode: 'full', companyId: '' }, 'companyId'],
     [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
     [{ mode: 'full', assetType: '\ud800' }, 'assetType'],
-    [{ mode: 'full', assetType: 'nosuch' }, "of the type nosuch; the library's types are videos"],
+    [{ mode: 'full', assetType: 'nosuch' }, 'no asset has the type nosuch. The types of the library are videos'],
     [{ mode: 'full', assetIds: [] }, 'assetIds'],
     [{ mode: 'full', assetIds: ['a', ''] }, 'assetIds.1'],
     [{ mode: 'full', assetIds: Array(1001).fill('a') }, 'assetIds'],

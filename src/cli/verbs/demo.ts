@@ -36,25 +36,28 @@ export interface DemoDeps {
   stop: AbortSignal;
 }
 
+const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
+
+/** Settings of a real mirror do not apply, except for a few: its database and bucket are not for samples. */
+const settingsOf = (environment: DemoDeps['environment'], dataDir: string) => ({
+  // Short, because people watch a demo.
+  SYNC_INTERVAL: '15s',
+  PROCESSING_POLL: '2s',
+  TRANSCRIPT_DELAY: '2s',
+  ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
+  DATA_DIR: dataDir,
+  LIBRARY_CLIENT_ID: credentials.clientId,
+  LIBRARY_CLIENT_SECRET: credentials.clientSecret,
+});
+
 /** Runs library and mirror with embedded defaults, connects them, shows the progress and keeps both running. */
 export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> {
   const { environment, stop } = deps;
   const say = options.json ? () => {} : print;
-  const credentials = { clientId: 'asset-mirror-demo', clientSecret: 'svcs_for-the-demo-only' };
   const dataDir = join(environment.DATA_DIR || 'data', 'demo');
-  const settings = {
-    // A demo is watched: what takes minutes in earnest takes seconds here.
-    SYNC_INTERVAL: '15s',
-    PROCESSING_POLL: '2s',
-    TRANSCRIPT_DELAY: '2s',
-    // Of what is set for a real mirror only this: its database and its bucket are none for samples.
-    ...pick(environment, ['LOG_LEVEL', 'TRANSFER_CONCURRENCY', 'CONNECTION_CONCURRENCY', 'BANDWIDTH_LIMIT']),
-    DATA_DIR: dataDir,
-    LIBRARY_CLIENT_ID: credentials.clientId,
-    LIBRARY_CLIENT_SECRET: credentials.clientSecret,
-  };
+  const settings = settingsOf(environment, dataDir);
   const libraryAt = (url: string) => ({ LIBRARY_API_URL: url, LIBRARY_APP_URL: url });
-  // What is wrong in it is said before anything is started, wherever the library will be.
+  // Reports wrong settings before anything is started.
   const wanted = deps.readConfig({ ...settings, ...pick(environment, ['PORT']), ...libraryAt('http://localhost') });
   const port = await deps.freePort(wanted.port);
   const publicUrl = `http://localhost:${port}`;
@@ -64,7 +67,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
   await using databases = new AsyncDisposableStack();
   const { url: databaseUrl, stop: stopDatabase } = await deps.startDatabase(dataDir);
   databases.defer(stopDatabase);
-  // The library is another service: beside the mirror's tables, in a schema of its own.
+  // The library has its own schema in the same database.
   const library = await startLibrary({
     ...credentials,
     databaseUrl,
@@ -91,7 +94,7 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     const before = (await service.operations.status()).assets;
     if (before.total > 0) {
       const earlier = counted(before.total, 'asset');
-      say(paint('dim', `         ${earlier} of earlier runs are counted, too; without ${dataDir} it begins anew`));
+      say(paint('dim', `         ${earlier} of earlier runs are included; delete ${dataDir} to start again`));
     }
     say();
     const started = performance.now();
@@ -107,14 +110,14 @@ export async function demo(options: DemoOptions, deps: DemoDeps): Promise<void> 
     else if (options.once && byState.failed + byState.pending + byState.transferring > 0) process.exitCode = 1;
     if (!options.once && !stop.aborted) {
       say(`
-${paint('bold', 'Have a look')}
+${paint('bold', 'What to look at')}
   the files      ${service.storage}
   the dashboard  ${service.url}   (sign in with ${service.adminToken})
   the library    ${library.appUrl}/profile   (${library.users[0]!.email}, password ${library.users[0]!.password})
   the status     ADMIN_TOKEN=${service.adminToken} ASSET_MIRROR_URL=${service.url} npm run -s asset-mirror -- status
   the log        ${logFile}
 
-Everything keeps running; Ctrl-C ends it.`);
+Everything keeps running. Press Ctrl-C to stop.`);
       await new Promise((resolve) => stop.addEventListener('abort', resolve, { once: true }));
       say('\nStopping…');
     }
@@ -131,10 +134,10 @@ function pick(environment: DemoDeps['environment'], names: string[]) {
 
 type Status = Awaited<ReturnType<Operations['status']>>;
 
-/** Videos that are still transcoding get this long before the demo says what it has, and so does what met an error. */
+/** How long the demo waits for transcoding videos and retries before it sums up. */
 const patienceMs = 60_000;
 
-/** Shows progress until everything that comes soon has come: what is left then waits for the service, or has a reason. */
+/** Shows the progress until nothing more is expected soon. */
 async function watchUntilQuiet(operations: Operations, silent: boolean, stop: AbortSignal): Promise<Status> {
   const bar = new SingleBar(
     {
@@ -153,11 +156,7 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
     const listing = status.syncs.waiting + status.syncs.running > 0;
     const { later } = status.outstanding;
     const left = status.timeLeft ? `${formatDuration(status.timeLeft * 1000)} left` : '';
-    const waiting = !status.bucket.ok
-      ? 'the bucket takes nothing'
-      : later > 0
-        ? `${later} tried again after an error`
-        : '';
+    const waiting = !status.bucket.ok ? 'bucket unavailable' : later > 0 ? `${later} waiting to retry` : '';
     return {
       percent: `${total === 0 ? 0 : Math.floor((100 * done) / total)}%`.padStart(4),
       count: total === 0 ? 'listing' : `${String(done).padStart(String(total).length)}/${total} assets`,
@@ -194,7 +193,7 @@ async function summarize(end: {
   result: Status;
   ms: number;
   interrupted: boolean;
-  /** What was known of earlier runs over the same directory. */
+  /** The assets of earlier runs in the same directory. */
   before: Status['assets'];
   json: boolean;
 }): Promise<void> {
@@ -204,16 +203,16 @@ async function summarize(end: {
   if (byState.processing > 0)
     waiting.push({
       count: byState.processing,
-      why: 'still transcoding at the library; looked at again every few seconds',
+      why: 'still transcoding at the library; checked every few seconds',
     });
   if (result.outstanding.sidecars > 0)
     waiting.push({
       count: result.outstanding.sidecars,
-      why: 'mirrored; a transcript or thumbnail may still come, and is looked for',
+      why: 'mirrored; waiting for a transcript or thumbnail',
     });
   for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {
     const { assets } = await service.operations.assets({ state, limit: 250 });
-    // The reason may name the asset; what many have in common is one line.
+    // A reason may contain the id; equal reasons share a line.
     const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.replaceAll(id, '…') ?? '');
     const more = byState[state] - assets.length;
     for (const [reason, list] of reasons) {
@@ -238,7 +237,7 @@ async function summarize(end: {
   const mirrored = paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`));
   const took =
     summary.new > 0
-      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were there already)` : ''}`
+      ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were already mirrored)` : ''}`
       : `${formatBytes(result.bytes)}, nothing new`;
   print(`\n${lead}${mirrored}, ${took}`);
   if (summary.new > 0) print('The length and the checksum of each were verified before its .asset.json was written.');
