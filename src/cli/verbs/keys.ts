@@ -11,7 +11,7 @@ export async function rotateKeys(api: ApiClient, options: { json?: boolean }): P
     print(`${paint('bold', connections(rotated))} encrypted again with the key ${key}; ${already} already used it.`);
     for (const { connectionId, reason } of unreadable) print(`  ${paint('red', '✗')} ${connectionId}: ${reason}`);
     if (unreadable.length > 0) {
-      print(`${connections(unreadable.length)} could not be read and were not changed.`);
+      print(`Not changed because unreadable: ${connections(unreadable.length)}.`);
     } else if (rotated + already > 0) {
       print(
         'No token needs the other keys. Keep them for 7 more days if connect links made with them must still work.',
