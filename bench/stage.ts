@@ -15,7 +15,7 @@ import pg from 'pg';
 import type { Library, LibraryOptions } from '../src/library/index.ts';
 import { createLog } from '../src/log.ts';
 import { createSealer } from '../src/oauth/seal.ts';
-import { prefixOf } from '../src/queue/queues.ts';
+import { prefixOf } from '../src/queue/backend.ts';
 import { startEmbeddedPostgres } from '../src/store/embedded/embedded.ts';
 import { openStore } from '../src/store/store.ts';
 import { newBrowser } from '../test/support/browser.ts';

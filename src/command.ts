@@ -103,7 +103,7 @@ const app = program(
         });
       }
       const stop = stopSignal();
-      const service = await startService(config, log, role, stop).catch((error) => {
+      const service = await startService(config, log, role, { signal: stop }).catch((error) => {
         if (error !== stop.reason) throw error;
         log.info('stopped while starting');
       });

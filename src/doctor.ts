@@ -6,7 +6,7 @@ import type { Finding } from './finding.ts';
 import { createLog } from './log.ts';
 import { createOAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
-import { createTokens } from './oauth/tokens.ts';
+import { Tokens } from './oauth/tokens.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { probeQueue } from './queue/probe-queue.ts';
 import { createLibraryClient } from './source/client.ts';
@@ -67,7 +67,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
     return;
   }
   const keys = config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
-  const tokens = createTokens({ store, client: oauth, sealer: createSealer(keys), log, instance: config.instance });
+  const tokens = new Tokens({ store, client: oauth, sealer: createSealer(keys), log, instance: config.instance });
   // A refresh is never broken off: the service has rotated the token already.
   open.defer(() => tokens.settled());
   const access = createAccess(tokens);

@@ -2,13 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { watchClock } from './clock.ts';
 import type { Config } from './config/config.ts';
 import { makeDataDir, probePort } from './config/preflight.ts';
-import { openContext } from './context.ts';
+import { type ContextOptions, openContext } from './context.ts';
 import { createHealth, startHealthServer } from './http/health.ts';
 import type { Log } from './log.ts';
 import { createExposition } from './metrics/exposition.ts';
 import { recordGauges } from './metrics/gauges.ts';
 import { createReadiness } from './readiness.ts';
 import { version } from './version.ts';
+import { startWorkers } from './workers.ts';
 
 export type Role = 'all' | 'web' | 'worker';
 
@@ -18,18 +19,19 @@ export type Service = Awaited<ReturnType<typeof startService>>;
  * Opens the context and starts the roles; `stop` ends them in order, within the grace.
  * @throws the reason of `signal` when that says to stop before everything has started; what was open is closed again
  */
-export async function startService(config: Config, log: Log, role: Role = 'all', signal?: AbortSignal) {
+export async function startService(config: Config, log: Log, role: Role = 'all', options: ContextOptions = {}) {
   await using starting = new AsyncDisposableStack();
   const { host, port, metricsPort } = config;
+  const { signal } = options;
   if (role !== 'worker') await probePort('PORT', host, port);
   if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
   await makeDataDir(config.dataDir, log);
-  const context = await openContext(config, log, signal);
+  const context = await openContext(config, log, options);
   starting.defer(() => context.close());
   const { store, queues, storage, operations, adminToken, metrics } = context;
 
   let stopBy = Number.POSITIVE_INFINITY;
-  const readiness = createReadiness({ database: store.check, queue: queues.check, bucket: storage.check });
+  const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });
   // Gauges from the database are the same in every process, so workers do not export them.
   const records = role === 'worker' ? undefined : recordGauges(metrics.registry, { store, queues });
   const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
@@ -58,7 +60,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     starting.defer(() => server.close());
     signal?.throwIfAborted();
   }
-  const workers = role === 'web' ? undefined : await context.startWorkers();
+  const workers = role === 'web' ? undefined : await startWorkers(context);
   starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
   starting.defer(watchClock(log, () => workers?.clockSet()));
   signal?.throwIfAborted();

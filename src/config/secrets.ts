@@ -5,6 +5,14 @@ import { ConfigurationError } from '../errors.ts';
 
 /** Secrets that are generated in DATA_DIR, unless they are set. */
 
+/** ENCRYPTION_KEYS, or the key under DATA_DIR. */
+export async function encryptionKeys(config: {
+  encryptionKeys?: Buffer[] | undefined;
+  dataDir: string;
+}): Promise<Buffer[]> {
+  return config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
+}
+
 export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made: boolean }> {
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }

@@ -1,36 +1,26 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { applyFilters, type FilterDefaults } from '../filters/apply-filters.ts';
+import type { FilterDefaults } from '../filters/apply-filters.ts';
 import type { Log } from '../log.ts';
 import type { CircuitBreaker } from '../pacing/circuit-breaker.ts';
 import type { Horizon } from '../store/database/correct-future.ts';
 import type { Store } from '../store/store.ts';
+import type { Timings } from '../timings.ts';
 import type { Queues } from './queues.ts';
 import type { Schedule } from './scheduler.ts';
+import { sweep } from './sweep.ts';
 
-export type Dispatcher = ReturnType<typeof startDispatcher>;
-
-/** How often the records are asked for what fell due, when nobody says so earlier. */
+/** How often the records are asked for due assets when nothing wakes the dispatcher. */
 const tickMs = 1000;
 /** A slot that became free waits this long for others, so that one batch fills them all. */
 const batchMs = 5;
-/** How often lost jobs are looked for; how often schedules are compared, and times that lie too far ahead corrected. */
-const sweepMs = 5000;
+/** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
-/** With many schedules and assets that takes its time, and is no more than this part of all. */
+/** With many schedules that takes long; it gets at most this share of the time. */
 const alignShare = 1 / 100;
-/** How long a job may be unseen before it counts as lost. */
-const staleMs = 20_000;
 /** A queue that is away answers nothing, not even with an error. */
 const stopMs = 1000;
-/** So many assets that were made again from the bucket get their connection at a time. */
-const adoptedAtOnce = 5000;
 
-/**
- * Puts due assets on the queue: a bounded number per connection, round robin, newest first. And makes again, from the
- * records, what a queue may have lost: jobs of assets, runs that wait or were interrupted, schedules. And goes on with
- * changed settings where the process has ended that was to apply them.
- */
-export function startDispatcher(options: {
+export interface DispatcherOptions {
   store: Store;
   queues: Queues;
   schedule: Schedule;
@@ -39,131 +29,142 @@ export function startDispatcher(options: {
   perConnection: number;
   filters: FilterDefaults;
   horizon: Horizon;
-}) {
-  const { store, queues, schedule, log } = options;
-  const stopping = new AbortController();
-  let wake = () => {};
-  let woken = false;
-  /** Whether all connections are to be looked at; or those alone in which a slot became free. */
-  let all = true;
-  const freed = new Set<string>();
-  let batching: NodeJS.Timeout | undefined;
-  // By a clock that nobody sets.
-  let lastAll = Number.NEGATIVE_INFINITY;
-  let lastSweep = Number.NEGATIVE_INFINITY;
-  let nextAligned = Number.NEGATIVE_INFINITY;
-  /** Connections of which somebody has told that something changed. */
-  const changed = new Set<string>();
-  let failing = false;
+  timings: Timings;
+}
 
-  async function sweep(): Promise<void> {
-    await store.counts.fold();
-    const lost = await store.assets.overdue(staleMs);
-    await queues.addAssets(lost);
-    for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
-    let adopted = adoptedAtOnce;
-    while (adopted === adoptedAtOnce && !stopping.signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
-    for (const connectionId of await store.filters.unsettled()) {
-      await applyFilters({ store, log, ...options.filters }, connectionId, stopping.signal);
+/**
+ * Puts due assets on the queue: a bounded number per connection, round robin, newest first. Recreates from the records
+ * what a queue may have lost, and keeps the schedules as the records say.
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions;
+  readonly #stopping = new AbortController();
+  readonly #running: Promise<void>;
+  readonly #silence: () => void;
+  #endPause = () => {};
+  #woken = false;
+  /** Whether to fill the free slots of all connections, or only of those in `#freed`. */
+  #all = true;
+  readonly #freed = new Set<string>();
+  #batching: NodeJS.Timeout | undefined;
+  /** Connections whose settings changed. */
+  readonly #changed = new Set<string>();
+  // By the monotonic clock.
+  #lastAll = Number.NEGATIVE_INFINITY;
+  #lastSweep = Number.NEGATIVE_INFINITY;
+  #nextAlign = Number.NEGATIVE_INFINITY;
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options;
+    this.#silence = options.store.onNotice(({ connectionId }) => {
+      if (connectionId !== undefined) this.#changed.add(connectionId);
+      this.wake();
+    });
+    this.#running = this.#run();
+  }
+
+  /** Call it when something fell due. */
+  wake(): void {
+    this.#all = true;
+    this.#endWait();
+  }
+
+  /** Call it when the clock of this host was set: checks times and schedules now. */
+  clockSet(): void {
+    this.#nextAlign = Number.NEGATIVE_INFINITY;
+    this.wake();
+  }
+
+  /** Call it when a slot of a connection became free. */
+  freed(connectionId: string): void {
+    this.#freed.add(connectionId);
+    this.#waitForBatch();
+  }
+
+  async stop(): Promise<void> {
+    this.#silence();
+    clearTimeout(this.#batching);
+    this.#stopping.abort();
+    await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
+  }
+
+  async #run(): Promise<void> {
+    const { log } = this.#options;
+    const { signal } = this.#stopping;
+    let failing = false;
+    while (!signal.aborted) {
+      this.#woken = false;
+      try {
+        await this.#round();
+        if (failing) log.info('database and queue answer again');
+        failing = false;
+      } catch (err) {
+        if (!failing && !signal.aborted) log.error({ err }, 'database or queue failed, will retry');
+        failing = true;
+      }
+      if (this.#woken && !failing) continue;
+      const pause = new AbortController();
+      this.#endPause = () => pause.abort();
+      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, signal]) }).catch(() => {});
     }
   }
 
-  async function dispatch(): Promise<void> {
-    // Also while slots become free all the time: what fell due elsewhere, or later, is not told by anybody.
-    if (performance.now() - lastAll >= tickMs) all = true;
-    const only = all ? undefined : [...freed];
-    if (all) lastAll = performance.now();
-    all = false;
-    freed.clear();
+  async #round(): Promise<void> {
+    if (this.#options.breaker.open === undefined) await this.#dispatch();
+    if (performance.now() - this.#lastSweep > this.#options.timings.sweep) {
+      this.#lastSweep = performance.now();
+      await sweep(this.#options, this.#stopping.signal);
+    }
+    await this.#alignChanged();
+    if (performance.now() > this.#nextAlign) await this.#align();
+  }
+
+  async #dispatch(): Promise<void> {
+    const { store, queues, perConnection } = this.#options;
+    // Also while slots become free all the time: nobody reports what fell due elsewhere, or by time.
+    if (performance.now() - this.#lastAll >= tickMs) this.#all = true;
+    const only = this.#all ? undefined : [...this.#freed];
+    if (this.#all) this.#lastAll = performance.now();
+    this.#all = false;
+    this.#freed.clear();
     if (only?.length === 0) return;
-    const due = await store.assets.dispatch({ perConnection: options.perConnection, only });
+    const due = await store.assets.dispatch({ perConnection, only });
     if (due) return queues.addAssets(due);
-    // Another process is at it, and may be past these.
-    all ||= only === undefined;
-    for (const connectionId of only ?? []) freed.add(connectionId);
-    batching ??= setTimeout(look, batchMs);
+    // Another process is dispatching, and may have passed these connections already.
+    this.#all ||= only === undefined;
+    for (const connectionId of only ?? []) this.#freed.add(connectionId);
+    this.#waitForBatch();
   }
 
-  /** Makes schedules what the records say, and times what the clock allows. */
-  async function align(): Promise<void> {
-    const began = performance.now();
-    nextAligned = began + alignMs;
-    const corrected = await store.correctFuture(options.horizon);
-    if (Object.keys(corrected).length > 0) log.warn(corrected, 'times too far in the future corrected');
-    await schedule.align();
-    nextAligned = Math.max(nextAligned, performance.now() + (performance.now() - began) / alignShare);
-  }
-
-  async function round(): Promise<void> {
-    if (options.breaker.open === undefined) await dispatch();
-    if (performance.now() - lastSweep > sweepMs) {
-      lastSweep = performance.now();
-      await sweep();
-    }
-    for (const connectionId of changed) {
-      // First: what is told of it meanwhile is looked at once more.
-      changed.delete(connectionId);
-      await schedule.alignOne(connectionId).catch((error) => {
-        changed.add(connectionId);
+  async #alignChanged(): Promise<void> {
+    for (const connectionId of this.#changed) {
+      // Before the call: a change during it is not missed.
+      this.#changed.delete(connectionId);
+      await this.#options.schedule.alignOne(connectionId).catch((error) => {
+        this.#changed.add(connectionId);
         throw error;
       });
     }
-    if (performance.now() > nextAligned) await align();
   }
 
-  const silence = store.onNotice(({ connectionId }) => {
-    if (connectionId !== undefined) changed.add(connectionId);
-    wakeUp();
-  });
-
-  const running = (async () => {
-    while (!stopping.signal.aborted) {
-      woken = false;
-      try {
-        await round();
-        if (failing) log.info('records and queue answer again');
-        failing = false;
-      } catch (err) {
-        if (!failing && !stopping.signal.aborted) log.error({ err }, 'records or queue do not answer; trying on');
-        failing = true;
-      }
-      if (woken && !failing) continue;
-      const pause = new AbortController();
-      wake = () => pause.abort();
-      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, stopping.signal]) }).catch(() => {});
-      wake = () => {};
-    }
-  })();
-
-  function look(): void {
-    clearTimeout(batching);
-    batching = undefined;
-    woken = true;
-    wake();
-  }
-  function wakeUp(): void {
-    all = true;
-    look();
+  async #align(): Promise<void> {
+    const { store, schedule, horizon, log } = this.#options;
+    const began = performance.now();
+    this.#nextAlign = began + alignMs;
+    const corrected = await store.correctFuture(horizon);
+    if (Object.keys(corrected).length > 0) log.warn(corrected, 'times too far in the future corrected');
+    await schedule.align();
+    this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);
   }
 
-  return {
-    /** Something fell due. */
-    wake: wakeUp,
-    /** The clock of this host was set: times and schedules are looked through now. */
-    clockSet(): void {
-      nextAligned = Number.NEGATIVE_INFINITY;
-      wakeUp();
-    },
-    /** A slot of a connection on the queue became free. */
-    freed(connectionId: string): void {
-      freed.add(connectionId);
-      batching ??= setTimeout(look, batchMs);
-    },
-    async stop(): Promise<void> {
-      silence();
-      clearTimeout(batching);
-      stopping.abort();
-      await Promise.race([running, sleep(stopMs, undefined, { ref: false })]);
-    },
-  };
+  #waitForBatch(): void {
+    this.#batching ??= setTimeout(() => this.#endWait(), batchMs);
+  }
+
+  #endWait(): void {
+    clearTimeout(this.#batching);
+    this.#batching = undefined;
+    this.#woken = true;
+    this.#endPause();
+  }
 }

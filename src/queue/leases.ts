@@ -3,23 +3,22 @@ import type { Log } from '../log.ts';
 import { type AssetLease, leaseOf } from '../store/assets/leases.ts';
 import type { OwnedAsset } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
+import type { Timings } from '../timings.ts';
 
-export type Leases = ReturnType<typeof createLeases>;
-
-/** An asset that this process works on. `signal` says when to stop, with the reason. */
+/** An asset that this process works on. `signal` is aborted, with the reason, when the work must stop. */
 export interface HeldAsset {
   asset: OwnedAsset;
   lease: AssetLease;
   signal: AbortSignal;
   /**
-   * To be asked right before what nobody can undo. A process may have stood still for any time without knowing it; another
-   * worker has the asset by then. @throws Interrupted unless the lease is ours for some seconds more
+   * Call it right before something that cannot be undone: the process may have stood still, and another worker has the asset.
+   * @throws Interrupted unless the lease is ours for some seconds more
    */
   fence(): Promise<void>;
   end(): void;
 }
 
-/** Why work was broken off, other than by an error of its own. */
+/** Work was stopped from outside; `message` says why. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted';
 }
@@ -29,106 +28,114 @@ export function mustHold(held: boolean): void {
   if (!held) throw new Interrupted('another worker has the asset');
 }
 
-const leaseMs = 20_000;
-const beatMs = 5_000;
-/** What is asked of a store takes less, or is broken off; a heartbeat late by this much is nothing yet. */
-const surelyMs = 8_000;
+type Entry = { lease: AssetLease; aborter: AbortController; until: number };
 
 /**
- * The leases that this process holds, kept by one heartbeat. A lease that is lost (another worker has the asset, or its
- * connection was paused or ended) stops its work: at once when a notice comes, at the next heartbeat otherwise.
+ * The leases that this process holds, renewed by one heartbeat. When a lease is lost (another worker has the asset, or its
+ * connection was paused or ended), its work stops: at once after a notice, otherwise at the next heartbeat.
  */
-export function createLeases({ store, log }: { store: Store; log: Log }) {
-  const held = new Map<string, { lease: AssetLease; aborter: AbortController; until: number }>();
-  const stopping = new AbortController();
-  let interrupted: string | undefined;
-  let beating: Promise<void> | undefined;
+export class Leases {
+  readonly #store: Store;
+  readonly #log: Log;
+  readonly #timings: Timings;
+  readonly #held = new Map<string, Entry>();
+  readonly #stopping = new AbortController();
+  readonly #running: Promise<void>;
+  readonly #silence: () => void;
+  #interrupted: string | undefined;
+  #beating: Promise<void> | undefined;
 
-  const drop = (id: string, reason: string) => {
-    held.get(id)?.aborter.abort(new Interrupted(reason));
-    held.delete(id);
-  };
+  constructor({ store, log, timings }: { store: Store; log: Log; timings: Timings }) {
+    this.#store = store;
+    this.#log = log;
+    this.#timings = timings;
+    this.#silence = store.onNotice(() => void this.#beat());
+    this.#running = this.#run();
+  }
 
-  async function beat(): Promise<void> {
-    const mine = [...held.values()];
+  /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
+  async take(assetId: string): Promise<HeldAsset | undefined> {
+    const now = performance.now();
+    const asset = await this.#store.assets.take(assetId, this.#timings.assetLease);
+    return asset && this.#hold(asset, now);
+  }
+
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** Interrupts all work, so that it is handed back. */
+  interrupt(reason: string): void {
+    this.#interrupted = reason;
+    for (const { aborter } of this.#held.values()) aborter.abort(new Interrupted(reason));
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort();
+    this.#silence();
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await sleep(this.#timings.heartbeat, undefined, { signal }).catch(() => {});
+      await this.#beat();
+    }
+  }
+
+  #beat(): Promise<void> {
+    this.#beating ??= this.#renew().finally(() => {
+      this.#beating = undefined;
+    });
+    return this.#beating;
+  }
+
+  async #renew(): Promise<void> {
+    const mine = [...this.#held.values()];
     if (mine.length === 0) return;
+    const { assetLease } = this.#timings;
     const now = performance.now();
     try {
-      const kept = await store.assets.renew(
-        mine.map((entry) => entry.lease),
-        leaseMs,
-      );
+      const leases = mine.map(({ lease }) => lease);
+      const kept = await this.#store.assets.renew(leases, assetLease);
       for (const entry of mine) {
-        if (kept.has(entry.lease.assetId)) entry.until = now + leaseMs;
-        else if (held.get(entry.lease.assetId) === entry)
-          drop(entry.lease.assetId, 'the asset is no longer ours to work on');
+        if (kept.has(entry.lease.assetId)) entry.until = now + assetLease;
+        else this.#drop(entry, 'the asset is no longer ours to work on');
       }
     } catch (err) {
-      log.warn({ err }, 'heartbeat: the database does not answer');
+      this.#log.warn({ err }, 'heartbeat failed: the database does not answer');
       for (const entry of mine) {
-        if (entry.until < performance.now())
-          drop(entry.lease.assetId, 'the database was away for longer than the lease');
+        if (entry.until < performance.now()) this.#drop(entry, 'the database was away for longer than the lease');
       }
     }
   }
-  const beatNow = () => {
-    beating ??= beat().finally(() => {
-      beating = undefined;
-    });
-    return beating;
-  };
 
-  const silence = store.onNotice(() => void beatNow());
-  const running = (async () => {
-    while (!stopping.signal.aborted) {
-      await sleep(beatMs, undefined, { signal: stopping.signal }).catch(() => {});
-      await beatNow();
-    }
-  })();
-
-  function hold(asset: OwnedAsset, since: number): HeldAsset {
-    const lease = leaseOf(asset);
+  #hold(asset: OwnedAsset, since: number): HeldAsset {
     const aborter = new AbortController();
-    const entry = { lease, aborter, until: since + leaseMs };
-    held.set(asset.id, entry);
-    if (interrupted !== undefined) aborter.abort(new Interrupted(interrupted));
+    const entry: Entry = { lease: leaseOf(asset), aborter, until: since + this.#timings.assetLease };
+    this.#held.set(asset.id, entry);
+    if (this.#interrupted !== undefined) aborter.abort(new Interrupted(this.#interrupted));
+    const isEnding = () => entry.until - performance.now() < this.#timings.fenceMargin;
     return {
       asset,
-      lease,
+      lease: entry.lease,
       signal: aborter.signal,
-      async fence() {
-        if (entry.until - performance.now() < surelyMs) await beatNow();
+      fence: async () => {
+        if (isEnding()) await this.#beat();
         aborter.signal.throwIfAborted();
-        if (entry.until - performance.now() < surelyMs) throw new Interrupted('the lease of the asset is running out');
+        if (isEnding()) throw new Interrupted('the lease of the asset is running out');
       },
-      end() {
-        if (held.get(asset.id) === entry) held.delete(asset.id);
-      },
+      end: () => this.#forget(entry),
     };
   }
 
-  return {
-    /** The lease of an asset whose job came off the queue; undefined when there is nothing to do. */
-    async take(assetId: string): Promise<HeldAsset | undefined> {
-      const now = performance.now();
-      const asset = await store.assets.take(assetId, leaseMs);
-      return asset && hold(asset, now);
-    },
+  #drop(entry: Entry, reason: string): void {
+    if (this.#forget(entry)) entry.aborter.abort(new Interrupted(reason));
+  }
 
-    get size(): number {
-      return held.size;
-    },
-
-    /** Breaks all work off, to be handed back. */
-    interrupt(reason: string): void {
-      interrupted = reason;
-      for (const { aborter } of held.values()) aborter.abort(new Interrupted(reason));
-    },
-
-    async close(): Promise<void> {
-      stopping.abort();
-      silence();
-      await running;
-    },
-  };
+  /** False: the work has ended, and this process may have leased the asset again. */
+  #forget(entry: Entry): boolean {
+    return this.#held.get(entry.lease.assetId) === entry && this.#held.delete(entry.lease.assetId);
+  }
 }

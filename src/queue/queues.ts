@@ -1,17 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Processor, Queue, Worker, type WorkerOptions } from 'bullmq';
-import type { Log } from '../log.ts';
+import type { Processor, Queue, Worker } from 'bullmq';
 import type { QueuedAsset } from '../store/assets/due.ts';
-import { queueTelemetry } from '../tracing/tracing.ts';
-import { postgresBackend } from './postgres-backend.ts';
-import { connectRedis } from './redis.ts';
+import { defaultTimings, type Timings } from '../timings.ts';
+import { Backend, type BackendOptions } from './backend.ts';
 
-export type Queues = ReturnType<typeof openQueues>;
-
-/** Jobs hold ids only: they can be read in the queue dashboard, and all else is in the records. */
+/** Jobs hold ids only: the queue dashboard shows them, and all else is in the records. */
 export interface SyncJob {
   connectionId: string;
-  /** On a scheduled job: the run it asks for. */
+  /** On a scheduled job: the sync it asks for. */
   mode?: 'incremental' | 'full';
 }
 export interface AssetJob {
@@ -19,164 +15,117 @@ export interface AssetJob {
 }
 export type AssetJobName = 'mirror-asset' | 'follow-up';
 
-export const queueNames = ['syncs', 'assets'] as const;
-export type QueueName = (typeof queueNames)[number];
+export type QueueName = 'syncs' | 'assets';
 
-/** What is kept of finished jobs, for people who look at the dashboard. */
-const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
-
-/** Of all keys in Redis. */
-export const prefixOf = (installation: string) => `{asset-mirror-${installation}}`;
+/** A Redis that is away is not waited for when the queues close. */
+const closeMs = 1000;
 
 /**
- * The conveyor: BullMQ on Redis, or on PostgreSQL when there is none. Nothing here is the truth. Every job can be made
- * again from the records, and adding one that is there already does nothing.
+ * The job queues. They are not the source of truth: every job can be recreated from the records, and adding one that is
+ * there already does nothing.
  */
-export function openQueues(options: {
-  redisUrl?: string | undefined;
-  databaseUrl: string;
-  /** Of the records that the jobs are made from. In a Redis, each has queues of its own. */
-  installation: string;
-  log: Log;
-}) {
-  const { log } = options;
-  const redis = options.redisUrl ? connectRedis(options.redisUrl, { maxRetriesPerRequest: null }) : undefined;
-  let told = false;
-  redis?.on('error', (err) => {
-    if (!told) log.error({ err }, 'Redis cannot be reached; jobs wait, nothing is lost');
-    told = true;
-  });
-  redis?.on('ready', () => {
-    if (told) log.info('Redis is back');
-    told = false;
-  });
+export class Queues {
+  readonly syncs: Queue<SyncJob>;
+  readonly assets: Queue<AssetJob>;
+  readonly #backend: Backend;
+  readonly #timings: Timings;
+  readonly #opened: Pick<Queue, 'waitUntilReady'>[];
 
-  // The same options for both backends; their types differ only in the connection.
-  // biome-ignore lint/suspicious/noExplicitAny: the two connections' types exclude each other
-  const base: any = redis
-    ? // In braces: all keys are in one slot of a cluster, as scripts want it.
-      { connection: redis, prefix: prefixOf(options.installation) }
-    : { connection: { connectionString: options.databaseUrl, migrate: true } };
-  const telemetry = queueTelemetry();
-  if (telemetry) base.telemetry = telemetry;
-  // biome-ignore lint/suspicious/noExplicitAny: as above
-  const backend: any[] = redis ? [] : [postgresBackend];
+  constructor({ timings = defaultTimings, ...options }: BackendOptions & { timings?: Timings }) {
+    this.#backend = new Backend(options);
+    this.#timings = timings;
+    this.syncs = this.#backend.queue<SyncJob>('syncs');
+    this.assets = this.#backend.queue<AssetJob>('assets');
+    this.#opened = [this.syncs, this.assets];
+  }
 
-  const open = <T>(name: QueueName): Queue<T> => {
-    const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(
-      name,
-      { ...base, defaultJobOptions: { ...keep, attempts: 1 } },
-      ...backend,
+  /**
+   * Adds the next jobs of assets, in this order; jobs that are on the queue stay where they are. A job is identified by
+   * asset and last lease: one whose lease has just ended does not block the next.
+   */
+  async addAssets(assets: QueuedAsset[]): Promise<void> {
+    if (assets.length === 0) return;
+    await this.assets.addBulk(
+      assets.map(({ id, state, lease, traceparent }) => ({
+        name: (state === 'mirrored' ? 'follow-up' : 'mirror-asset') satisfies AssetJobName,
+        data: { assetId: id },
+        opts: {
+          deduplication: { id: `${id} ${lease}` },
+          // Part of the trace of the sync that found the asset, in the form in which BullMQOtel reads it.
+          ...(traceparent && { telemetry: { metadata: JSON.stringify({ traceparent }) } }),
+        },
+      })),
     );
-    queue.on('error', (err) => log.debug({ err, queue: name }, 'queue connection'));
-    return queue;
-  };
-  const queues = { syncs: open<SyncJob>('syncs'), assets: open<AssetJob>('assets') };
-  const opened: Pick<Queue, 'waitUntilReady'>[] = [queues.syncs, queues.assets];
-  const firstWaiting = async (name: QueueName) => {
-    // Counted from the newest. To be reported, BullMQ 6.7.0: `getJobs(['waiting'], 0, 0, true)` is the oldest job on Redis and
-    // the newest on PostgreSQL, as `QueueGetters.getRanges` reverses a page that `get_range` has cut from the newest.
-    const last = (await queues[name].getWaitingCount()) - 1;
-    return last < 0 ? [] : queues[name].getJobs(['waiting'], last, last, false);
-  };
+  }
 
-  return {
-    ...queues,
+  /** Adds a job that runs the connection's waiting syncs. */
+  async addSync(connectionId: string): Promise<void> {
+    const deduplication = { id: `sync ${connectionId}`, keepLastIfActive: true };
+    await this.syncs.add('sync', { connectionId }, { deduplication });
+  }
 
-    /**
-     * Puts assets' next jobs on the queue, in this order; those that are on it already stay where they are. A job is known
-     * by the asset and its last lease: one that has just ended its lease, and not yet its job, is not in the way of the next.
-     */
-    async addAssets(assets: QueuedAsset[]): Promise<void> {
-      if (assets.length === 0) return;
-      await queues.assets.addBulk(
-        assets.map(({ id, state, lease, traceparent }) => ({
-          name: (state === 'mirrored' ? 'follow-up' : 'mirror-asset') satisfies AssetJobName,
-          data: { assetId: id },
-          opts: {
-            deduplication: { id: `${id} ${lease}` },
-            // Part of the trace of the sync that found the asset, in the form in which BullMQOtel reads it.
-            ...(traceparent && { telemetry: { metadata: JSON.stringify({ traceparent }) } }),
-          },
-        })),
-      );
-    },
+  worker<T>(name: QueueName, work: Processor<T>, { concurrency }: { concurrency: number }): Worker<T> {
+    const worker = this.#backend.worker(name, work, {
+      concurrency,
+      // A job may be interrupted by any number of deploys: the records count attempts, not the queue.
+      maxStalledCount: 1000,
+      lockDuration: this.#timings.jobLock,
+      stalledInterval: this.#timings.stalledCheck,
+      // After the queue could not be reached.
+      runRetryDelay: 2000,
+      autorun: false,
+    });
+    this.#opened.push(worker);
+    return worker;
+  }
 
-    /** Wakes the connection's runs, which are in the records. */
-    async addSync(connectionId: string): Promise<void> {
-      await queues.syncs.add(
-        'sync',
-        { connectionId },
-        { deduplication: { id: `sync ${connectionId}`, keepLastIfActive: true } },
-      );
-    },
+  /**
+   * Waits for the first connections to PostgreSQL; Redis may come later. To be reported, BullMQ 6.7.0: where the first one
+   * fails, `waitUntilReady` of `PostgresConnection` and `PostgresQueueBackend` keeps its error for ever. @throws that error
+   */
+  async ready(): Promise<void> {
+    if (!this.#backend.redis) await Promise.all(this.#opened.map((each) => each.waitUntilReady()));
+  }
 
-    worker<T>(name: QueueName, work: Processor<T>, workerOptions: { concurrency: number }): Worker<T> {
-      const settings: Partial<WorkerOptions> = {
-        concurrency: workerOptions.concurrency,
-        // A job may be interrupted by any number of deploys: the records count attempts, not the queue.
-        maxStalledCount: 1000,
-        // How long the job of a process that was killed stays with it.
-        lockDuration: 15_000,
-        stalledInterval: 10_000,
-        // After the queue could not be reached.
-        runRetryDelay: 2000,
-        autorun: false,
-      };
-      const worker: Worker<T> = new (Worker as never as new (...args: unknown[]) => Worker<T>)(
-        name,
-        work,
-        { ...base, ...settings },
-        ...backend,
-      );
-      worker.on('error', (err) => log.debug({ err, queue: name }, 'worker connection'));
-      opened.push(worker);
-      return worker;
-    },
+  async counts(): Promise<Record<QueueName, Record<string, number>>> {
+    const states = ['waiting', 'active', 'delayed', 'failed', 'completed'] as const;
+    const queues = [this.syncs, this.assets];
+    const [syncs, assets] = await Promise.all(queues.map((queue) => queue.getJobCounts(...states)));
+    return { syncs: syncs!, assets: assets! };
+  }
 
-    /**
-     * Waits for the first connections to PostgreSQL; Redis may come later. To be reported, BullMQ 6.7.0: where the first one
-     * fails, `waitUntilReady` of `PostgresConnection` and `PostgresQueueBackend` keeps its error for ever. @throws that error
-     */
-    async ready(): Promise<void> {
-      if (!redis) await Promise.all(opened.map((each) => each.waitUntilReady()));
-    },
+  /** Seconds since the longest-waiting job became due; 0: none waits. */
+  async oldest(): Promise<Record<QueueName, number>> {
+    const [syncs, assets] = await Promise.all([secondsWaited(this.syncs), secondsWaited(this.assets)]);
+    return { syncs, assets };
+  }
 
-    async counts(): Promise<Record<QueueName, Record<string, number>>> {
-      const states = ['waiting', 'active', 'delayed', 'failed', 'completed'] as const;
-      const [syncs, assets] = await Promise.all([
-        queues.syncs.getJobCounts(...states),
-        queues.assets.getJobCounts(...states),
-      ]);
-      return { syncs, assets };
-    },
+  /** False while Redis is away: then no call is answered, not even a close. */
+  get answers(): boolean {
+    return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
+  }
 
-    /** Seconds since the job was due that has waited longest for a worker; 0: none waits. */
-    async oldest(): Promise<Record<QueueName, number>> {
-      const age = async (name: QueueName) => {
-        // What has fallen due stays among the delayed ones until a worker comes.
-        const first = await Promise.all([firstWaiting(name), queues[name].getJobs(['delayed'], 0, 0, true)]);
-        const due = first.flat().map((job) => job.timestamp + (job.opts.delay ?? 0));
-        return Math.max(0, Date.now() - Math.min(Date.now(), ...due)) / 1000;
-      };
-      const [syncs, assets] = await Promise.all([age('syncs'), age('assets')]);
-      return { syncs, assets };
-    },
+  async check(): Promise<void> {
+    await this.assets.getJobCounts('active');
+  }
 
-    /** False while Redis is away: then nothing that is asked of a queue is answered, not even a goodbye. */
-    get answers(): boolean {
-      return redis === undefined || redis.status === 'ready';
-    },
+  async close(): Promise<void> {
+    const closed = Promise.allSettled([this.syncs.close(), this.assets.close()]);
+    await Promise.race([closed, sleep(closeMs, undefined, { ref: false })]);
+    this.#backend.redis?.disconnect();
+  }
+}
 
-    async check(): Promise<void> {
-      await queues.assets.getJobCounts('active');
-    },
+async function secondsWaited(queue: Queue): Promise<number> {
+  // A job that has fallen due stays among the delayed ones until a worker comes.
+  const first = await Promise.all([firstWaiting(queue), queue.getJobs(['delayed'], 0, 0, true)]);
+  const due = first.flat().map((job) => job.timestamp + (job.opts.delay ?? 0));
+  return Math.max(0, Date.now() - Math.min(Date.now(), ...due)) / 1000;
+}
 
-    async close(): Promise<void> {
-      // A Redis that is away cannot be told goodbye, and nothing else must wait for that.
-      const told = Promise.allSettled([queues.syncs.close(), queues.assets.close()]);
-      await Promise.race([told, sleep(1000, undefined, { ref: false })]);
-      redis?.disconnect();
-    },
-  };
+async function firstWaiting(queue: Queue) {
+  // Counted from the newest. To be reported, BullMQ 6.7.0: `getJobs(['waiting'], 0, 0, true)` is the oldest job on Redis and
+  // the newest on PostgreSQL, as `QueueGetters.getRanges` reverses a page that `get_range` has cut from the newest.
+  const last = (await queue.getWaitingCount()) - 1;
+  return last < 0 ? [] : queue.getJobs(['waiting'], last, last, false);
 }

@@ -5,8 +5,6 @@ import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import type { Queues, SyncJob } from './queues.ts';
 
-export type Schedule = ReturnType<typeof createSchedule>;
-
 type Scheduler = JobSchedulerJson<SyncJob>;
 
 /**
@@ -15,47 +13,83 @@ type Scheduler = JobSchedulerJson<SyncJob>;
  */
 const freesItsId = { removeOnComplete: true, removeOnFail: true };
 
-/**
- * One job scheduler per connection and kind of run, spread over the interval by the connection's id, so that a thousand
- * connections do not all sync at the same instant.
- */
-export function createSchedule(options: {
+export interface ScheduleOptions {
   store: Store;
   queues: Queues;
   log: Log;
+  /** Between incremental syncs of a connection whose settings say nothing else, and between full syncs; in ms. */
   interval: number;
   reconcileInterval: number;
-}) {
-  const { store, queues, log } = options;
-  const intervalOf = (settings: Record<string, unknown>) =>
-    typeof settings.syncInterval === 'number' ? settings.syncInterval : options.interval;
+}
 
-  /**
-   * Whether a scheduler has this interval, a next run within it, and a job for that. Too far ahead: it was made while the
-   * clock was ahead. Without a job it stands still, see `freesItsId`.
-   */
-  async function isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
-    if (!scheduler || Number(scheduler.every) !== every) return false;
-    const { key, next = 0 } = scheduler;
-    const wait = next - Date.now();
-    if (wait > every + clockToleranceMs) return false;
-    return wait > -clockToleranceMs || (await queues.syncs.getJob(`repeat:${key}:${next}`)) !== undefined;
+/**
+ * One job scheduler per connection and kind of sync. The connection's id spreads them over the interval, so that a
+ * thousand connections do not all sync at the same instant.
+ */
+export class Schedule {
+  readonly #options: ScheduleOptions;
+
+  constructor(options: ScheduleOptions) {
+    this.#options = options;
+  }
+
+  /** Makes the schedulers of one connection what the records say. One that is not active has none. */
+  async alignOne(connectionId: string): Promise<void> {
+    const { store, queues } = this.#options;
+    const connection = await store.connections.get(connectionId);
+    if (connection?.status !== 'active') {
+      for (const { key } of this.#runsOf(connectionId, {})) await queues.syncs.removeJobScheduler(key);
+      return;
+    }
+    await this.#set(connectionId, connection.settings, (key) => queues.syncs.getJobScheduler(key));
+  }
+
+  /** Makes all schedulers what the records say: repairs also what a crash left undone. */
+  async align(): Promise<void> {
+    const { store, queues } = this.#options;
+    const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));
+    const present = new Map<string, Scheduler>();
+    for (let start = 0; ; start += 1000) {
+      const page = await queues.syncs.getJobSchedulers(start, start + 999, true);
+      for (const scheduler of page) present.set(scheduler.key, scheduler);
+      if (page.length < 1000) break;
+    }
+    for (const key of present.keys()) {
+      const id = /^(?:sync|full)-(.+)$/.exec(key)?.[1];
+      if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
+    }
+    for (const { id, settings } of wanted.values()) await this.#set(id, settings, (key) => present.get(key));
+  }
+
+  /** When the next incremental sync of a connection is due. */
+  nextSync(connectionId: string, settings: Record<string, unknown>): Date {
+    const every = this.#intervalOf(settings);
+    const offset = offsetOf(connectionId, every);
+    return new Date(Math.ceil((Date.now() - offset) / every) * every + offset);
+  }
+
+  #intervalOf(settings: Record<string, unknown>): number {
+    return typeof settings.syncInterval === 'number' ? settings.syncInterval : this.#options.interval;
+  }
+
+  #runsOf(connectionId: string, settings: Record<string, unknown>) {
+    return [
+      { key: `sync-${connectionId}`, every: this.#intervalOf(settings), mode: 'incremental' },
+      { key: `full-${connectionId}`, every: this.#options.reconcileInterval, mode: 'full' },
+    ] as const;
   }
 
   /** `find`: the scheduler of a key, if there is one. */
-  async function setRight(
+  async #set(
     connectionId: string,
     settings: Record<string, unknown>,
     find: (key: string) => Promise<Scheduler | undefined> | Scheduler | undefined,
   ): Promise<void> {
-    const runs = [
-      { key: `sync-${connectionId}`, every: intervalOf(settings), mode: 'incremental' },
-      { key: `full-${connectionId}`, every: options.reconcileInterval, mode: 'full' },
-    ] as const;
-    for (const { key, every, mode } of runs) {
+    const { queues, log } = this.#options;
+    for (const { key, every, mode } of this.#runsOf(connectionId, settings)) {
       const scheduler = await find(key);
-      if (await isRight(scheduler, every)) continue;
-      // One that is there would keep the time of its next run.
+      if (await this.#isRight(scheduler, every)) continue;
+      // An existing one would keep the time of its next run.
       if (scheduler) await queues.syncs.removeJobScheduler(key);
       await queues.syncs.upsertJobScheduler(
         key,
@@ -66,43 +100,18 @@ export function createSchedule(options: {
     }
   }
 
-  return {
-    /** Makes those of one connection what the records say; `align` would, a little later. One that is not active has none. */
-    async alignOne(connectionId: string): Promise<void> {
-      const connection = await store.connections.get(connectionId);
-      const ids = [`sync-${connectionId}`, `full-${connectionId}`];
-      if (connection?.status !== 'active') {
-        for (const id of ids) await queues.syncs.removeJobScheduler(id);
-        return;
-      }
-      await setRight(connectionId, connection.settings, (key) => queues.syncs.getJobScheduler(key));
-    },
-
-    /** Makes all of them what the records say: also what a crash between the two left undone. */
-    async align(): Promise<void> {
-      const wanted = new Map((await store.connections.scheduled()).map((c) => [c.id, c]));
-      const present = new Map<string, Scheduler>();
-      for (let start = 0; ; start += 1000) {
-        const page = await queues.syncs.getJobSchedulers(start, start + 999, true);
-        for (const scheduler of page) present.set(scheduler.key, scheduler);
-        if (page.length < 1000) break;
-      }
-      for (const key of present.keys()) {
-        const id = /^(?:sync|full)-(.+)$/.exec(key)?.[1];
-        if (id === undefined || !wanted.has(id)) await queues.syncs.removeJobScheduler(key);
-      }
-      for (const { id, settings } of wanted.values()) {
-        await setRight(id, settings, (key) => present.get(key));
-      }
-    },
-
-    /** When the next incremental run of a connection is due. */
-    nextSync(connectionId: string, settings: Record<string, unknown>): Date {
-      const every = intervalOf(settings);
-      const offset = offsetOf(connectionId, every);
-      return new Date(Math.ceil((Date.now() - offset) / every) * every + offset);
-    },
-  };
+  /**
+   * Whether a scheduler has this interval, a next run within it, and a job for that run. A run too far ahead was planned
+   * while the clock was ahead; a scheduler without a job stands still, see `freesItsId`.
+   */
+  async #isRight(scheduler: Scheduler | undefined, every: number): Promise<boolean> {
+    if (!scheduler || Number(scheduler.every) !== every) return false;
+    const { key, next = 0 } = scheduler;
+    const wait = next - Date.now();
+    if (wait > every + clockToleranceMs) return false;
+    if (wait > -clockToleranceMs) return true;
+    return (await this.#options.queues.syncs.getJob(`repeat:${key}:${next}`)) !== undefined;
+  }
 }
 
 function offsetOf(connectionId: string, every: number): number {

@@ -6,6 +6,7 @@ import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
+import { defaultTimings, type Timings } from '../timings.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
 import { VerificationLost, verify } from './verify.ts';
 
@@ -15,13 +16,13 @@ export interface ScheduledDeps {
   queues: Pick<Queues, 'addSync'>;
   log: Log;
   instance: string;
+  timings?: Timings;
   now?: () => Date;
   /** Assets per page of the records, and per file of an inventory. */
   pageSize?: number;
   fileSize?: number;
 }
 
-const leaseMs = 45_000;
 const requestsEveryMs = 1000;
 const dayEveryMs = 60_000;
 const routineEveryMs = 5000;
@@ -60,10 +61,11 @@ export function startScheduledVerification(
 /** Takes up the verification that waits, or was interrupted. */
 export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
+  const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
   const owner = `${deps.instance} ${randomUUID()}`;
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
-  const lease = keep(() => store.verifications.renew(run.id, owner, leaseMs));
+  const lease = keep(leaseMs, () => store.verifications.renew(run.id, owner, leaseMs));
   const signal = AbortSignal.any([stop, lease.lost]);
   try {
     await verify({ ...deps, writeInventory: (signal) => inventoryNow(deps, signal) }, run, owner, signal);
@@ -97,9 +99,10 @@ export async function runInventory(
   const { store } = deps;
   const now = deps.now?.() ?? new Date();
   const day = dayOf(now);
+  const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
   const owner = `${deps.instance} ${randomUUID()}`;
   if (!(await store.inventories.take(day, owner, leaseMs, options))) return false;
-  const lease = keep(() => store.inventories.renew(day, owner, leaseMs));
+  const lease = keep(leaseMs, () => store.inventories.renew(day, owner, leaseMs));
   try {
     const manifest = await writeInventory(deps, { day, now, signal: AbortSignal.any([stop, lease.lost]) });
     await store.inventories.written(day, owner, onTheirWay(manifest));
@@ -120,7 +123,7 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
   }
 }
 
-function keep(renew: () => Promise<boolean>) {
+function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {
     const held = await renew().catch(() => true);

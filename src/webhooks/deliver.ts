@@ -2,19 +2,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { connectUrl } from '../oauth/authorize.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Delivery } from '../store/events/webhooks.ts';
 import type { Store } from '../store/store.ts';
+import { version } from '../version.ts';
 import type { WebhookKind } from '../webhook-kinds.ts';
-import type { WebhookSender } from './sender.ts';
+import { messageOf } from './message.ts';
+import { type Answer, createWebhookSender } from './sender.ts';
 
-/** Whoever is told late is told in a day; whoever cannot be told in three days is not told any more. */
+/** An event that was not delivered after so long is given up. */
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
 const atOnce = 4;
-/** Longer than sending one takes at most. */
+/** Longer than one delivery takes at most. */
 const leaseMs = 60_000;
+/** A delivery under way has its lease: another process sends it again if it was not taken. */
+const stopMs = 2000;
 
 export const longestWebhookWait = 6 * 3_600_000;
 
@@ -25,127 +28,117 @@ export function waitAfter(attempts: number): number {
 
 export interface WebhookDeps {
   store: Store;
-  sender: WebhookSender;
   sealer: Sealer;
   publicUrl: string;
-  kinds: readonly WebhookKind[];
   metrics: Metrics;
   log: Log;
 }
 
-/**
- * Tells the endpoint what happened: in its own time, from the records, some at once, so that nothing else ever waits for
- * it. Any number of processes may do this; each delivery is in one's hands at a time.
- */
-export function startWebhooks(deps: WebhookDeps) {
-  const { store, log, metrics } = deps;
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  let wake = () => {};
-  let failing = false;
-  /** The endpoint has said that it is gone: this process lets it be until it is started again. */
-  let gone = false;
+export interface WebhookEndpoint {
+  url: string | undefined;
+  keys: Buffer[] | undefined;
+  events: readonly WebhookKind[];
+  allowPrivate: boolean;
+}
 
-  async function deliver(delivery: Delivery): Promise<void> {
-    const { id, kind, attempts } = delivery;
-    const fields = {
-      webhookId: id,
-      kind,
-      attempt: attempts,
-      connectionId: delivery.connectionId,
-      assetId: delivery.assetId,
-    };
-    const body = JSON.stringify(await messageOf(deps, delivery));
-    const answer = await deps.sender
-      .send({ id, body })
-      .catch((error) => ({ taken: false as const, reason: reasonOf(error), waitMs: undefined, gone: undefined }));
-    if (answer.taken) {
-      await store.webhooks.taken(id);
-      metrics.webhookDeliveries.inc({ result: 'delivered' });
-      log.debug(fields, 'webhook delivered');
-      if (failing) log.info('the webhook endpoint takes events again');
-      failing = false;
-      return;
-    }
-    metrics.webhookDeliveries.inc({ result: 'failed' });
-    await store.webhooks.again(id, Math.max(waitAfter(attempts), answer.waitMs ?? 0), answer.reason);
-    if (answer.gone && !gone) {
-      gone = true;
-      await store.events.add({ kind: 'webhook.gone', data: { reason: answer.reason } });
-      log.error(fields, 'the webhook endpoint is gone (410); nothing is sent to it until the next start');
-    } else if (!failing)
-      log.warn({ ...fields, reason: answer.reason }, 'the webhook endpoint does not take an event; it comes back');
-    failing = true;
+/** Starts delivering events. Undefined: no endpoint is configured. */
+export function startWebhooks(deps: WebhookDeps, { url, keys = [], ...endpoint }: WebhookEndpoint) {
+  return url === undefined ? undefined : new Webhooks(deps, { url, keys, ...endpoint });
+}
+
+/**
+ * Delivers events from the records, so that no other work waits for the endpoint. Any number of processes may do this: each
+ * delivery is leased to one of them at a time.
+ */
+class Webhooks {
+  readonly #deps: WebhookDeps;
+  readonly #kinds: readonly WebhookKind[];
+  readonly #sender: ReturnType<typeof createWebhookSender>;
+  readonly #stopping = new AbortController();
+  readonly #running: Promise<void>;
+  readonly #silence: () => void;
+  #endPause = () => {};
+  #failing = false;
+  /** The endpoint answered 410: this process sends nothing until it is started again. */
+  #gone = false;
+
+  constructor(deps: WebhookDeps, endpoint: WebhookEndpoint & { url: string; keys: Buffer[] }) {
+    this.#deps = deps;
+    this.#kinds = endpoint.events;
+    this.#sender = createWebhookSender({ ...endpoint, version });
+    this.#silence = deps.store.onEvents(() => this.#endPause());
+    this.#running = this.#run();
   }
 
-  async function round(): Promise<void> {
-    while (await store.webhooks.collect(deps.kinds, giveUpMs)) signal.throwIfAborted();
+  async stop(): Promise<void> {
+    this.#silence();
+    this.#stopping.abort(new Error('shutting down'));
+    await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
+    await this.#sender.close();
+  }
+
+  async #run(): Promise<void> {
+    const { store, log } = this.#deps;
+    const { signal } = this.#stopping;
+    let begun = false;
+    let failing = false;
+    while (!signal.aborted) {
+      try {
+        if (!begun) await store.webhooks.begin();
+        begun = true;
+        await this.#round();
+        failing = false;
+      } catch (err) {
+        if (!failing && !signal.aborted) log.warn({ err }, 'webhook round failed, will retry');
+        failing = true;
+      }
+      const pause = new AbortController();
+      this.#endPause = () => pause.abort();
+      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, signal]), ref: false }).catch(() => {});
+    }
+  }
+
+  async #round(): Promise<void> {
+    const { store, metrics, log } = this.#deps;
+    const { signal } = this.#stopping;
+    while (await store.webhooks.collect(this.#kinds, giveUpMs)) signal.throwIfAborted();
     const givenUp = await store.webhooks.giveUp(giveUpMs);
     if (givenUp > 0) {
       metrics.webhookDeliveries.inc({ result: 'given_up' }, givenUp);
       log.error({ deliveries: givenUp }, 'webhook deliveries given up');
     }
-    while (!gone && !signal.aborted) {
+    while (!this.#gone && !signal.aborted) {
       const due = await store.webhooks.take(atOnce, leaseMs);
       if (due.length === 0) return;
-      await Promise.all(due.map(deliver));
+      await Promise.all(due.map((delivery) => this.#deliver(delivery)));
     }
   }
 
-  const silence = store.onEvents(() => wake());
-  const running = (async () => {
-    let begun = false;
-    let away = false;
-    while (!signal.aborted) {
-      try {
-        if (!begun) await store.webhooks.begin();
-        begun = true;
-        await round();
-        away = false;
-      } catch (err) {
-        if (!away && !signal.aborted) log.warn({ err }, 'webhooks are put off; trying on');
-        away = true;
-      }
-      const pause = new AbortController();
-      wake = () => pause.abort();
-      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, signal]), ref: false }).catch(() => {});
+  async #deliver(delivery: Delivery): Promise<void> {
+    const { store, metrics, log } = this.#deps;
+    const { id, kind, attempts: attempt, connectionId, assetId } = delivery;
+    const fields = { webhookId: id, kind, attempt, connectionId, assetId };
+    const body = JSON.stringify(await messageOf(this.#deps, delivery));
+    const answer = await this.#sender
+      .send({ id, body })
+      .catch((error): Answer => ({ taken: false, reason: reasonOf(error) }));
+    metrics.webhookDeliveries.inc({ result: answer.taken ? 'delivered' : 'failed' });
+    if (answer.taken) {
+      await store.webhooks.taken(id);
+      log.debug(fields, 'webhook delivered');
+      if (this.#failing) log.info('webhook endpoint takes events again');
+      this.#failing = false;
+      return;
     }
-  })();
-
-  return {
-    async stop(): Promise<void> {
-      silence();
-      stopping.abort(new Error('shutting down'));
-      // What is on its way has its lease; whoever comes next sends it again if it was not taken.
-      await Promise.race([running, sleep(2000, undefined, { ref: false })]);
-      await deps.sender.close();
-    },
-  };
-}
-
-/** The body: what happened, when, and to what. Links to reconnect are made as they are sent, and kept nowhere. */
-async function messageOf({ store, sealer, publicUrl }: WebhookDeps, delivery: Delivery) {
-  const { kind, at, assetId, data } = delivery;
-  const asset = assetId === null ? undefined : await store.assets.get(assetId);
-  const connectionId = delivery.connectionId ?? asset?.connectionId ?? null;
-  const connection = connectionId === null ? undefined : await store.connections.get(connectionId);
-  const reconnect = async () => {
-    const { url, expiresAt } = connectUrl(sealer, {
-      publicUrl,
-      connectionId: connectionId!,
-      madeAt: await store.now(),
-    });
-    return { reconnectUrl: url, reconnectUrlExpiresAt: expiresAt };
-  };
-  return {
-    type: kind,
-    timestamp: at.toISOString(),
-    data: {
-      connectionId,
-      ...(connection && { user: { id: connection.userId, name: connection.userName, email: connection.userEmail } }),
-      ...(assetId !== null && { assetId, companyId: asset?.companyId ?? null, name: asset?.name ?? null }),
-      ...data,
-      ...(kind === 'connection.disconnected' && connectionId !== null && (await reconnect())),
-    },
-  };
+    const { reason, waitMs = 0 } = answer;
+    await store.webhooks.again(id, Math.max(waitAfter(attempt), waitMs), reason);
+    if (answer.gone && !this.#gone) {
+      this.#gone = true;
+      await store.events.add({ kind: 'webhook.gone', data: { reason } });
+      log.error(fields, 'webhook endpoint gone (410); nothing is sent until the next start');
+    } else if (!this.#failing) {
+      log.warn({ ...fields, reason }, 'webhook not delivered, will retry');
+    }
+    this.#failing = true;
+  }
 }

@@ -3,14 +3,12 @@ import { retryAfter } from '../errors.ts';
 import { guardAddresses } from '../public-address.ts';
 import { signatureHeaders } from './signature.ts';
 
-export type WebhookSender = ReturnType<typeof createWebhookSender>;
-
-/** What the endpoint said. `waitMs`: how long it asked to wait; `gone`: it wants no more of it (410). */
+/** What the endpoint answered. `waitMs`: how long it asked to wait; `gone`: it wants no more events (410). */
 export type Answer = { taken: true } | { taken: false; reason: string; waitMs?: number | undefined; gone?: true };
 
 const timeoutMs = 15_000;
 
-/** Sends messages as in Standard Webhooks. Redirects are not followed; only a 2xx is a yes. @throws what the network threw */
+/** Sends messages as in Standard Webhooks. Redirects are not followed; only a 2xx is a success. @throws the network's error */
 export function createWebhookSender(options: { url: string; keys: Buffer[]; allowPrivate: boolean; version: string }) {
   const guard = guardAddresses({
     allows: () => options.allowPrivate,

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 
-/** The headers by which a receiver knows that a message is ours, and which it is. Signed with each key. */
+/** The headers of Standard Webhooks: id, time and one signature per key. */
 export function signatureHeaders(keys: Buffer[], message: { id: string; at: Date; body: string }) {
   const timestamp = Math.floor(message.at.getTime() / 1000);
   const signed = `${message.id}.${timestamp}.${message.body}`;

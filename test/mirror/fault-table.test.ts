@@ -88,7 +88,7 @@ const serverFaults: Record<string, Row> = {
       takeAway(database);
       await until(
         'it to be missed',
-        () => scene.mirror.lines.some(({ msg }) => msg === 'records or queue do not answer; trying on'),
+        () => scene.mirror.lines.some(({ msg }) => msg === 'database or queue failed, will retry'),
         60_000,
       );
       return async () => database.set({});

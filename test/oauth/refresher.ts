@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createLog } from '../../src/log.ts';
 import { createOAuthClient } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
-import { createTokens } from '../../src/oauth/tokens.ts';
+import { Tokens } from '../../src/oauth/tokens.ts';
 import { openStore } from '../../src/store/store.ts';
 
 /** What a process of its own is told, as JSON in its only argument. */
@@ -22,7 +22,7 @@ export interface Order {
 const order = JSON.parse(process.argv[2]!) as Order;
 const log = createLog({ level: 'info', pretty: false, destination: process.stderr });
 const store = await openStore({ url: order.databaseUrl, log });
-const tokens = createTokens({
+const tokens = new Tokens({
   store,
   client: createOAuthClient(order),
   sealer: createSealer([Buffer.from(order.key, 'base64')]),

@@ -7,7 +7,7 @@ import { Disconnected, RetryLater, reasonOf } from '../../src/errors.ts';
 import { createLog } from '../../src/log.ts';
 import { createOAuthClient, Unanswered } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
-import { createTokens } from '../../src/oauth/tokens.ts';
+import { Tokens, type TokensOptions } from '../../src/oauth/tokens.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
 import { createLibraryClient } from '../../src/source/client.ts';
 import { createAgent } from '../../src/source/http.ts';
@@ -74,13 +74,13 @@ afterAll(async () => {
   await library.close();
 });
 
-type Options = Partial<Parameters<typeof createTokens>[0]> & { apiUrl?: string; timeoutMs?: number };
+type Options = Partial<TokensOptions> & { apiUrl?: string; timeoutMs?: number };
 
 /** The tokens as one process has them. */
 function tokensOf(options: Options = {}) {
   const { apiUrl = relay.url, timeoutMs = 5000 } = options;
   const client = createOAuthClient({ ...library, apiUrl, timeoutMs });
-  return createTokens({ store, client, sealer, log, instance: 'this process', ...options });
+  return new Tokens({ store, client, sealer, log, instance: 'this process', ...options });
 }
 
 const seal = (userId: string, grant: { access_token: string; refresh_token: string }) =>
@@ -438,7 +438,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
       await server.query(`ALTER DATABASE ${name()} ALLOW_CONNECTIONS true`);
     }
     await expectSaved(connection.id, call);
-    expect(lines.filter(({ msg }) => msg === 'a rotated token could not be saved; trying on')).toHaveLength(1);
+    expect(lines.filter(({ msg }) => msg === 'rotated token not saved, will retry')).toHaveLength(1);
   });
 
   it('a table that is locked, and then the connection to it cut', async () => {
@@ -624,7 +624,7 @@ describe('an answer that got lost', () => {
       refreshOwner: null,
       refreshUnansweredAt: expect.any(Date),
     });
-    expect(lines.map(({ msg }) => msg)).toContain('a token refresh was not answered');
+    expect(lines.map(({ msg }) => msg)).toContain('token refresh not answered');
     const second = await failureOf(tokens.getAccessToken(connection.id));
     expect(second).toBeInstanceOf(Disconnected);
     expect(reasonOf(second)).toMatch(lost);

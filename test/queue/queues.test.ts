@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { openQueues, type Queues } from '../../src/queue/queues.ts';
+import { Queues } from '../../src/queue/queues.ts';
 import { silent } from '../store/records.ts';
 import { newDatabase } from '../support/database.ts';
 import { newRedis } from '../support/mirror.ts';
@@ -16,7 +16,7 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   let queues: Queues;
   beforeAll(async () => {
     database = await newDatabase();
-    queues = openQueues({
+    queues = new Queues({
       installation: 'i',
       databaseUrl: database.url,
       redisUrl: redis && (await newRedis(redis)),
@@ -53,8 +53,8 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
 
 test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the other', async () => {
   const redisUrl = await newRedis(inject('redis')!);
-  const [one, other] = ['one', 'other'].map((installation) =>
-    openQueues({ installation, databaseUrl: '', redisUrl, log: silent }),
+  const [one, other] = ['one', 'other'].map(
+    (installation) => new Queues({ installation, databaseUrl: '', redisUrl, log: silent }),
   ) as [Queues, Queues];
   await one.assets.add('mirror-asset', { assetId: 'a' });
   await one.syncs.upsertJobScheduler('sync-c', { every: 60_000 }, { name: 'sync', data: { connectionId: 'c' } });
@@ -67,7 +67,7 @@ test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the oth
 
 test('queues whose PostgreSQL is away when they are opened say so', async () => {
   const databaseUrl = `postgres://user@127.0.0.1:${await freePort()}/database`;
-  const queues = openQueues({ installation: 'i', databaseUrl, log: silent });
+  const queues = new Queues({ installation: 'i', databaseUrl, log: silent });
   await expect(queues.ready()).rejects.toThrow(/ECONNREFUSED/);
   await queues.close();
 });

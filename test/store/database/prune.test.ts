@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
-import { openQueues } from '../../../src/queue/queues.ts';
+import { Queues } from '../../../src/queue/queues.ts';
 import { remembered } from '../../../src/store/database/prune.ts';
 import type { Sync } from '../../../src/store/database/schema.ts';
 import type { Store } from '../../../src/store/store.ts';
@@ -173,8 +173,8 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-test.each(backends)('the number of finished jobs is bounded on $name', { timeout: 180_000 }, async ({ redis }) => {
-  const queues = openQueues({
+test.each(backends)('finished jobs are kept in a bounded number on $name', { timeout: 180_000 }, async ({ redis }) => {
+  const queues = new Queues({
     installation: 'i',
     databaseUrl: opened.url,
     redisUrl: redis && (await newRedis(redis)),

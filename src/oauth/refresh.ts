@@ -1,0 +1,155 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Disconnected, RetryLater } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Store } from '../store/store.ts';
+import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
+import { sealPair } from './pair.ts';
+import type { Sealer } from './seal.ts';
+
+/** An access token, and the version of the pair it belongs to. */
+export interface AccessToken {
+  value: string;
+  version: number;
+}
+
+/** `refused`: the connection has ended. `unanswered`: it is unknown whether the token was rotated. `failed`: it was not. */
+export type RefreshResult = 'refreshed' | 'refused' | 'unanswered' | 'failed';
+
+export interface RefreshDeps {
+  store: Store;
+  client: OAuthClient;
+  sealer: Sealer;
+  log: Log;
+  leaseMs: number;
+  onRefresh?: (result: RefreshResult) => void;
+  /** Failed refreshes in a row, by connection. */
+  failures: Map<string, number>;
+}
+
+/** A pair whose refresh is leased to `owner`. */
+export interface LeasedPair {
+  connectionId: string;
+  userId: string;
+  version: number;
+  refreshToken: string;
+  owner: string;
+  /** The lease of another process ran out: its refresh may still be answered. */
+  takenOver: boolean;
+  /** The answer to an earlier refresh of this pair may be lost. */
+  lostAnswer: boolean;
+}
+
+/**
+ * Refreshes a pair under its lease. Never broken off; the new pair is saved before it is returned.
+ * Undefined: another pair took its place meanwhile.
+ * @throws Disconnected when the service refuses the current pair; RetryLater when it gives no token for now
+ */
+export async function refreshPair(deps: RefreshDeps, pair: LeasedPair): Promise<AccessToken | undefined> {
+  const { connections } = deps.store;
+  const renew = () => void connections.renewRefresh(pair.connectionId, pair.owner, deps.leaseMs).catch(() => {});
+  const heartbeat = setInterval(renew, deps.leaseMs / 3);
+  let grant: Grant;
+  try {
+    grant = await deps.client.refresh(pair.refreshToken);
+  } catch (error) {
+    if (error instanceof OAuthError && error.invalidGrant) return await endRefused(deps, pair);
+    throw await retryLater(deps, pair, error);
+  } finally {
+    clearInterval(heartbeat);
+  }
+  deps.onRefresh?.('refreshed');
+  deps.failures.delete(pair.connectionId);
+  return save(deps, pair, grant);
+}
+
+/** Saves the new pair. Undefined: the connection has ended or got another pair meanwhile. */
+async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<AccessToken | undefined> {
+  const { connections } = deps.store;
+  const { connectionId, userId, version } = pair;
+  const expiresAt = performance.now() + grant.accessMs;
+  const refreshToken = grant.refreshToken ?? pair.refreshToken;
+  const tokens = sealPair(deps.sealer, userId, { accessToken: grant.accessToken, refreshToken });
+  const saved = await untilSaved(deps.log, connectionId, () =>
+    connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
+  );
+  if (saved) {
+    deps.log.debug({ connectionId }, 'access token refreshed');
+    return { value: grant.accessToken, version: version + 1 };
+  }
+  // Whoever ended the connection revoked the previous token, not this one.
+  const connection = await connections.get(connectionId);
+  if (grant.refreshToken !== undefined && connection?.status === 'disconnected') {
+    await revoke(deps, connectionId, grant.refreshToken);
+  }
+  return undefined;
+}
+
+/** The service has rotated, and only this process has the new pair: tries until it is saved. */
+async function untilSaved(log: Log, connectionId: string, save: () => Promise<boolean>): Promise<boolean> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await save();
+    } catch (err) {
+      if (tries % 20 === 0) log.error({ connectionId, err }, 'rotated token not saved, will retry');
+      await sleep(Math.min(100 * 2 ** Math.min(tries, 6), 2000));
+    }
+  }
+}
+
+/** After `invalid_grant`: ends the connection, unless another pair took the place of the refused one. */
+async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefined> {
+  const { connectionId, version, owner } = pair;
+  if (await isReplaced(deps, pair)) return;
+  deps.onRefresh?.('refused');
+  const reason = pair.lostAnswer
+    ? 'the answer to an earlier token refresh was lost, and the service no longer takes the old token; connect again'
+    : 'the user disconnected the app or lost access at the service; connect again';
+  // Not ended after a reconnect, or when another process has the lease: then the answer is about an earlier token.
+  if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
+    deps.log.info({ connectionId }, 'refused token refresh ignored');
+    return;
+  }
+  deps.log.warn({ connectionId, reason }, 'connection disconnected');
+  // The service may hold a grant for the lost pair, and nobody else has a token to revoke it.
+  if (pair.lostAnswer) await revoke(deps, connectionId, pair.refreshToken);
+  throw new Disconnected(reason);
+}
+
+/** Whether another pair is in place. A previous lease holder may still be saving one, so it gets the time of a lease. */
+async function isReplaced({ store, leaseMs }: RefreshDeps, pair: LeasedPair): Promise<boolean> {
+  const deadline = performance.now() + (pair.takenOver ? leaseMs : 0);
+  for (;;) {
+    const connection = await store.connections.get(pair.connectionId);
+    if (!connection || connection.status === 'disconnected' || connection.tokenVersion !== pair.version) return true;
+    if (performance.now() >= deadline) return false;
+    await sleep(500);
+  }
+}
+
+/** Gives the lease back. The whole connection waits, and no asset spends an attempt: the token endpoint is at fault. */
+async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): Promise<RetryLater> {
+  const { log, failures } = deps;
+  const { connectionId } = pair;
+  const unanswered = cause instanceof Unanswered;
+  deps.onRefresh?.(unanswered ? 'unanswered' : 'failed');
+  await deps.store.connections
+    .releaseRefresh(connectionId, pair.owner, { unanswered: unanswered || pair.takenOver })
+    .catch((err) => log.warn({ connectionId, err }, 'refresh lease not released; it expires'));
+  if (unanswered) log.warn({ connectionId, err: cause }, 'token refresh not answered');
+  const before = failures.get(connectionId) ?? 0;
+  failures.set(connectionId, before + 1);
+  const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
+  const asked = cause instanceof OAuthError ? cause.waitMs : undefined;
+  return new RetryLater('no access token for now', asked ?? wait, { scope: 'connection', cause });
+}
+
+/** Revokes the grant at the service. False: the service could not be reached or refused. */
+export async function revoke(deps: RefreshDeps, connectionId: string, refreshToken: string): Promise<boolean> {
+  try {
+    await deps.client.revoke(refreshToken);
+    return true;
+  } catch (err) {
+    deps.log.warn({ connectionId, err }, 'the grant could not be revoked at the service');
+    return false;
+  }
+}

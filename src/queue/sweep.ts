@@ -1,0 +1,24 @@
+import { applyFilters, type FilterDefaults } from '../filters/apply-filters.ts';
+import type { Log } from '../log.ts';
+import type { Store } from '../store/store.ts';
+import type { Timings } from '../timings.ts';
+import type { Queues } from './queues.ts';
+
+/** Restored assets that get their connection in one statement. */
+const adoptedAtOnce = 5000;
+
+/** Finishes what a process that died left undone: lost jobs, waiting syncs, restored assets, changed filters. */
+export async function sweep(
+  deps: { store: Store; queues: Queues; log: Log; filters: FilterDefaults; timings: Timings },
+  signal: AbortSignal,
+): Promise<void> {
+  const { store, queues, log, filters } = deps;
+  await store.counts.fold();
+  await queues.addAssets(await store.assets.overdue(deps.timings.staleJob));
+  for (const connectionId of await store.syncs.unattended()) await queues.addSync(connectionId);
+  let adopted = adoptedAtOnce;
+  while (adopted === adoptedAtOnce && !signal.aborted) adopted = await store.restore.adopt(adoptedAtOnce);
+  for (const connectionId of await store.filters.unsettled()) {
+    await applyFilters({ store, log, ...filters }, connectionId, signal);
+  }
+}

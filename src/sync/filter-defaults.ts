@@ -1,0 +1,13 @@
+import type { FilterDefaults } from '../filters/apply-filters.ts';
+import type { Log } from '../log.ts';
+import { assetTypes, unknownTypes } from '../source/schemas.ts';
+import type { Store } from '../store/store.ts';
+
+/** Records the filters of the environment. After a change all assets are filtered again; types that no library names are logged. */
+export async function recordFilterDefaults(store: Store, defaults: FilterDefaults, log: Log): Promise<void> {
+  const { includeTypes, excludeTypes } = defaults;
+  for (const type of unknownTypes([...includeTypes, ...excludeTypes])) {
+    log.warn({ type, known: assetTypes.join(', ') }, 'unknown asset type in a filter');
+  }
+  if (await store.filters.changeDefaults(defaults)) log.info({ includeTypes, excludeTypes }, 'default filters changed');
+}
