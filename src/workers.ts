@@ -155,11 +155,12 @@ function mirrorDeps(
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { config, store, client, log } = context;
+  const { config, store, client, log, timings } = context;
   return {
     store,
     client,
     log,
+    timings,
     withToken,
     onWork,
     instance: config.instance,

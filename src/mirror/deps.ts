@@ -12,6 +12,7 @@ import type { LibraryClient } from '../source/client.ts';
 import type { Downloader } from '../source/download.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
+import type { Timings } from '../timings.ts';
 
 export interface MirrorDeps {
   store: Store;
@@ -26,6 +27,7 @@ export interface MirrorDeps {
   budget: Budget;
   log: Log;
   metrics: Metrics;
+  timings: Timings;
   keyTemplate: string;
   /** Whether each mirrored asset causes an `asset.mirrored` event. */
   tellMirrored: boolean;

@@ -57,7 +57,7 @@ const mostWaits = 20;
  * used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log'>,
+  deps: Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>,
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: string) => Promise<Outcome>,
@@ -102,7 +102,7 @@ export async function settle(
     return exhausted(reason);
   }
   // A slow file keeps a slot for a whole window, so it waits longer than that.
-  const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [1000, 120_000];
+  const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [deps.timings.firstRetry, 120_000];
   const waitMs = backoff(asset.attempts, first, last);
   log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed, will retry');
   await store.assets.again(lease, waitMs, { spent: true, reason });

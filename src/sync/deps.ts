@@ -3,6 +3,7 @@ import type { Access } from '../pacing/with-token.ts';
 import type { LibraryClient } from '../source/client.ts';
 import type { Store } from '../store/store.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
+import type { Timings } from '../timings.ts';
 import type { Problems } from './problems.ts';
 
 export interface SyncDeps {
@@ -10,6 +11,7 @@ export interface SyncDeps {
   client: LibraryClient;
   withToken: Access;
   log: Log;
+  timings: Timings;
   instance: string;
   overlap: number;
   includeTypes: string[];
@@ -32,5 +34,3 @@ export interface Run {
   problems: Problems;
   signal: AbortSignal;
 }
-
-export const leaseMs = 45_000;

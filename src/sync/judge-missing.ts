@@ -1,7 +1,7 @@
 import { Rejected } from '../errors.ts';
 import { HttpError } from '../source/http.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
-import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import type { Run, SyncDeps } from './deps.ts';
 
 /** Missing assets that are read at a time. */
 const pageSize = 1000;
@@ -17,7 +17,7 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
   const { store, log } = deps;
   const { sync, owner, signal } = run;
   const { connectionId } = sync;
-  const company = { sync, owner, leaseMs, companyId };
+  const company = { sync, owner, leaseMs: deps.timings.syncLease, companyId };
   const accepted = sync.scope.acceptGone === true;
   const found = await store.missing.count(company);
   const held = !accepted && implausible(found) ? found : undefined;

@@ -6,7 +6,7 @@ import type { ReadableCompany } from '../store/connections/readable-companies.ts
 import type { SyncPosition } from '../store/database/schema.ts';
 import type { ListedAsset } from '../store/syncs/record-page.ts';
 import { decide } from './decide.ts';
-import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import type { Run, SyncDeps } from './deps.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';
 import { judgeMissing } from './judge-missing.ts';
 import { listedOn, selectable, unreadable } from './listed-asset.ts';
@@ -118,7 +118,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
     .recordPage({
       sync,
       owner,
-      leaseMs,
+      leaseMs: deps.timings.syncLease,
       companyId: company.id,
       assets,
       decide: (before, asset, settings) =>

@@ -3,7 +3,7 @@ import { filtersOf, skippingRule, skipReason } from '../filters/filters.ts';
 import type { ReadableCompany } from '../store/connections/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
-import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import type { Run, SyncDeps } from './deps.ts';
 import { listedOf, selectable } from './listed-asset.ts';
 import { stopsRun } from './problems.ts';
 
@@ -49,7 +49,7 @@ async function requestAsset(
   const { refused } = await store.syncs.recordPage({
     sync,
     owner,
-    leaseMs,
+    leaseMs: deps.timings.syncLease,
     companyId,
     assets: [listed],
     decide: (before, listed) => decide(before, listed, { full: true, asked: true }),

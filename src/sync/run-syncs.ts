@@ -10,7 +10,7 @@ import type { Store } from '../store/store.ts';
 import { LeaseLost } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
-import { leaseMs, type Run, type SyncDeps } from './deps.ts';
+import type { Run, SyncDeps } from './deps.ts';
 import { listCompany } from './list-company.ts';
 import { ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
@@ -26,8 +26,9 @@ export async function runSyncs(
   mode?: SyncMode,
 ): Promise<string> {
   const { syncs } = deps.store;
+  const leaseMs = deps.timings.syncLease;
   const owner = `${deps.instance} ${randomUUID()}`;
-  const lease = keepLease(deps.store, connectionId, owner);
+  const lease = keepLease(deps.store, connectionId, owner, leaseMs);
   const signal = AbortSignal.any([stop, lease.lost]);
   let isReleased = false;
   try {
@@ -51,7 +52,12 @@ export async function runSyncs(
 }
 
 /** Renews a connection's lease until `stop`: regularly, and at each notice about the connection. `lost` aborts when it is lost. */
-function keepLease(store: Store, connectionId: string, owner: string): { lost: AbortSignal; stop: () => void } {
+function keepLease(
+  store: Store,
+  connectionId: string,
+  owner: string,
+  leaseMs: number,
+): { lost: AbortSignal; stop: () => void } {
   const lost = new AbortController();
   const renew = async () => {
     const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);

@@ -25,12 +25,13 @@ export async function newStage(options: { redis?: string | undefined; environmen
   const ground = await newGround({ port, ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
   const mirror = await startMirror(ground, library, 'web');
-  const { store, client, tokens, log } = mirror.service.context;
+  const { store, client, tokens, log, timings } = mirror.service.context;
   const deps: SyncDeps = {
     store,
     client,
     withToken: createAccess(tokens),
     log,
+    timings,
     instance: 'test',
     overlap,
     includeTypes: [],

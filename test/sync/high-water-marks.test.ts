@@ -6,6 +6,7 @@ import { HttpError } from '../../src/source/http.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { SyncDeps } from '../../src/sync/deps.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
+import { defaultTimings } from '../../src/timings.ts';
 import { grantOf, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 
@@ -204,6 +205,7 @@ async function scene(paging: Paging, people: number) {
           client,
           withToken: (_, call) => call('token'),
           log: silent,
+          timings: defaultTimings,
           instance: 'test',
           overlap,
           includeTypes: [],
