@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { verificationPhases } from '../store/database/schema.ts';
-import { differencesIn, nothingFound } from '../verify/verify.ts';
+import { differencesIn, nothingFound } from '../verify/counts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';

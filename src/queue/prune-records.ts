@@ -4,18 +4,18 @@ import type { Store } from '../store/store.ts';
 
 const everyMs = 3_600_000;
 
-/** Forgets what is old, now and every hour. Finished jobs are the queue's own business (see queues.ts). */
+/** Deletes old records, now and every hour. The queue deletes finished jobs itself (see backend.ts). */
 export function startPruning({ store, log }: { store: Store; log: Log }) {
   const stopping = new AbortController();
 
   async function prune(): Promise<void> {
     const pruned = await store.prune();
     if (pruned && pruned.syncs + pruned.events + pruned.history > 0) {
-      log.info(pruned, 'old runs and events forgotten');
+      log.info(pruned, 'old records deleted');
     }
   }
 
-  const failed = 'old runs and events were not forgotten; tried again in an hour';
+  const failed = 'deleting old records failed, will retry';
   const running = every(everyMs, prune, { signal: stopping.signal, log, failed });
   return {
     async stop(): Promise<void> {

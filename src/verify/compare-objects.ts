@@ -13,33 +13,33 @@ interface InspectDeps {
   storage: Storage;
 }
 
-/** What the records and the bucket have at a key. */
+/** What the records (left) and the bucket (right) have at a key. */
 export interface Pair {
   key: string;
   left?: Expected;
-  /** As it was listed, or to be asked for. */
+  /** `unlisted`: the bucket is asked for it. */
   right?: StoredObject | 'unlisted';
 }
 
-/** What is to be said of an object; undefined: nothing, for it is on its way. */
+/** The result for an object; undefined: a worker is changing it. */
 export type Finding = (VerificationLine & { skipped?: boolean }) | undefined;
 
-/** Objects that are read at the same time. */
+/** Objects that are read at once. */
 const readers = 4;
 
 export interface Inspection {
   deep?: boolean | undefined;
-  /** Only one connection is looked at: of other objects nothing can be said. */
+  /** Only one connection is verified: objects without a record may belong to others. */
   one: boolean;
   counts: VerificationCounts;
-  /** Assets whose media was read and is right. */
+  /** Assets whose media was read and is correct. */
   seen: { id: string; lease: number }[];
-  /** Objects of which the store gives another ETag for the same content. */
+  /** Objects with another ETag for the same content, as in a copied bucket. */
   copied: { id: string; lease: number; key: string; etag: string }[];
   signal: AbortSignal;
 }
 
-/** What is to be said of each, in the same order; a few at a time. */
+/** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
   const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, strangers);
@@ -56,13 +56,12 @@ export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspect
     }
   };
   await Promise.all(Array.from({ length: readers }, work));
-  // Of what belongs to somebody else, or was named by a record a moment later, nothing is said, and nothing is counted.
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }
 
 /**
- * Of an object that should be there. A difference is told only when the row, read again behind it, is at rest and still the
- * same: else another worker was just there.
+ * The result for an object that should be there. A difference counts only if the row, read again afterwards, is at rest and
+ * unchanged: otherwise a worker was there in between.
  */
 async function judge(
   deps: InspectDeps,
@@ -119,7 +118,7 @@ async function compare(
     if (bytes !== undefined && object.bytes !== bytes) {
       return line('*', `${object.bytes} bytes, ${bytes} were stored: ${names[kind]}`, lost);
     }
-    // A bucket that was copied has other ETags: then the content tells.
+    // A copied bucket has other ETags: then the content decides.
     const touched = etag !== undefined && object.etag !== undefined && etag !== object.etag;
     if (!deep && !touched) return line('=', null);
     const body = await storage.get(key, { signal });
@@ -149,9 +148,8 @@ const names: Record<ObjectKind, string> = {
 };
 
 /**
- * Which of these keys belong to an asset all the same: named by its row in the meantime, or of a file that is just being
- * stored or cleared away. The segment of an asset's id is in every key of its own; a digest in it hides the id, so what
- * the rows say of media and of work in hand is asked for, too.
+ * Which of these keys belong to an asset after all: its row names them by now, or the file is being stored or removed.
+ * Keys contain the asset's id, or a digest that hides it; hence the lookups by media key and by queued assets.
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
@@ -168,7 +166,7 @@ async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<stri
   return new Set(keys.filter((key) => rowsOf(key).some((row) => row && mayHave(row, key))));
 }
 
-/** The media that the object at a key may lie beside, or be: all that is beside it has its key, a dot, and more. */
+/** The keys of media that this object may be, or be a sidecar of: a sidecar's key is the media's key, a dot and more. */
 function mediaKeysFrom(key: string): string[] {
   return [key, ...[...key.matchAll(/\./g)].map(({ index }) => key.slice(0, index))];
 }
@@ -188,7 +186,7 @@ function mayHave(asset: AssetContents, key: string): boolean | null {
   if (isSettled(asset)) {
     return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
-  // Of one that is to be tried again, its next lease clears away what an earlier one may have left.
+  // The next attempt at an asset removes what an earlier one may have left.
   return of || asset.nextAt !== null;
 }
 

@@ -3,7 +3,7 @@ import type { ObjectKind } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
-/** An object that should be in the bucket, and what is known of it. */
+/** An object that should be in the bucket, as the records describe it. */
 export interface Expected {
   key: string;
   asset: AssetContents;
@@ -14,21 +14,21 @@ export interface Expected {
   crc32: string | undefined;
 }
 
-/** The order in which stores list: of the keys' UTF-8 bytes. */
+/** The order in which buckets list: by the UTF-8 bytes of the keys. */
 export function compareKeys(a: string, b: string): number {
   return a === b ? 0 : Buffer.compare(Buffer.from(a), Buffer.from(b));
 }
 
-/** While another file takes the place of an asset's own, or before it was ever mirrored, its row promises nothing. */
+/** Whether the row says what is in the bucket: not before the first copy, nor while a file is being superseded. */
 export function isSettled(asset: AssetContents): boolean {
   return (asset.state === 'mirrored' || asset.state === 'gone') && asset.media !== null;
 }
 
-/** The objects of an asset that is settled, in the order of their keys. */
+/** The objects of a settled asset, in the order of their keys. */
 export function expectedOf(asset: AssetContents): Expected[] {
   const { media, transcriptKeys, thumbnail } = asset;
   if (!media || !isSettled(asset)) return [];
-  // One that was lost, and could not be written again, is to be there all the same.
+  // A lost record that could not be written again is still expected.
   const recordKey = asset.recordKey ?? (asset.state === 'mirrored' ? sidecarKeys.record(media.key) : null);
   const other = (key: string, kind: ObjectKind, length?: number): Expected => {
     const kept = asset.sidecarFiles[key];
@@ -52,9 +52,8 @@ export function expectedOf(asset: AssetContents): Expected[] {
 }
 
 /**
- * All objects behind `after` that should be there, in the order of their keys. The records are read a page at a time: what
- * lies beside a media file has its key as a beginning, so no asset's objects come before its media, and only those of the
- * few assets whose keys begin one another are held.
+ * All expected objects after `after`, in the order of their keys. A sidecar's key begins with its media's key, so reading
+ * the assets page by page by media key needs little memory: an asset's objects never come before its media.
  */
 export async function* expectedObjects(
   store: Store,
@@ -76,7 +75,7 @@ export async function* expectedObjects(
       ahead.splice(place < 0 ? ahead.length : place, 0, object);
     }
   };
-  // Behind `after` there may still be what lies beside a media file before it.
+  // Sidecars after `after` may belong to a media file before it.
   for (const asset of await store.contents.atKeys(beginningsOf(after), connectionId)) add(asset);
   for (let last = after; ; ) {
     const page = await store.contents.byKey({ after: last, limit: pageSize, connectionId });
@@ -95,7 +94,7 @@ function beginningsOf(key: string): string[] {
   return characters.map((_, index) => characters.slice(0, index + 1).join(''));
 }
 
-/** Two sequences in the order of their keys, side by side: what has the same key is one pair. */
+/** Merges two sequences that are sorted by key: entries with the same key are one pair. */
 export async function* sideBySide<L extends { key: string }, R extends { key: string }>(
   left: AsyncIterable<L>,
   right: AsyncIterable<R>,

@@ -20,10 +20,10 @@ export interface InventoryDeps {
   fileSize?: number;
 }
 
-/** A line: one asset, what of it is in the bucket, or why nothing is. */
+/** One asset: its objects in the bucket, or why there are none. */
 export interface InventoryLine {
   id: string;
-  /** Null: restored from the bucket, and nobody who can read its company has connected since. */
+  /** Null: restored from the bucket, and no connection can read its company yet. */
   connectionId: string | null;
   companyId: string;
   projectId: string | null;
@@ -31,12 +31,12 @@ export interface InventoryLine {
   /** ISO 8601. */
   uploadDate: string | null;
   state: AssetState;
-  /** Why it is not there; null: it is. */
+  /** Why it is not in the bucket; null: it is. */
   reason: string | null;
   transcript: string;
   thumbnail: string;
   mirroredAt: string | null;
-  /** When the bytes of its media were last held against their checksum. */
+  /** When the bytes of its media were last compared with their checksum. */
   verifiedAt: string | null;
   /** The media first. */
   objects: { key: string; bytes: number | null; crc32: string | null }[];
@@ -49,7 +49,7 @@ export interface Manifest {
   writtenAt: string;
   assets: number;
   byState: Record<string, number>;
-  /** Assets that the settings skip, which are in no state of `byState`. */
+  /** Assets skipped by a filter; `byState` does not count them. */
   skipped: number;
   objects: number;
   bytes: number;
@@ -57,9 +57,8 @@ export interface Manifest {
 }
 
 /**
- * Writes the inventory of a day: every asset of every connection, in gzip JSON lines, then `manifest.json`, and last
- * `SHA256SUMS`: where that is, all is there. Page by page, so that a million assets need no memory. What an earlier writing of
- * the same day has left is replaced.
+ * Writes the inventory of a day: all assets as gzipped JSON lines, then `manifest.json`, and last `SHA256SUMS`, which marks
+ * it as complete. Bounded memory. Replaces an earlier inventory of the same day.
  */
 export async function writeInventory(
   deps: InventoryDeps,
@@ -92,7 +91,7 @@ export async function writeInventory(
     for (let count = 0; more && count < fileSize; ) {
       signal.throwIfAborted();
       const limit = Math.min(pageSize, fileSize - count);
-      // One more than is wanted tells whether there is another file.
+      // One row more tells whether there is another file.
       const rows = await store.contents.byId({ after, limit: limit + 1 });
       const page = rows.slice(0, limit);
       more = rows.length > limit;
@@ -159,13 +158,13 @@ function lineOf(asset: AssetContents): InventoryLine {
   };
 }
 
-/** The service may give any number for a date. */
+/** The library may send any number as a date. */
 function isoOf(epoch: number | null): string | null {
   const date = new Date(epoch ?? Number.NaN);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** Stores what comes, however long it gets; returns what it was. */
+/** Stores a stream of any length, gzipped for `.gz` keys. Returns its stored size and hash. */
 async function putHashed(storage: Storage, key: string, source: Readable, signal: AbortSignal) {
   const hash = createHash('sha256');
   let bytes = 0;

@@ -8,7 +8,8 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 import { defaultTimings, type Timings } from '../timings.ts';
 import { dayOf, onTheirWay, writeInventory } from './inventory.ts';
-import { VerificationLost, verify } from './verify.ts';
+import { VerificationLost } from './progress.ts';
+import { verify } from './verify.ts';
 
 export interface ScheduledDeps {
   store: Store;
@@ -26,13 +27,13 @@ export interface ScheduledDeps {
 const requestsEveryMs = 1000;
 const dayEveryMs = 60_000;
 const routineEveryMs = 5000;
-/** The bucket, or another process that writes the same inventory, is waited for. */
+/** How long a verification waits after an error, and an inventory for the process that failed to write it. */
 const laterMs = 10_000;
 const mostFailures = 5;
 
 /**
- * What is done seldom and takes long: the verifications that were asked for, by people or by the interval, and the inventory
- * of each day. One process at a time does each, under a lease in the records; when it dies, another goes on.
+ * Runs requested and routine verifications, and writes the inventory of each day. One process at a time does each, under a
+ * lease in the database; when it dies, another continues.
  */
 export function startScheduledVerification(
   deps: ScheduledDeps & {
@@ -43,8 +44,8 @@ export function startScheduledVerification(
   const stopping = new AbortController();
   const { store, log, reconcileInterval } = deps;
   const { signal } = stopping;
-  // After a pause at first: a process that has just started has other things to do.
-  const often = { signal, log, failed: 'audit put off; trying on', later: true };
+  // A process that has just started has other things to do first.
+  const often = { signal, log, failed: 'scheduled verification failed, will retry', later: true };
   const scheduled = [
     every(requestsEveryMs, () => runVerification(deps, signal), often),
     every(dayEveryMs, () => runInventory(deps, signal), often),
@@ -58,7 +59,7 @@ export function startScheduledVerification(
   };
 }
 
-/** Takes up the verification that waits, or was interrupted. */
+/** Runs the next verification that waits or was interrupted. */
 export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
   const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
@@ -78,9 +79,9 @@ export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): P
     const reason = reasonOf(error);
     const failures = await store.verifications.putOff(run.id, owner, reason, laterMs);
     if (failures === 1) {
-      log.warn({ verificationId: run.id, err: error }, 'verification put off; it goes on where it was');
+      log.warn({ verificationId: run.id, err: error }, 'verification interrupted, will resume');
     }
-    // A bucket that is away comes back; anything else may, too, but not for ever.
+    // An unavailable bucket is waited for; any other error ends the verification in the end.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
       log.error({ verificationId: run.id, err: error }, 'verification failed');
@@ -90,7 +91,7 @@ export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): P
   }
 }
 
-/** Writes the inventory of the day if it is due. Returns whether it did. */
+/** Writes the inventory of the day if it is due, or with `asked` again. Returns whether it did. */
 export async function runInventory(
   deps: ScheduledDeps,
   stop: AbortSignal,
@@ -115,7 +116,7 @@ export async function runInventory(
   }
 }
 
-/** An inventory that was asked for waits for the one that is being written. */
+/** Waits for another process that is writing the inventory; without any assets there is none. */
 async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { asked: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
@@ -123,6 +124,7 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
   }
 }
 
+/** Renews a lease until `end`; `lost` is aborted when another process has it. */
 function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {

@@ -6,14 +6,14 @@ import type { Storage } from '../storage/storage.ts';
 import type { Store } from '../store/store.ts';
 
 const day = 24 * 3_600_000;
-/** How often it is asked whether the work is due; and when it is again after it failed. */
+/** How often to check whether the sweep is due; how soon it is due again after a failure. */
 const lookMs = 10 * 60_000;
 const retryMs = 3_600_000;
 
-/** What an upload that nobody knows must be older than, and how long one in the records may come to rest. */
+/** Minimum age of an unknown upload, and how long a known one may rest, before they are aborted. */
 const ages = { ageMs: day, patienceMs: 7 * day };
 
-/** Once a day one process clears away what was begun in the store and given up. */
+/** Once a day, one process aborts abandoned uploads. */
 export function startSweeping(options: { store: Store; storage: Storage; breaker: CircuitBreaker; log: Log }) {
   const { store, storage, breaker, log } = options;
   const stopping = new AbortController();
@@ -23,24 +23,24 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
     if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
     const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
-    if (ended > 0) log.info({ uploads: ended }, 'uploads that were given up are cleared away');
+    if (ended > 0) log.info({ uploads: ended }, 'abandoned uploads removed');
   }
 
-  const failed = 'uploads that were given up are not cleared away; it is tried again';
+  const failed = 'removing abandoned uploads failed, will retry';
   const running = every(lookMs, look, { signal, log, failed });
 
   return {
     async stop(): Promise<void> {
       stopping.abort(new Error('shutting down'));
-      // A store that does not answer must not hold up the end.
+      // A bucket that does not answer must not delay the shutdown.
       await Promise.race([running, sleep(1000, undefined, { ref: false })]);
     },
   };
 }
 
 /**
- * The records forget uploads whose assets want them no more, then the store those that the records do not know. In this
- * order: whatever dies in between is found by its key the next time. Returns how many the store has forgotten.
+ * Removes uploads that no asset needs from the database, then unknown uploads from the bucket. In this order, so that the
+ * next sweep finds by key what a crash left. Returns how many the bucket had.
  */
 export async function sweepUploads(
   { store, storage }: { store: Store; storage: Storage },

@@ -1,13 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
 import { ours } from '../storage/keys.ts';
 import type { Storage, StoredObject } from '../storage/storage.ts';
 import {
-  type Connection,
   type Verification,
-  type VerificationCounts,
-  type VerificationLine,
   type VerificationPhase,
   type VerificationPosition,
   verificationPhases,
@@ -15,7 +11,10 @@ import {
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Finding, type Inspection, inspect, type Pair, told } from './compare-objects.ts';
+import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
+import { listLibrary } from './list-library.ts';
+import { Progress } from './progress.ts';
 import { isAbsent, whyNot } from './why-not-mirrored.ts';
 
 export interface VerifyDeps {
@@ -29,250 +28,150 @@ export interface VerifyDeps {
   pageSize?: number;
 }
 
-/** Another process has taken the verification over. */
-export class VerificationLost extends Error {
-  override readonly name = 'VerificationLost';
+interface Verifying {
+  deps: VerifyDeps;
+  run: Verification;
+  progress: Progress;
+  signal: AbortSignal;
+  pageSize: number;
+  /** Smaller when objects are read, which takes long: so progress is saved often. */
+  batchSize: number;
 }
 
-const pageSizeByDefault = 1000;
-const syncPollMs = 500;
-/** No statement takes so long that what it has settled is told later. */
+/** No statement takes so long that an asset which settled in it counts as settled later. */
 const slackMs = 2 * 60_000;
-/** A listing that makes no progress for so long is not waited for. */
-const syncPatienceMs = 30 * 60_000;
-
-/**
- * Compares library, records and bucket, phase by phase. Runs in bounded memory, and goes on where it was after its process
- * has died: what was found is saved together with how far it came.
- *
- * The library comes first: a full sync brings into the records whatever it lists. So what is left to compare is the records
- * and the bucket, and what of the library never came that far. A routine one follows a listing, and compares only the former.
- */
-export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
-  const { store } = deps;
-  const { connectionId } = run;
-  const options = run.options as Verification['options'];
-  const pageSize = deps.pageSize ?? pageSizeByDefault;
-  const counts: VerificationCounts = { ...nothingFound, ...run.counts };
-  let position: VerificationPosition = { ...run.position };
-  // What is read takes long: then saved more often.
-  const most = options.deep ? Math.min(pageSize, 50) : pageSize;
-
-  async function save(found: Finding[], next: VerificationPosition): Promise<void> {
-    signal.throwIfAborted();
-    const lines: VerificationLine[] = [];
-    for (const line of found) {
-      if (!line) {
-        counts.moving++;
-        continue;
-      }
-      counts[countOf(line)]++;
-      if (line.mark === '=' ? options.all : line.mark !== '+' || !options.routine) lines.push(line);
-    }
-    counts.lines += lines.length;
-    position = { ...(position.since !== undefined && { since: position.since }), ...next };
-    if (!(await store.verifications.save(run.id, owner, { lines, counts, position }))) {
-      throw new VerificationLost(`another process goes on with the verification ${run.id}`);
-    }
-  }
-
-  async function compareAll(batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
-    const seen: Inspection['seen'] = [];
-    const copied: Inspection['copied'] = [];
-    const one = connectionId !== null;
-    const findings = await inspect(deps, batch, { ...options, one, counts, seen, copied, signal });
-    // Where a disk is not mounted any more, everything seems to be missing; where another is, to differ.
-    if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await deps.storage.check();
-    for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
-    await store.contents.verified(seen);
-    await store.contents.copied(copied);
-    await save([...findings, ...others], next);
-  }
-
-  const phases: Record<VerificationPhase, () => Promise<void>> = {
-    library: async () => {
-      const problems = await listLibrary(deps, {
-        connectionId,
-        known: position.syncs ?? {},
-        onAsked: (syncs) => save([], { phase: 'library', syncs }),
-        signal,
-      });
-      await save(problems, { phase: 'objects' });
-    },
-
-    objects: async () => {
-      const after = position.key ?? '';
-      if (after === '') {
-        counts.assetsTotal = await store.contents.count(connectionId ?? undefined);
-        await save([], {
-          phase: 'objects',
-          ...(!options.routine && { since: (await store.now()) - slackMs }),
-        });
-      }
-      const expected = expectedObjects(store, {
-        after,
-        connectionId: connectionId ?? undefined,
-        pageSize,
-        settledBefore: position.since === undefined ? undefined : new Date(position.since),
-      });
-      const pairs = sideBySide(expected, objectsBehind(deps.storage, after, signal));
-      let batch: Pair[] = [];
-      const look = async () => {
-        if (batch.length === 0) return;
-        await compareAll(batch, [], { phase: 'objects', key: batch.at(-1)!.key });
-        batch = [];
-      };
-      for await (const pair of pairs) {
-        batch.push(pair);
-        if (batch.length >= most) await look();
-      }
-      await look();
-    },
-
-    assets: async () => {
-      const since = new Date(position.since!);
-      for (let after = position.assetId ?? ''; ; ) {
-        const page = await store.contents.openSince({
-          after,
-          limit: most,
-          connectionId: connectionId ?? undefined,
-          since,
-        });
-        if (!page) return;
-        after = page.last;
-        const arrived = page.rows.flatMap(expectedOf).map((left): Pair => ({ key: left.key, left, right: 'unlisted' }));
-        const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
-        await compareAll(arrived, others, { phase: 'assets', assetId: after });
-      }
-    },
-
-    repair: async () => {
-      if (options.repair && counts.missing + counts.different > 0) await deps.storage.check();
-      for (let after = position.assetId ?? ''; options.repair; ) {
-        const page = await store.verifications.remedies(run.id, { after, limit: 500 });
-        for (const { assetId, what } of page) if (await store.contents.mend(assetId, what)) counts.repaired++;
-        if (page.length === 0) return;
-        after = page.at(-1)!.assetId;
-        await save([], { phase: 'repair', assetId: after });
-      }
-    },
-
-    inventory: async () => {
-      if (options.inventory) await deps.writeInventory(signal);
-    },
-
-    end: async () => {},
-  };
-
-  const all: readonly VerificationPhase[] = options.routine ? routinePhases : verificationPhases;
-  for (const phase of all.slice(position.phase ? all.indexOf(position.phase) : 0)) {
-    if (position.phase !== phase) await save([], { phase });
-    await phases[phase]();
-  }
-  const { missing, different, errors, foreign, repaired } = counts;
-  const differs = options.routine && missing + different + errors > 0;
-  await store.verifications.done(
-    run.id,
-    owner,
-    differs ? { missing, different, errors, foreign, repaired } : undefined,
-  );
-  const found = { verificationId: run.id, ...(connectionId && { connectionId }), ...counts };
-  if (differs) deps.log.warn(found, 'the bucket differs from the records; what can be had again was asked for');
-  else if (options.routine) deps.log.info(found, 'the bucket has what the records say');
-  else deps.log.info(found, differencesIn(counts) > 0 ? 'verified: differences' : 'verified');
-}
 
 const routinePhases: readonly VerificationPhase[] = ['objects', 'repair', 'end'];
 
-export const nothingFound: VerificationCounts = {
-  lines: 0,
-  same: 0,
-  missing: 0,
-  foreign: 0,
-  different: 0,
-  errors: 0,
-  absent: 0,
-  skipped: 0,
-  moving: 0,
-  assets: 0,
-  assetsTotal: 0,
-  bytesRead: 0,
-  repaired: 0,
+/**
+ * Compares library, records and bucket, phase by phase, in bounded memory. Continues where it was after a crash.
+ *
+ * A full sync brings into the records what the library lists; then the records are compared with the bucket. A routine
+ * verification does only the latter.
+ */
+export async function verify(deps: VerifyDeps, run: Verification, owner: string, signal: AbortSignal): Promise<void> {
+  const { options } = run;
+  const pageSize = deps.pageSize ?? 1000;
+  const progress = new Progress(deps.store, run, owner, signal);
+  const at = { deps, run, progress, signal, pageSize, batchSize: options.deep ? Math.min(pageSize, 50) : pageSize };
+  const all = options.routine ? routinePhases : verificationPhases;
+  const { phase: begun } = progress.position;
+  for (const phase of all.slice(begun ? all.indexOf(begun) : 0)) {
+    if (progress.position.phase !== phase) await progress.save([], { phase });
+    await phases[phase](at);
+  }
+
+  const { counts } = progress;
+  const { missing, different, errors, foreign, repaired } = counts;
+  const differs = options.routine && missing + different + errors > 0;
+  const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
+  await deps.store.verifications.done(run.id, owner, event);
+  const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
+  if (differs) deps.log.warn(found, 'bucket differs from the records; repair requested');
+  else if (options.routine) deps.log.info(found, 'bucket matches the records');
+  else deps.log.info(found, differencesIn(counts) > 0 ? 'verified: differences' : 'verified');
+}
+
+const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {
+  async library({ deps, run, progress, signal }) {
+    const problems = await listLibrary(deps, {
+      connectionId: run.connectionId,
+      known: progress.position.syncs ?? {},
+      onRequested: (syncs) => progress.save([], { phase: 'library', syncs }),
+      signal,
+    });
+    await progress.save(problems, { phase: 'objects' });
+  },
+  objects: compareBucket,
+  assets: compareSettledSince,
+  repair,
+  async inventory({ deps, run, signal }) {
+    if (run.options.inventory) await deps.writeInventory(signal);
+  },
+  async end() {},
 };
 
-const countNames = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
-function countOf({ mark, difference, skipped }: NonNullable<Finding>) {
-  if (mark !== '-' || difference) return countNames[mark];
-  return skipped ? ('skipped' as const) : ('absent' as const);
-}
-
-export function differencesIn(counts: Partial<VerificationCounts>): number {
-  const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;
-  return missing + foreign + different + errors;
-}
-
-/** Asks for a full sync of each connection and waits until they have ended. Returns what could not be listed. */
-async function listLibrary(
-  deps: VerifyDeps,
-  options: {
-    connectionId: string | null;
-    /** Asked for by an earlier lease at the same verification. */
-    known: Record<string, string>;
-    onAsked: (syncs: Record<string, string>) => Promise<void>;
-    signal: AbortSignal;
-  },
-): Promise<VerificationLine[]> {
-  const { store, queues } = deps;
-  const { connectionId, signal } = options;
-  const problems: VerificationLine[] = [];
-  const unlisted = (connection: Connection, why: string) =>
-    problems.push(told('!', `the library was not compared for connection ${connection.id}: ${why}`));
-
-  const connections = (await store.connections.list()).filter(({ id }) => connectionId === null || id === connectionId);
-  const syncs = { ...options.known };
-  for (const connection of connections) {
-    if (connection.status !== 'active') continue;
-    const id = syncs[connection.id] ?? (await store.syncs.request(connection.id, 'full'));
-    if (id === undefined) continue;
-    syncs[connection.id] = id;
-    await queues.addSync(connection.id).catch(() => {});
+/** All objects in the bucket and all that should be there, in the order of their keys. */
+async function compareBucket(at: Verifying): Promise<void> {
+  const { run, progress, signal, pageSize } = at;
+  const { store, storage } = at.deps;
+  const connectionId = run.connectionId ?? undefined;
+  const after = progress.position.key ?? '';
+  if (after === '') {
+    progress.counts.assetsTotal = await store.contents.count(connectionId);
+    const since = run.options.routine ? {} : { since: (await store.now()) - slackMs };
+    await progress.save([], { phase: 'objects', ...since });
   }
-  await options.onAsked(syncs);
-
-  for (const connection of connections) {
-    const syncId = syncs[connection.id];
-    let progress = { pages: -1, at: performance.now() };
-    for (;;) {
-      const sync = syncId === undefined ? undefined : await store.syncs.get(syncId);
-      if (sync?.status === 'done') break;
-      if (sync?.status === 'failed') {
-        unlisted(connection, sync.error ?? 'its full sync failed');
-        break;
-      }
-      const now = await store.connections.get(connection.id);
-      if (!sync || now?.status !== 'active') {
-        unlisted(connection, `it is ${now?.status ?? 'gone'}`);
-        break;
-      }
-      if (sync.pages !== progress.pages) progress = { pages: sync.pages, at: performance.now() };
-      if (performance.now() - progress.at > syncPatienceMs) {
-        unlisted(connection, `its full sync has made no progress for ${syncPatienceMs / 60_000} minutes`);
-        break;
-      }
-      await sleep(syncPollMs, undefined, { signal });
-    }
+  const { since } = progress.position;
+  const settledBefore = since === undefined ? undefined : new Date(since);
+  const expected = expectedObjects(store, { after, connectionId, pageSize, settledBefore });
+  let batch: Pair[] = [];
+  const compareBatch = async () => {
+    const last = batch.at(-1);
+    if (last) await compare(at, batch, [], { phase: 'objects', key: last.key });
+    batch = [];
+  };
+  for await (const pair of sideBySide(expected, objectsAfter(storage, after, signal))) {
+    batch.push(pair);
+    if (batch.length >= at.batchSize) await compareBatch();
   }
-  return problems;
+  await compareBatch();
 }
 
-/** What is listed behind a key, without what is the mirror's own. */
-async function* objectsBehind(storage: Storage, after: string, signal: AbortSignal): AsyncGenerator<StoredObject> {
+/** Assets that settled while the bucket was listed, and assets that are not in the bucket. */
+async function compareSettledSince(at: Verifying): Promise<void> {
+  const { run, progress } = at;
+  const since = new Date(progress.position.since!);
+  const options = { limit: at.batchSize, connectionId: run.connectionId ?? undefined, since };
+  for (let after = progress.position.assetId ?? ''; ; ) {
+    const page = await at.deps.store.contents.openSince({ after, ...options });
+    if (!page) return;
+    after = page.last;
+    const arrived = page.rows.flatMap(expectedOf).map((left): Pair => ({ key: left.key, left, right: 'unlisted' }));
+    const others = page.rows.filter((row) => !isSettled(row)).map(missingAsset);
+    await compare(at, arrived, others, { phase: 'assets', assetId: after });
+  }
+}
+
+async function repair({ deps, run, progress }: Verifying): Promise<void> {
+  const { store, storage } = deps;
+  const { counts } = progress;
+  if (!run.options.repair) return;
+  if (counts.missing + counts.different > 0) await storage.check();
+  for (let after = progress.position.assetId ?? ''; ; ) {
+    const page = await store.verifications.remedies(run.id, { after, limit: 500 });
+    for (const { assetId, what } of page) if (await store.contents.mend(assetId, what)) counts.repaired++;
+    if (page.length === 0) return;
+    after = page.at(-1)!.assetId;
+    await progress.save([], { phase: 'repair', assetId: after });
+  }
+}
+
+/** Compares a batch of objects, and saves the findings with `others`. */
+async function compare(at: Verifying, batch: Pair[], others: Finding[], next: VerificationPosition): Promise<void> {
+  const { run, progress, signal } = at;
+  const { store, storage } = at.deps;
+  const { counts } = progress;
+  const seen: Inspection['seen'] = [];
+  const copied: Inspection['copied'] = [];
+  const one = run.connectionId !== null;
+  const findings = await inspect(at.deps, batch, { ...run.options, one, counts, seen, copied, signal });
+  // With a disk that is not mounted everything seems missing; with another disk everything differs.
+  if (findings.some((finding) => finding?.difference && finding.mark !== '+')) await storage.check();
+  for (const { left } of batch) if (left?.kind === 'media') counts.assets++;
+  await store.contents.verified(seen);
+  await store.contents.copied(copied);
+  await progress.save([...findings, ...others], next);
+}
+
+/** The listed objects after a key, without the mirror's own files. */
+async function* objectsAfter(storage: Storage, after: string, signal: AbortSignal): AsyncGenerator<StoredObject> {
   for await (const object of storage.list('', { signal })) {
     if (!object.key.startsWith(ours) && (after === '' || compareKeys(object.key, after) > 0)) yield object;
   }
 }
 
-/** Of an asset that is listed and not in the bucket. */
+/** Undefined: the asset is in the bucket after all. */
 function missingAsset(asset: AssetContents): Finding {
   const why = whyNot(asset);
   if (why === null) return undefined;

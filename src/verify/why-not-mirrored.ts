@@ -25,7 +25,7 @@ export function whyNot(asset: AssetContents): string | null {
   }
 }
 
-/** The library itself has nothing to give: the mirror lacks nothing. */
+/** The library has no file to give, so the mirror lacks nothing. */
 export function isAbsent({ state, media }: AssetContents): boolean {
   return state === 'unavailable' || state === 'processing' || (state === 'gone' && media === null);
 }

@@ -129,7 +129,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
         expect(await events()).toEqual(before);
         expect(await downloads()).toEqual([]);
         const lines = scene.mirror.lines.filter((line) => line.verificationId === id);
-        expect(lines).toMatchObject([{ level: 'info', msg: 'the bucket has what the records say' }]);
+        expect(lines).toMatchObject([{ level: 'info', msg: 'bucket matches the records' }]);
       } finally {
         for (const key of strangers) await scene.storage.remove(key);
       }

@@ -1,0 +1,31 @@
+import type { VerificationCounts } from '../store/database/schema.ts';
+import type { Finding } from './compare-objects.ts';
+
+export const nothingFound: VerificationCounts = {
+  lines: 0,
+  same: 0,
+  missing: 0,
+  foreign: 0,
+  different: 0,
+  errors: 0,
+  absent: 0,
+  skipped: 0,
+  moving: 0,
+  assets: 0,
+  assetsTotal: 0,
+  bytesRead: 0,
+  repaired: 0,
+};
+
+const names = { '=': 'same', '-': 'missing', '+': 'foreign', '*': 'different', '!': 'errors' } as const;
+
+/** The count that a finding adds to. */
+export function countOf({ mark, difference, skipped }: NonNullable<Finding>) {
+  if (mark !== '-' || difference) return names[mark];
+  return skipped ? ('skipped' as const) : ('absent' as const);
+}
+
+export function differencesIn(counts: Partial<VerificationCounts>): number {
+  const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;
+  return missing + foreign + different + errors;
+}

@@ -1,0 +1,56 @@
+import type {
+  Verification,
+  VerificationCounts,
+  VerificationLine,
+  VerificationPosition,
+} from '../store/database/schema.ts';
+import type { Store } from '../store/store.ts';
+import type { Finding } from './compare-objects.ts';
+import { countOf, nothingFound } from './counts.ts';
+
+/** Another process has taken the verification over. */
+export class VerificationLost extends Error {
+  override readonly name = 'VerificationLost';
+}
+
+/** What a verification has found, and where it continues after a crash. Both are saved together. */
+export class Progress {
+  readonly counts: VerificationCounts;
+  position: VerificationPosition;
+  readonly #store: Store;
+  readonly #run: Verification;
+  readonly #owner: string;
+  readonly #signal: AbortSignal;
+
+  constructor(store: Store, run: Verification, owner: string, signal: AbortSignal) {
+    this.counts = { ...nothingFound, ...run.counts };
+    this.position = { ...run.position };
+    this.#store = store;
+    this.#run = run;
+    this.#owner = owner;
+    this.#signal = signal;
+  }
+
+  /** @throws VerificationLost */
+  async save(found: Finding[], next: VerificationPosition): Promise<void> {
+    this.#signal.throwIfAborted();
+    const { all, routine } = this.#run.options;
+    const { counts } = this;
+    const lines: VerificationLine[] = [];
+    for (const line of found) {
+      if (!line) {
+        counts.moving++;
+        continue;
+      }
+      counts[countOf(line)]++;
+      if (line.mark === '=' ? all : line.mark !== '+' || !routine) lines.push(line);
+    }
+    counts.lines += lines.length;
+    const { since } = this.position;
+    const position = { ...(since !== undefined && { since }), ...next };
+    this.position = position;
+    if (!(await this.#store.verifications.save(this.#run.id, this.#owner, { lines, counts, position }))) {
+      throw new VerificationLost(`another process goes on with the verification ${this.#run.id}`);
+    }
+  }
+}
