@@ -7,6 +7,7 @@ import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '.
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
+import { inLanes } from './lanes.ts';
 
 interface InspectDeps {
   store: Store;
@@ -43,19 +44,11 @@ export interface Inspection {
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
   const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, strangers);
-  const findings: Finding[] = [];
-  let next = 0;
-  const work = async () => {
-    while (next < batch.length) {
-      const index = next++;
-      const { key, left, right } = batch[index]!;
-      if (left) findings[index] = await judge(deps, left, right, options);
-      else if (!options.one && !owned.has(key)) {
-        findings[index] = { ...told('+', 'not ours: no record names it'), key: storable(key) };
-      }
-    }
-  };
-  await Promise.all(Array.from({ length: readers }, work));
+  const findings = await inLanes(batch, readers, async ({ key, left, right }): Promise<Finding> => {
+    if (left) return judge(deps, left, right, options);
+    if (options.one || owned.has(key)) return undefined;
+    return { ...told('+', 'not ours: no record names it'), key: storable(key) };
+  });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }
 

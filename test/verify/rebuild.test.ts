@@ -273,7 +273,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     await put('replaced', { record: { asset: { id: 'replaced', size: 99, uploadDate: 2 } } });
     expect(await fromBucket()).toMatchObject({ restored: 5, pending: 4, skipped: 0 });
     expect(told.sort()).toEqual([
-      'acme/_/missing/file.txt: is not there, and is fetched again',
+      'acme/_/missing/file.txt: is missing, and is fetched again',
       expect.stringMatching(/other.*has another content than its record says/),
       expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
       expect.stringMatching(/short.*has 16 bytes, its record says 5000; it is fetched again/),
@@ -301,7 +301,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     });
   });
 
-  test('what lies beside the media is looked for again where it is missing', async () => {
+  test('missing sidecars of restored assets are fetched again', async () => {
     const key = 'acme/_/clip/file.txt';
     await put('clip', {
       record: {
@@ -312,7 +312,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     await storage.put(`${key}.vtt`, 'WEBVTT');
     await storage.put(`${key}.thumbnail.jpg`, 'jpg');
     expect(await fromBucket()).toMatchObject({ restored: 1 });
-    expect(told).toEqual([`${key}: its transcript is not there, and is looked for again`]);
+    expect(told).toEqual([`${key}: its transcript is missing, and is fetched again`]);
     expect(await store.assets.get('clip')).toMatchObject({
       state: 'mirrored',
       nextAt: expect.any(Date),

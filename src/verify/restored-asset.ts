@@ -1,0 +1,138 @@
+import type { Readable } from 'node:stream';
+import { reasonOf, StorageUnavailable } from '../errors.ts';
+import { largestRecord, readRecord, type StoredRecord } from '../mirror/read-record.ts';
+import { versionOf } from '../mirror/media.ts';
+import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
+import { sidecarKeys } from '../storage/keys.ts';
+import { measure } from '../storage/meter.ts';
+import type { Storage } from '../storage/storage.ts';
+import type { RestoredAsset } from '../store/assets/restore.ts';
+import type { Media } from '../store/database/schema.ts';
+import { listedOf } from '../sync/listed-asset.ts';
+import type { ListedWindow } from './listed-window.ts';
+
+export interface ReadDeps {
+  storage: Storage;
+  thumbnails: { mirror: boolean };
+  window: ListedWindow;
+  /** Reports something that a person should know: one sentence. */
+  tell: (line: string) => void;
+  /** Reports and counts a record that is not used. */
+  skip: (line: string) => void;
+  signal: AbortSignal;
+}
+
+/** The asset that the record at a key describes; undefined: the object is not a usable record. */
+export async function readAsset(deps: ReadDeps, key: string): Promise<RestoredAsset | undefined> {
+  const { skip, signal } = deps;
+  try {
+    const found = await recordAt(deps, key);
+    if (found === 'media') return undefined;
+    if ('record' in found) return await restoredFrom(deps, found.record);
+    skip(`${key}: is not a record: ${found.problem}`);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof StorageUnavailable) throw error;
+    skip(`${key}: could not be read: ${reasonOf(error)}`);
+  }
+  return undefined;
+}
+
+/** `media`: a file that only has the name of a record. It has a record of its own. */
+async function recordAt(
+  deps: ReadDeps,
+  key: string,
+): Promise<{ record: StoredRecord } | { problem: string } | 'media'> {
+  const own = sidecarKeys.record(key);
+  if (await deps.window.find(own)) {
+    const above = await recordAt(deps, own);
+    if (above !== 'media' && 'record' in above) return 'media';
+  }
+  const body = await deps.storage.get(key, { signal: deps.signal });
+  if (!body) return { problem: 'it is gone' };
+  const text = await textOf(body);
+  return text === undefined ? { problem: 'it is too large for one' } : readRecord(key, text);
+}
+
+async function textOf(body: Readable): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > largestRecord) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** The asset as its record describes it, except for what is missing or different in the bucket. */
+async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<RestoredAsset> {
+  const { download: _, ...item } = record.asset;
+  const listed = listedOf({ ...item, thumbnailUrl: record.thumbnail?.key } as ApiAsset);
+  const { etag, problem } = await compareMedia(deps, record);
+  const sidecars = await findSidecars(deps, record);
+
+  // With no version, the file is not taken for the current one, and is removed when that is there.
+  const media: Media = { ...record.media, etag: etag === undefined ? record.media.etag : etag, version: '' };
+  if (!problem) media.version = versionOf(item as ApiAsset);
+  // Without a key the record is written again: this one has the ETag of another bucket.
+  const recordKey = problem || media.etag !== record.media.etag ? null : sidecarKeys.record(media.key);
+  const { transcriptState, thumbnailState } = sidecars;
+  return {
+    ...listed,
+    companyId: record.companyId,
+    detail: storable(withoutLinks(record.asset as ApiAsset)),
+    state: problem ? 'pending' : 'mirrored',
+    reason: problem ?? null,
+    due: problem !== undefined || recordKey === null || transcriptState === 'pending' || thumbnailState === 'pending',
+    media,
+    bytes: problem ? null : media.bytes,
+    recordKey,
+    mirroredAt: record.mirroredAt,
+    ...sidecars,
+  };
+}
+
+async function findSidecars({ window, tell, thumbnails }: ReadDeps, { media, transcript, thumbnail }: StoredRecord) {
+  let transcriptState = transcript.state;
+  if (transcriptState === 'mirrored') {
+    const files = await Promise.all(transcript.keys.map((key) => window.find(key)));
+    if (files.includes(undefined)) {
+      tell(`${media.key}: its transcript is missing, and is fetched again`);
+      transcriptState = 'pending';
+    }
+  }
+  const hasThumbnail = thumbnail !== null && (await window.find(thumbnail.key))?.bytes === thumbnail.bytes;
+  if (thumbnail && !hasThumbnail) tell(`${media.key}: its thumbnail is missing, and is fetched again`);
+  return {
+    transcriptState,
+    transcriptKeys: transcriptState === 'mirrored' ? transcript.keys : null,
+    // The record does not say whether a thumbnail was still expected: a follow-up check finds out.
+    thumbnailState: hasThumbnail ? ('mirrored' as const) : thumbnails.mirror ? ('pending' as const) : ('none' as const),
+    thumbnail: hasThumbnail ? thumbnail : null,
+  };
+}
+
+/**
+ * Compares the media file with its record: by length and listed ETag. If the ETag differs (parts of another size, another
+ * bucket, or none), the content decides. Returns the ETag of a correct file.
+ */
+async function compareMedia(
+  { storage, window, signal }: ReadDeps,
+  { media, asset }: StoredRecord,
+): Promise<{ etag?: string | null; problem?: string }> {
+  const object = await window.find(media.key);
+  if (!object) return { problem: 'is missing, and is fetched again' };
+  if (object.bytes !== media.bytes) {
+    return { problem: `has ${object.bytes} bytes, its record says ${media.bytes}; it is fetched again` };
+  }
+  if (media.variant === 'original' && typeof asset.size === 'number' && asset.size !== media.bytes) {
+    return { problem: `has ${media.bytes} bytes, the asset ${asset.size}; it is fetched again` };
+  }
+  const etag = object.etag ?? null;
+  if (etag === media.etag || (etag !== null && etag === media.checksums.md5)) return { etag };
+  const body = await storage.get(media.key, { signal });
+  const sum = body && (await measure(body, signal));
+  if (sum && sum.crc32 === media.checksums.crc32) return { etag };
+  return { problem: 'has another content than its record says; it is fetched again' };
+}
