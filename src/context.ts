@@ -4,7 +4,7 @@ import { adminTokenIn, encryptionKeys } from './config/secrets.ts';
 import type { Log } from './log.ts';
 import { recordRequest } from './metrics/library-requests.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
-import { createOAuthClient } from './oauth/client.ts';
+import { OAuthClient } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
@@ -161,7 +161,7 @@ function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening
   });
   return {
     client: createLibraryClient({ apiUrl, dispatcher }),
-    oauth: createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher }),
+    oauth: new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher }),
     downloader,
     traffic,
     lines: createLines(),

@@ -4,7 +4,7 @@ import { encryptionKeyIn } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import type { Finding } from './finding.ts';
 import { createLog } from './log.ts';
-import { createOAuthClient, OAuthError } from './oauth/client.ts';
+import { OAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createAccess } from './pacing/with-token.ts';
@@ -51,7 +51,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
   const dispatcher = createAgent({ connections: 4, proxies: config.proxies });
   open.defer(() => dispatcher.destroy());
-  const oauth = createOAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
+  const oauth = new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
   const probe = { apiUrl, appUrl, dispatcher, signal };
   if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) })))) return;
   const connection = (await store?.connections.list())?.find(({ status }) => status === 'active');
@@ -159,7 +159,7 @@ async function* configuration(config: Config): AsyncGenerator<Finding> {
 }
 
 /** By a refresh token that nobody has: an app that is known is told that the token is wrong, another that the app is. */
-async function appAccepted(oauth: ReturnType<typeof createOAuthClient>): Promise<boolean> {
+async function appAccepted(oauth: OAuthClient): Promise<boolean> {
   try {
     await oauth.refresh('svcr_doctor');
     return true;

@@ -8,7 +8,7 @@ import {
   sealAttempt,
   signConnectLink,
 } from '../../src/oauth/authorize.ts';
-import { createOAuthClient, OAuthError } from '../../src/oauth/client.ts';
+import { OAuthClient, OAuthError } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { type Library, REDIRECT_URI, startTestLibrary } from '../support/library.ts';
 
@@ -153,7 +153,7 @@ describe('at the library', () => {
         link: 'link',
         linkMadeAt: 0,
       });
-    const client = createOAuthClient(library);
+    const client = new OAuthClient(library);
     const exchange = (attempt: Attempt, code: string) =>
       client.exchangeCode({ code, redirectUri: REDIRECT_URI, verifier: attempt.verifier });
 

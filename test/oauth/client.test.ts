@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { reasonOf } from '../../src/errors.ts';
-import { createOAuthClient, OAuthError, Unanswered } from '../../src/oauth/client.ts';
+import { OAuthClient, type OAuthClientOptions, OAuthError, Unanswered } from '../../src/oauth/client.ts';
 import {
   type Admin,
   connect,
@@ -28,8 +28,8 @@ afterAll(async () => {
   await library.close();
 });
 
-const clientWith = (options: Partial<Parameters<typeof createOAuthClient>[0]> = {}) =>
-  createOAuthClient({ ...library, apiUrl: relay.url, ...options });
+const clientWith = (options: Partial<OAuthClientOptions> = {}) =>
+  new OAuthClient({ ...library, apiUrl: relay.url, ...options });
 
 /** What comes of a refresh that is answered like this. */
 async function refreshWith(status: number, body: unknown, headers: Record<string, string> = {}) {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createLog } from '../../src/log.ts';
-import { createOAuthClient } from '../../src/oauth/client.ts';
+import { OAuthClient } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens } from '../../src/oauth/tokens.ts';
 import { openStore } from '../../src/store/store.ts';
@@ -24,7 +24,7 @@ const log = createLog({ level: 'info', pretty: false, destination: process.stder
 const store = await openStore({ url: order.databaseUrl, log });
 const tokens = new Tokens({
   store,
-  client: createOAuthClient(order),
+  client: new OAuthClient(order),
   sealer: createSealer([Buffer.from(order.key, 'base64')]),
   log,
   instance: `process ${process.pid}`,

@@ -5,7 +5,7 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, it, vi } from 'vitest';
 import { Disconnected, RetryLater, reasonOf } from '../../src/errors.ts';
 import { createLog } from '../../src/log.ts';
-import { createOAuthClient, Unanswered } from '../../src/oauth/client.ts';
+import { OAuthClient, Unanswered } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens, type TokensOptions } from '../../src/oauth/tokens.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
@@ -79,7 +79,7 @@ type Options = Partial<TokensOptions> & { apiUrl?: string; timeoutMs?: number };
 /** The tokens as one process has them. */
 function tokensOf(options: Options = {}) {
   const { apiUrl = relay.url, timeoutMs = 5000 } = options;
-  const client = createOAuthClient({ ...library, apiUrl, timeoutMs });
+  const client = new OAuthClient({ ...library, apiUrl, timeoutMs });
   return new Tokens({ store, client, sealer, log, instance: 'this process', ...options });
 }
 
