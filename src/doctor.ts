@@ -1,9 +1,9 @@
 import type { Config } from './config/config.ts';
 import { openToOthers } from './config/preflight.ts';
-import { encryptionKeyIn } from './config/secrets.ts';
+import { encryptionKeys } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import type { Finding } from './finding.ts';
-import { createLog } from './log.ts';
+import { createLog, type Log } from './log.ts';
 import { OAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
@@ -20,43 +20,70 @@ import { clusterExists } from './store/embedded/cluster.ts';
 import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
 
+interface Examining {
+  config: Config;
+  log: Log;
+  open: AsyncDisposableStack;
+  signal: AbortSignal;
+}
+
 /**
- * Looks at everything that a mirror with this configuration rests on, in a process of its own and beside a running service
- * if there is one. Changes nothing: what is written to try something is removed again.
+ * Checks everything that a mirror with this configuration depends on, in a process of its own, also beside a running
+ * service. Changes nothing: what is written to try something is removed again.
  */
 export async function* examine(config: Config, signal: AbortSignal): AsyncGenerator<Finding> {
-  const log = createLog({ level: 'silent', pretty: false });
   await using open = new AsyncDisposableStack();
+  const at = { config, log: createLog({ level: 'silent', pretty: false }), open, signal };
   yield* configuration(config);
-
-  let store: Store | undefined;
-  const url = await databaseUrl();
-  if (url === undefined) {
-    yield { area: 'database', what: 'PostgreSQL', found: 'none yet', chosen: 'made by the first start', level: 'ok' };
-  } else if (typeof url !== 'string') yield url;
-  else if (yield* probeDatabase({ url })) {
-    store = await openStore({ url, log });
-    open.defer(() => store!.close());
-  }
+  const { store, isNew } = yield* examineDatabase(at);
   signal.throwIfAborted();
   yield* probeQueue({ redisUrl: config.redisUrl });
   signal.throwIfAborted();
 
   const { target, s3 } = config.storage;
-  // Of records that cannot be asked nothing is said here, rather than that they are new.
-  const id = store ? await store.bucket.known() : url === undefined ? undefined : null;
+  // Null: the database is unreachable, so nothing is said of the mirror id.
+  const id = store ? await store.bucket.known() : isNew ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
-  else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id));
+  else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id), signal);
+  yield* examineLibrary(at, store, isNew);
+}
 
+/** `isNew`: there is no database yet. */
+async function* examineDatabase({
+  config,
+  log,
+  open,
+}: Examining): AsyncGenerator<Finding, { store?: Store; isNew: boolean }> {
+  const area = 'database' as const;
+  const what = 'PostgreSQL';
+  const directory = config.dataDir;
+  let url = config.databaseUrl;
+  try {
+    if (url === undefined && (await clusterExists(directory))) {
+      url = open.adopt(await joinEmbeddedPostgres({ directory, log }), (embedded) => embedded.stop()).url;
+    }
+  } catch (error) {
+    yield { area, what, found: reasonOf(error), remedy: 'see what it says, or set DATABASE_URL', level: 'wrong' };
+    return { isNew: false };
+  }
+  if (url === undefined) {
+    yield { area, what, found: 'none yet', chosen: 'made by the first start', level: 'ok' };
+    return { isNew: true };
+  }
+  if (!(yield* probeDatabase({ url }))) return { isNew: false };
+  return { store: open.adopt(await openStore({ url, log }), (store) => store.close()), isNew: false };
+}
+
+async function* examineLibrary(at: Examining, store: Store | undefined, isNew: boolean): AsyncGenerator<Finding> {
+  const { config, log, open, signal } = at;
   const { apiUrl, appUrl, clientId, clientSecret } = config.library;
-  const dispatcher = createAgent({ connections: 4, proxies: config.proxies });
-  open.defer(() => dispatcher.destroy());
+  const dispatcher = open.adopt(createAgent({ connections: 4, proxies: config.proxies }), (agent) => agent.destroy());
   const oauth = new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
   const probe = { apiUrl, appUrl, dispatcher, signal };
-  if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) })))) return;
+  if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) }), signal))) return;
   const connection = (await store?.connections.list())?.find(({ status }) => status === 'active');
   if (!store || !connection) {
-    const known = store !== undefined || url === undefined;
+    const known = store !== undefined || isNew;
     yield {
       area: 'library',
       what: 'token',
@@ -66,49 +93,29 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
     };
     return;
   }
-  const keys = config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
-  const tokens = new Tokens({ store, client: oauth, sealer: createSealer(keys), log, instance: config.instance });
+  const sealer = createSealer(await encryptionKeys(config));
+  const tokens = new Tokens({ store, client: oauth, sealer, log, instance: config.instance });
   // A refresh is never broken off: the service has rotated the token already.
   open.defer(() => tokens.settled());
   const access = createAccess(tokens);
-  yield* stoppable(
-    probeConnection({
-      ...probe,
-      connectionId: connection.id,
-      client: createLibraryClient({ apiUrl, dispatcher }),
-      withToken: (call) => access(connection.id, call),
-    }),
-  );
+  const client = createLibraryClient({ apiUrl, dispatcher });
+  const withToken = <T>(call: (token: string) => Promise<T>) => access(connection.id, call);
+  yield* stoppable(probeConnection({ ...probe, connectionId: connection.id, client, withToken }), signal);
+}
 
-  /** A stop between two findings ends the probe, which cleans up behind itself. */
-  async function* stoppable<R>(findings: AsyncGenerator<Finding, R>): AsyncGenerator<Finding, R> {
-    for (;;) {
-      const next = await findings.next();
-      if (next.done) return next.value;
-      yield next.value;
-      if (!signal.aborted) continue;
-      await findings.return(undefined as R);
-      throw signal.reason;
-    }
-  }
-
-  /** That of the embedded one, too, running or not; undefined when there is none yet, a finding when it does not start. */
-  async function databaseUrl(): Promise<string | Finding | undefined> {
-    if (config.databaseUrl !== undefined) return config.databaseUrl;
-    const directory = config.dataDir;
-    try {
-      if (!(await clusterExists(directory))) return undefined;
-      const embedded = await joinEmbeddedPostgres({ directory, log });
-      open.defer(() => embedded.stop());
-      return embedded.url;
-    } catch (error) {
-      const remedy = 'see what it says, or set DATABASE_URL';
-      return { area: 'database', what: 'PostgreSQL', found: reasonOf(error), remedy, level: 'wrong' };
-    }
+/** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */
+async function* stoppable<R>(findings: AsyncGenerator<Finding, R>, signal: AbortSignal): AsyncGenerator<Finding, R> {
+  for (;;) {
+    const next = await findings.next();
+    if (next.done) return next.value;
+    yield next.value;
+    if (!signal.aborted) continue;
+    await findings.return(undefined as R);
+    throw signal.reason;
   }
 }
 
-/** What is allowed, and will not go well. What is not allowed never gets here. */
+/** Settings that are valid but will cause trouble. */
 async function* configuration(config: Config): AsyncGenerator<Finding> {
   const area = 'configuration' as const;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
@@ -118,7 +125,7 @@ async function* configuration(config: Config): AsyncGenerator<Finding> {
     notes++;
     return { area, what, found, remedy, level: 'note' };
   };
-  // With DATABASE_URL no secret is made there.
+  // With DATABASE_URL, no secret is stored in DATA_DIR.
   const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
   if (secrets === 'theirs') {
     yield note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
@@ -158,7 +165,7 @@ async function* configuration(config: Config): AsyncGenerator<Finding> {
   if (notes === 0) yield { area, what: 'settings', found: 'are complete and fit together', level: 'ok' };
 }
 
-/** By a refresh token that nobody has: an app that is known is told that the token is wrong, another that the app is. */
+/** Sends an invalid refresh token: the answer tells whether the token or the app is refused. */
 async function appAccepted(oauth: OAuthClient): Promise<boolean> {
   try {
     await oauth.refresh('svcr_doctor');
