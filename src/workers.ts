@@ -57,6 +57,44 @@ export async function startWorkers(context: Context) {
   const mirror = mirrorDeps(context, { leases, breaker, outages, withToken });
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
+  const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
+  const {
+    instance,
+    sync: { reconcileInterval },
+  } = config;
+  const scheduled = startScheduledVerification({ store, storage, queues, log, instance, timings, reconcileInterval });
+  const pruning = startPruning({ store, log });
+  const { sealer } = context;
+  const webhooks = startWebhooks({ store, sealer, publicUrl: config.publicUrl, metrics, log }, config.webhook);
+  await Promise.all([breaker.check(), queues.ready()]);
+  const sweeping = startSweeping({ store, storage, breaker, log });
+  jobs.run();
+
+  return {
+    clockSet: () => dispatcher.clockSet(),
+    /** Takes no new work, and hands back what does not end within the grace, without spending an attempt. */
+    async stop(graceMs: number): Promise<void> {
+      const started = performance.now();
+      stopping.abort(new Error('shutting down'));
+      const verified = scheduled.stop();
+      await Promise.all([dispatcher.stop(), sweeping.stop()]);
+      await jobs.drain(started + Math.max(0, graceMs - handBackMs));
+      await tokens.settled();
+      await Promise.all([pruning.stop(), webhooks?.stop()]);
+      await breaker.stop();
+      await leases.close();
+      await verified;
+      log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
+    },
+  };
+}
+
+/** The BullMQ workers of both queues. `signal`: the process stops. */
+function openJobs(
+  { config, queues, log }: Context,
+  at: { mirror: MirrorDeps; sync: SyncDeps; dispatcher: Dispatcher; signal: AbortSignal },
+) {
+  const { leases } = at.mirror;
   let running = 0;
   /** Counts the jobs that this process works on. */
   const counted =
@@ -69,63 +107,42 @@ export async function startWorkers(context: Context) {
         running--;
       }
     };
-  const assets = queues.worker<AssetJob>(
-    'assets',
-    counted((job) => assetJob(mirror, dispatcher, job)),
-    { concurrency: config.transfer.concurrency },
-  );
-  const syncs = queues.worker<SyncJob>(
-    'syncs',
-    counted(({ data }) => runSyncs(sync, data.connectionId, stopping.signal, data.mode)),
-    { concurrency: syncConcurrency },
-  );
-  const {
-    instance,
-    sync: { reconcileInterval },
-  } = config;
-  const scheduled = startScheduledVerification({ store, storage, queues, log, instance, timings, reconcileInterval });
-  const pruning = startPruning({ store, log });
-  const { sealer } = context;
-  const webhooks = startWebhooks({ store, sealer, publicUrl: config.publicUrl, metrics, log }, config.webhook);
-  await Promise.all([breaker.check(), queues.ready()]);
-  const sweeping = startSweeping({ store, storage, breaker, log });
-  for (const worker of [assets, syncs]) {
-    void worker.run().catch((err) => {
-      if (!stopping.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
-    });
-  }
-
-  /** Waits for running jobs as long as the grace allows, then interrupts them: they are handed back. */
-  async function drain(until: number): Promise<void> {
-    let closed = false;
-    const done = Promise.allSettled([assets.close(), syncs.close()]).then(() => {
-      closed = true;
-    });
-    // A queue that is away never reports a worker as closed: then the running jobs tell.
-    const idle = () => closed || (!queues.answers && running === 0);
-    while (!idle() && performance.now() < until) {
-      await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
-    }
-    if (leases.size > 0) log.info({ assets: leases.size }, 'handing work back');
-    leases.interrupt('shutting down');
-    while (!idle()) await Promise.race([done, sleep(50)]);
-  }
+  const workers = [
+    queues.worker<AssetJob>(
+      'assets',
+      counted((job) => assetJob(at.mirror, at.dispatcher, job)),
+      { concurrency: config.transfer.concurrency },
+    ),
+    queues.worker<SyncJob>(
+      'syncs',
+      counted(({ data }) => runSyncs(at.sync, data.connectionId, at.signal, data.mode)),
+      { concurrency: syncConcurrency },
+    ),
+  ];
 
   return {
-    clockSet: () => dispatcher.clockSet(),
-    /** Takes no new jobs, lets running ones end within the grace, and hands the rest back without spending an attempt. */
-    async stop(graceMs: number): Promise<void> {
-      const started = performance.now();
-      stopping.abort(new Error('shutting down'));
-      const verified = scheduled.stop();
-      await Promise.all([dispatcher.stop(), sweeping.stop()]);
-      await drain(started + Math.max(0, graceMs - handBackMs));
-      await tokens.settled();
-      await Promise.all([pruning.stop(), webhooks?.stop()]);
-      await breaker.stop();
-      await leases.close();
-      await verified;
-      log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
+    run(): void {
+      for (const worker of workers) {
+        void worker.run().catch((err) => {
+          if (!at.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
+        });
+      }
+    },
+
+    /** Takes no new jobs. Lets running ones end before `until`, then interrupts them: their assets are handed back. */
+    async drain(until: number): Promise<void> {
+      let closed = false;
+      const done = Promise.allSettled(workers.map((worker) => worker.close())).then(() => {
+        closed = true;
+      });
+      // A queue that is away never reports a worker as closed: then the running jobs tell.
+      const idle = () => closed || (!queues.answers && running === 0);
+      while (!idle() && performance.now() < until) {
+        await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
+      }
+      if (leases.size > 0) log.info({ assets: leases.size }, 'handing work back');
+      leases.interrupt('shutting down');
+      while (!idle()) await Promise.race([done, sleep(50)]);
     },
   };
 }
