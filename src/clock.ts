@@ -1,11 +1,11 @@
 import type { Log } from './log.ts';
 
-/** The clocks of hosts differ by less than this; a smaller step of a clock is harmless. */
+/** Clocks of hosts differ by less than this. A smaller step of a clock is harmless. */
 export const clockToleranceMs = 60_000;
 
 const tickMs = 1000;
 
-/** Compares the wall clock with the monotonic one; logs a step of the wall clock, and calls `onStep`. Returns how to stop. */
+/** Logs each step of the wall clock against the monotonic clock, and calls `onStep`. Returns a function that stops it. */
 export function watchClock(log: Log, onStep: () => void): () => void {
   const offsetNow = () => Date.now() - performance.now();
   let offset = offsetNow();

@@ -12,7 +12,7 @@ import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
 import { version } from './version.ts';
 
-/** One Ctrl-C reaches a process that npm runs twice: from the terminal, and passed on by npm. */
+/** One Ctrl-C reaches a process that npm runs twice: from the terminal and from npm. */
 const sameKeystrokeMs = 250;
 
 /** The first signal asks for an orderly stop, the second ends at once. */
@@ -35,7 +35,7 @@ function stopSignal(): AbortSignal {
 const aborted = (signal: AbortSignal) =>
   signal.aborted ? undefined : new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
 
-/** The port itself if it is free, else any that is. */
+/** The port itself if it is free, otherwise any free one. */
 async function freePort(wanted: number): Promise<number> {
   for (const port of [wanted, 0]) {
     const server = createServer();
@@ -51,7 +51,7 @@ async function freePort(wanted: number): Promise<number> {
   throw new Error('no free port');
 }
 
-/** What the library and the demo say of it is said on the terminal, where only trouble is of interest. */
+/** The embedded PostgreSQL of the library and the demo. Logs only warnings, to the terminal. */
 const startDatabase: StartDatabase = async (directory) => {
   const { makeDataDir } = await import('./config/preflight.ts');
   const { startEmbeddedPostgres } = await import('./store/embedded/embedded.ts');
@@ -66,8 +66,8 @@ async function terminalLog() {
 }
 
 /**
- * The settings of the service; an .env file in the working directory adds to the environment. No other verb reads that file,
- * which might send the operator's exported ADMIN_TOKEN to another address.
+ * The settings of the service, from the environment and an .env file in the working directory. Client verbs do not read
+ * that file: it could send the operator's exported ADMIN_TOKEN to another address.
  */
 async function configured() {
   if (existsSync('.env')) process.loadEnvFile('.env');
@@ -75,10 +75,10 @@ async function configured() {
   return readConfig(process.env, { embedded: embeddedPostgresIsInstalled() });
 }
 
-/** Only who starts the service waits until it is loaded. */
+/** Loaded only when the service is started. */
 const loaded = async () => ({ ...(await import('./log.ts')), ...(await import('./service.ts')) });
 
-// Whoever reads what is printed may have read enough, as `head` does.
+// The reader of the output may close it early, as `head` does.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
   process.exit(process.exitCode ?? 0);
@@ -88,17 +88,17 @@ const app = program(
   {
     async start(role, { json }) {
       const config = await configured();
-      // Before anything is loaded that is looked into.
+      // Instrumentation must start before the modules that it instruments are loaded.
       if (config.tracing) {
         const { startOpenTelemetry } = await import('./tracing/otel.ts');
         setTracing(startOpenTelemetry({ ...config.tracing, version }));
       }
       const { createLog, startService } = await loaded();
       const log = createLog(json ? { ...config.log, pretty: false } : config.log);
-      // Said in the log, where secrets are skipped, and not by the runtime, which prints everything.
+      // Node would print secrets; the log removes them.
       for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
         process.on(event, (err) => {
-          log.fatal({ err }, 'this should not happen; ending');
+          log.fatal({ err }, 'unexpected error, exiting');
           process.exit(1);
         });
       }
@@ -156,11 +156,11 @@ const app = program(
   version,
 );
 
-/** Does what `argv` asks for, and ends the process. */
+/** Runs the verb of `argv`, and ends the process. */
 export async function run(): Promise<never> {
   try {
     await app.parseAsync();
-    // Whatever still holds a socket open has been told to close: the work is done.
+    // All work is done; sockets may still be closing.
     process.exit(process.exitCode ?? 0);
   } catch (error) {
     if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);

@@ -1,9 +1,8 @@
 import { formatDuration } from './units.ts';
 
 /**
- * What can go wrong is sorted into these few at the edge where it is seen; a worker decides by them alone.
- * Everything else (network, 5xx, database away) is an ordinary Error: retried with backoff, and never mistaken for
- * one of these.
+ * Errors are classified once, where they occur; workers decide by class alone. Everything else (network, 5xx, database
+ * away) is an ordinary Error and is retried with backoff.
  */
 
 /** Not now, but nothing is wrong: come back after `waitMs`. Spends no attempt. */
@@ -12,7 +11,7 @@ export class RetryLater extends Error {
   readonly waitMs: number;
   /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
-  /** The service itself said so: it is asked for too much. */
+  /** The service itself asked to wait: it gets too many requests. */
   readonly asked: boolean;
 
   constructor(
@@ -27,18 +26,18 @@ export class RetryLater extends Error {
   }
 }
 
-/** In the reason of a pause that the service asked for. */
+/** Part of the reason when the service asked to wait. */
 export const askedToWait = 'the service asked to wait';
 
 /**
- * The longest time until something is tried again, in ms. A Retry-After header that says more is not obeyed: one that was
- * meant in milliseconds would stop everything for weeks.
+ * The longest time until something is tried again, in ms. A longer Retry-After is not obeyed: one that was meant in
+ * milliseconds would stop everything for weeks.
  */
 export const longestWait = 3_600_000;
 
 /**
- * How long to wait, as far as a Retry-After header says (RFC 9110, section 10.2.3): seconds, or until a date by the clock
- * of the answer's `date`. What says something else says nothing. `text` is for people.
+ * How long a Retry-After header asks to wait (RFC 9110, section 10.2.3): seconds, or until a date by the clock of the
+ * answer's `date`. Undefined for an invalid header. `text` is for people.
  */
 export function retryAfter(header: unknown, date?: unknown): { waitMs: number; text: string } | undefined {
   const value = String(header ?? '').trim();
@@ -55,12 +54,12 @@ export function retryAfter(header: unknown, date?: unknown): { waitMs: number; t
   };
 }
 
-/** So many ms, a little more, and not the same for all. */
+/** A wait with some jitter added, so that not all callers return at once. */
 export function withMargin(wait: number): number {
   return wait + 100 + Math.random() * Math.min(1000 + wait / 10, 10_000);
 }
 
-/** One of the three formats of RFC 9110, section 5.6.7, as epoch milliseconds; NaN for all else. */
+/** A date in one of the formats of RFC 9110, section 5.6.7, as epoch milliseconds; NaN for any other text. */
 function httpDate(text: unknown): number {
   const value = String(text ?? '');
   if (!/^(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*,? /i.test(value)) return Number.NaN;
@@ -72,15 +71,15 @@ export class Disconnected extends Error {
   override readonly name = 'Disconnected';
 }
 
-/** Cannot ever work as it is; `message` is the reason that people read. Spends the asset's last attempt. */
+/** Can never work as it is: the asset fails at once. `message` is the reason that people read. */
 export class Rejected extends Error {
   override readonly name = 'Rejected';
 }
 
-/** The bucket takes nothing at present (full, missing, wrong keys): everything waits, nothing fails. */
+/** The bucket accepts nothing at present (full, missing, wrong keys): all assets wait, none fails. */
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable';
-  /** `object`: the store works, and has no place for this one object at present. It waits; the others go on. */
+  /** `object`: only this object is not accepted at present. It waits; the others continue. */
   readonly scope: 'all' | 'object';
 
   constructor(message: string, options: { scope?: 'all' | 'object'; cause?: unknown } = {}) {
@@ -100,10 +99,7 @@ export class ConfigurationError extends Error {
   }
 }
 
-/**
- * The message of an error and of its causes, in one line, without secrets:
- * tokens of the service (spec, section 2.2) and everything behind the `?` of a link are skipped.
- */
+/** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
 export function reasonOf(error: unknown): string {
   const parts: string[] = [];
   for (let e = error, depth = 0; e !== undefined && e !== null && depth < 5; depth++) {
@@ -114,7 +110,7 @@ export function reasonOf(error: unknown): string {
   return scrub(parts.join(': ')).slice(0, 500) || 'unknown error';
 }
 
-/** What the AWS SDK says when an answer has no words. */
+/** Messages of the AWS SDK for an answer without a message. */
 const saysNothing = new Set(['UnknownError', 'Unknown']);
 
 function messageOf(e: unknown): string {
@@ -123,7 +119,7 @@ function messageOf(e: unknown): string {
   return e.message || e.name;
 }
 
-/** Leaves out what must never be written anywhere: tokens, credentials in addresses, and the query of any link. */
+/** Removes what must never be written anywhere: tokens (spec, section 2.2), credentials in addresses, and queries of links. */
 export function scrub(text: string): string {
   return text
     .replace(/svc[a-z]_[\w.~+/=-]+/g, 'svc*_…')
@@ -132,7 +128,7 @@ export function scrub(text: string): string {
     .replace(/[^\s"'<>]+/g, withoutQuery);
 }
 
-/** A word without the query and the fragment of the address in it. One pattern for all would take quadratic time. */
+/** Removes query and fragment from an address. One regular expression for all would take quadratic time. */
 function withoutQuery(word: string): string {
   const address = word.indexOf('://');
   if (address === -1) return word;

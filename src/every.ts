@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from './log.ts';
 
 /**
- * Does something again and again, `ms` after it last ended, until `signal` is aborted; the first time at once, or `later`.
- * A row of failures is said once, as `failed`. Resolves when the last has ended.
+ * Repeats `work`, `ms` after it last ended, until `signal` is aborted; starts at once, or `later`. Failures in a row are
+ * logged once, as `failed`. Resolves when the last call has ended.
  */
 export async function every(
   ms: number,

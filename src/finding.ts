@@ -1,18 +1,18 @@
-/** What a probe found out. */
+/** One result of a probe. */
 export interface Finding {
   area: 'configuration' | 'database' | 'queue' | 'bucket' | 'library';
-  /** What was looked at, in a word or two. */
+  /** What was checked, in a word or two. */
   what: string;
   found: string;
   /** What the mirror does because of it. */
   chosen?: string;
-  /** What a person can do about it. */
+  /** What the operator can do about it. */
   remedy?: string;
-  /** `wrong`: something does not work, or will not. `note`: it works, and somebody should know. */
+  /** `wrong`: something does not work, or will not. `note`: it works, but the operator should know. */
   level: 'ok' | 'note' | 'wrong';
 }
 
-/** Findings of one area: what is as it should be, and what is not. */
+/** Makes findings of one area. */
 export const findingsOn = (area: Finding['area']) => ({
   ok: (what: string, found: string, chosen?: string): Finding => ({
     area,
@@ -30,15 +30,15 @@ export const findingsOn = (area: Finding['area']) => ({
   }),
 });
 
-/** `what is wrong; what to do about it`, as errors of this project say it, taken apart. */
+/** Splits the message of an error, `what is wrong; what to do about it`. */
 export function told(reason: string): { found: string; remedy?: string } {
   const at = reason.indexOf('; ');
   if (at < 0) return { found: reason };
-  // The code behind it, and what the other side said in its own words, are for logs.
+  // The code and the words of the other side that may follow are for logs.
   return { found: reason.slice(0, at), remedy: reason.slice(at + 2).replace(/ \([A-Z]\w+\)(: .*)?$/s, '') };
 }
 
-/** Another machine's clock against ours: signatures and expiry times rest on the two being near each other. */
+/** Compares another machine's clock with ours: signatures and expiry times need them close. */
 export function clockFinding(area: Finding['area'], differenceMs: number, whose: string): Finding {
   const seconds = Math.round(Math.abs(differenceMs) / 1000);
   const what = 'clock';

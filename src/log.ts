@@ -9,22 +9,22 @@ import { scrub } from './errors.ts';
  */
 export type Log = Logger;
 
-/** What every line says that is written in the course of some work: which run, asset or request it belongs to. */
+/** Fields of each line that is written during some work: the sync, asset or request it belongs to. */
 const correlated = new AsyncLocalStorage<Record<string, unknown>>();
 
-/** Does the work with these fields on each of its lines, in addition to those of the work around it. */
+/** Does the work with these fields on each of its log lines, in addition to the fields of the surrounding work. */
 export function withFields<T>(fields: Record<string, unknown>, work: () => T): T {
   return correlated.run({ ...correlated.getStore(), ...fields }, work);
 }
 
-/** The fields of the work that is under way here, for what is told of it later and elsewhere. */
+/** The log fields of the current work, for lines that are written later outside its context. */
 export const fieldsHere = (): Record<string, unknown> => ({ ...correlated.getStore() });
 
-/** Fields whose value is a secret by their name, at whatever depth. */
+/** Names of fields that hold secrets, at any depth. */
 const secretKey = /(authorization|cookie|password|secret|tokens?|verifier|^url|^mp4Url|^thumbnailUrl)$/i;
 
 /**
- * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are skipped of messages,
+ * JSON lines to stdout, or readable ones when `pretty`. Secrets, tokens and the queries of links are removed from messages,
  * fields, errors and their causes.
  */
 export function createLog(options: { level: string; pretty: boolean; destination?: NodeJS.WritableStream }): Log {
@@ -47,7 +47,7 @@ export function createLog(options: { level: string; pretty: boolean; destination
         level: (level) => ({ level }),
         log: (fields) => clean(fields, written) as Record<string, unknown>,
       },
-      // An error that gets here is a plain object already.
+      // `clean` has turned errors into plain objects.
       serializers: { err: (err) => err, msg: (msg) => (typeof msg === 'string' ? written(msg) : msg) },
     },
     // biome-ignore lint/suspicious/noExplicitAny: pino's stream type is narrower than what it accepts
@@ -55,13 +55,12 @@ export function createLog(options: { level: string; pretty: boolean; destination
   );
 }
 
-/** A terminal would obey what others wrote. Line ends stay, for stacks have some. */
+/** Escapes control characters, which a terminal would obey. Line ends stay, because stacks have them. */
 const harmless = (text: string) =>
   text.replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, (c) =>
     c === '\n' ? c : `\\u{${c.codePointAt(0)!.toString(16)}}`,
   );
 
-/** `written`: how a text is written. */
 function clean(value: unknown, written: (text: string) => string, depth = 0): unknown {
   if (typeof value === 'string') return written(value);
   if (value === null || typeof value !== 'object' || value instanceof Date) return value;
@@ -71,7 +70,7 @@ function clean(value: unknown, written: (text: string) => string, depth = 0): un
   const out: Record<string, unknown> = {};
   const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
   for (const [key, v] of Object.entries(fields)) {
-    // Errors of HTTP and S3 clients carry whole requests and answers: their words are enough.
+    // Errors of HTTP and S3 clients contain whole requests and answers.
     if (key === 'raw' || key === 'input' || key.startsWith('$')) continue;
     out[key] =
       secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, written, depth + 1);

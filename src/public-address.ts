@@ -3,10 +3,10 @@ import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { Rejected } from './errors.ts';
 
-/** The only part of IPv6 that IANA gives to the internet. */
+/** The only part of IPv6 that is allocated to the public internet. */
 const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');
 
-/** Whether everybody can reach it: not loopback, private, link-local, shared, reserved, nor one of these as IPv6. */
+/** Whether an address is on the public internet: not loopback, private, link-local, shared or reserved, also as mapped IPv6. */
 export function isPublic(address: string): boolean {
   if (isIP(address) === 0) return false;
   const parsed = ipaddr.process(address);
@@ -15,14 +15,14 @@ export function isPublic(address: string): boolean {
 }
 
 export interface AddressGuard {
-  /** @throws Rejected when the host is a number, and not a public address. Nobody looks up what is a number already. */
+  /** Call it before connecting: IP literals are not looked up. @throws Rejected for one that is not public */
   check(host: string): void;
-  /** For net.connect: resolves a name to its public addresses only. The result is what is connected to. */
+  /** For net.connect: resolves a name to its public addresses only, so that no second lookup can give others. */
   lookup: LookupFunction;
 }
 
 /**
- * Keeps requests to addresses that others have chosen away from this machine and its network.
+ * Keeps requests to addresses that others chose away from this machine and its network.
  * @param options.allows hosts that may have any address
  * @param options.refusal the message about a host, `where` with its address
  */

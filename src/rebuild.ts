@@ -10,17 +10,17 @@ import { type Rebuilding, rebuild } from './verify/rebuild.ts';
 
 export type { Rebuilding };
 
-/** What is said meanwhile. */
+/** Called during a rebuild. */
 export interface RebuildReport {
   start: (storage: string) => void;
-  /** Something that a person should know: one sentence. */
+  /** Reports something that a person should know: one sentence. */
   tell: (line: string) => void;
   progress: (so: Rebuilding) => void;
 }
 
 /**
- * Makes the records again from the bucket, in a process of its own, with the service's configuration: it needs nothing but
- * the two, when a service may not even start, and beside one that runs it is in nobody's way.
+ * Restores the database from the bucket with the service's configuration, in a process of its own. Works when the service
+ * cannot start, and beside a running one.
  */
 export async function rebuildFrom(
   config: Config,
@@ -47,7 +47,7 @@ export async function rebuildFrom(
     { store, storage, thumbnails: config.thumbnails },
     { tell: report.tell, onProgress: report.progress, signal: stop },
   );
-  // Last: a service that runs beside this takes nothing for missing, and fetches nothing, before all is restored.
+  // Last: until all is restored, a running service must not accept the bucket and fetch assets that are there.
   await store.bucket.id(async () => id!);
   return so;
 

@@ -16,8 +16,8 @@ export type Role = 'all' | 'web' | 'worker';
 export type Service = Awaited<ReturnType<typeof startService>>;
 
 /**
- * Opens the context and starts the roles; `stop` ends them in order, within the grace.
- * @throws the reason of `signal` when that says to stop before everything has started; what was open is closed again
+ * Opens the context and starts a role; `stop` ends it in order, within the grace.
+ * @throws the reason of `signal` if it is aborted before everything has started; then all is closed again
  */
 export async function startService(config: Config, log: Log, role: Role = 'all', options: ContextOptions = {}) {
   await using starting = new AsyncDisposableStack();
@@ -38,7 +38,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });
     starting.defer(() => server.close());
-    log.info({ port: server.port }, 'metrics are on a port of their own');
+    log.info({ port: server.port }, 'metrics server started');
   }
   if (role !== 'worker') {
     // Imported here, so that workers do not spend memory on it.
@@ -82,7 +82,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       // A queue that does not answer may block the shutdown. Its jobs are recreated from the database.
       const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
       if (await Promise.race([orderly.then(() => false), late])) {
-        log.warn({ ms: Math.round(performance.now() - started) }, 'not everything could be closed in time; leaving it');
+        log.warn({ ms: Math.round(performance.now() - started) }, 'shutdown grace exceeded, exiting');
         orderly.catch(() => {});
       }
       // This process may have the only copy of a token that was just rotated: wait until it is saved.

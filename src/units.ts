@@ -2,7 +2,7 @@
 
 const milliseconds: Record<string, number> = { ms: 1, s: 1e3, m: 60e3, h: 3600e3, d: 86400e3, w: 7 * 86400e3 };
 
-/** How often a connection may be synced, by its own settings: milliseconds. For all of them the environment may say less. */
+/** Limits of a connection's own sync interval, in ms. The environment's interval may be shorter. */
 export const syncIntervals = { least: 1000, most: 365 * 86400e3 };
 
 /** Milliseconds, or undefined when the text is not a duration with units. */
@@ -35,7 +35,7 @@ export function parseSize(text: string): number | undefined {
   return unit ? Math.round(Number(match[1]) * unit) : undefined;
 }
 
-/** Bytes per second, or undefined when the text is not a rate, such as `20MiB/s`, of more than nothing. */
+/** Bytes per second of a rate such as `20MiB/s`; undefined for any other text, and for 0. */
 export function parseRate(text: string): number | undefined {
   const match = /^(.*\S) *\/ *s$/.exec(text.trim());
   return (match && parseSize(match[1]!)) || undefined;
@@ -46,7 +46,7 @@ export function formatBytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = count;
   let unit = 0;
-  // What would be rounded to 1024 is one of the next unit.
+  // A value that would be shown as 1024 is 1 of the next unit.
   while (value >= 1023.5 && unit < units.length - 1 && count >= 1024) {
     value /= 1024;
     unit++;

@@ -1,4 +1,4 @@
-/** What an endpoint may be told: the kinds of events that are delivered. */
+/** The kinds of events that webhooks deliver. */
 export const webhookKinds = [
   'connection.disconnected',
   'connection.recovered',

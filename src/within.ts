@@ -1,4 +1,4 @@
-/** What comes in time, or undefined. */
+/** The result of `work`, or undefined after `ms`. */
 export async function within<T>(ms: number, work: Promise<T>): Promise<T | undefined> {
   let timer: NodeJS.Timeout | undefined;
   work.catch(() => {});

@@ -4,12 +4,12 @@ import type { Metrics } from './metrics.ts';
 
 export type Exposition = ReturnType<typeof createExposition>;
 
-/** Looking at the bucket writes to it: a look that is no older than this will do. */
+/** A check of the bucket writes to it, so its result is reused for this long. */
 const looksFreshMs = 30_000;
 
 /**
- * What the runtime tells of this process: memory, CPU time, garbage collection, the event loop. From when it is first asked
- * for: to watch the event loop wakes an idle process a hundred times a second.
+ * Metrics of the runtime: memory, CPU time, garbage collection, event loop. Collected from the first scrape on, because
+ * watching the event loop wakes an idle process a hundred times a second.
  */
 let runtime: Registry | undefined;
 
@@ -21,11 +21,11 @@ function ofRuntime(): Registry {
   return runtime;
 }
 
-/** Everything that a process has to show to Prometheus, in its text format. */
+/** All metrics of a process in the text format of Prometheus. */
 export function createExposition(options: {
   metrics: Metrics;
   readiness: Readiness;
-  /** Brings gauges of the records up to date, in processes that show them. */
+  /** Updates the gauges of the database, in processes that export them. */
   refresh?: (() => Promise<void>) | undefined;
 }) {
   const { registry } = options.metrics;

@@ -4,15 +4,15 @@ import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 
-/** So many scrapes as there may be, records and queues are asked once in this time, and given up on after that one. */
+/** Database and queues are asked at most once in `freshMs`, and waited for `patienceMs`. */
 const freshMs = 10_000;
 const patienceMs = 5000;
 
 const statuses = ['active', 'paused', 'disconnected'] as const;
 
 /**
- * Gauges of what is in the records and on the queues: the same in every process, so those that serve people show them.
- * What does not answer is skipped rather than shown as it was.
+ * Gauges of the database and the queues. They are the same in every process, so only the web role exports them. If one
+ * does not answer, its gauges are absent instead of outdated.
  */
 export function recordGauges(registry: Registry, { store, queues }: { store: Store; queues: Queues }) {
   const registers = [registry];
@@ -74,7 +74,7 @@ export function recordGauges(registry: Registry, { store, queues }: { store: Sto
 
   let read: { at: number; done: Promise<unknown> } | undefined;
   return {
-    /** Brings them up to date, unless they are. */
+    /** Updates the gauges if they are older than `freshMs`. */
     async refresh(): Promise<void> {
       if (!read || performance.now() - read.at > freshMs) {
         read = { at: performance.now(), done: Promise.all([readRecords(), readQueues()]) };

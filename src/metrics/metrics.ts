@@ -1,16 +1,16 @@
 import { Counter, Histogram, Registry } from 'prom-client';
 
-/** What one process has done since it started, for Prometheus. docs/reference/metrics.md has the meaning of each. */
+/** Counters of one process since its start. docs/reference/metrics.md explains each. */
 export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
- * How a worker's lease of an asset ended. `waiting`: it comes back without an attempt spent (processing, told to wait,
- * bucket or service away); `retried`: with one spent.
+ * How a worker's lease of an asset ended. `waiting`: it is tried again without an attempt spent (processing, asked to wait,
+ * bucket or library away); `retried`: with one spent.
  */
 export const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];
 
-/** `given_up`: events, and not attempts. */
+/** `given_up` counts events, the others attempts. */
 export const webhookResults = ['delivered', 'failed', 'given_up'] as const;
 
 const [minute, hour, day] = [60, 3600, 86_400];
@@ -67,7 +67,7 @@ export function createMetrics() {
       registers,
     }),
   };
-  // What has never happened is 0 and not absent, so that the first time is an increase.
+  // Initialized to 0, so that the first event is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
   for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
   for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);

@@ -3,16 +3,16 @@ import type { Sealer } from './seal.ts';
 
 /**
  * The first half of the authorization code flow (spec, sections 4.1 and 5; RFC 6749 section 4.1, RFC 7636, RFC 9700):
- * who may connect, and what the browser carries until it comes back.
+ * connect links, and the attempt that the browser carries until the callback.
  */
 
 const linkPurpose = 'connect link';
 const attemptPurpose = 'connect attempt';
 
-/** A link that lets its holder connect an account, or reconnect the one of `connectionId`, until it expires. */
+/** Lets its holder connect an account, or reconnect `connectionId`, until it expires. */
 export interface ConnectLink {
   connectionId?: string | undefined;
-  /** By the database's clock: what an operator ends later ends this link, too. */
+  /** By the database's clock: a connection that is ended later invalidates the link. */
   madeAt: Date;
   expiresAt: Date;
 }
@@ -26,7 +26,7 @@ export function signConnectLink(sealer: Sealer, link: ConnectLink): string {
 
 const linkLifetimeMs = 7 * 86_400_000;
 
-/** The address that a user opens to connect, or to reconnect one connection, and until when that works. */
+/** The address that a user opens to connect, or to reconnect one connection, and when it expires. */
 export function connectUrl(
   sealer: Sealer,
   { publicUrl, connectionId, madeAt }: { publicUrl: string; connectionId?: string | undefined; madeAt: number },
@@ -36,7 +36,7 @@ export function connectUrl(
   return { url: `${publicUrl}/connect?link=${link}`, expiresAt: expiresAt.toISOString() };
 }
 
-/** The link, or why it is not one: `expired` when we signed it, but for an earlier time. */
+/** The link; `invalid` if we did not sign it. */
 export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | 'invalid' | 'expired' {
   const payload = sealer.verify(linkPurpose, signed);
   if (payload === undefined) return 'invalid';
@@ -44,12 +44,12 @@ export function readConnectLink(sealer: Sealer, signed: string): ConnectLink | '
   return e > Date.now() ? { connectionId: c, madeAt: new Date(m), expiresAt: new Date(e) } : 'expired';
 }
 
-/** What must survive the browser's way to the service and back. The verifier never leaves us unsealed. */
+/** What the browser keeps, sealed, on its way to the service and back. */
 export interface Attempt {
   state: string;
   verifier: string;
   connectionId?: string | undefined;
-  /** The link that it began with, and when that was made. */
+  /** The link that started it, and when that was made. */
   link: string;
   linkMadeAt: number;
   expiresAt: number;
@@ -86,12 +86,12 @@ export function beginAttempt(options: {
   return { attempt, url: url.href };
 }
 
-/** The attempt as a cookie's value: only the browser that began it can finish it. */
+/** The attempt as the value of a cookie: only the browser that started it can finish it. */
 export function sealAttempt(sealer: Sealer, attempt: Attempt): string {
   return sealer.seal(attemptPurpose, JSON.stringify(attempt));
 }
 
-/** The attempt that this browser began with this state; undefined for any other. */
+/** The attempt that this browser started with this state; undefined otherwise. */
 export function openAttempt(sealer: Sealer, cookie: string, state: string): Attempt | undefined {
   let attempt: Attempt;
   try {

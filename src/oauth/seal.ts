@@ -12,11 +12,11 @@ import {
 export type Sealer = ReturnType<typeof createSealer>;
 
 /**
- * Encryption at rest and signatures, with keys that can be replaced: the first key seals and signs, all open and verify.
+ * Encryption at rest and signatures, with keys that can be rotated: the first key seals and signs, all keys open and verify.
  *
  * Envelope: `v1.{key id}.{nonce}.{ciphertext and tag}`, AES-256-GCM (NIST SP 800-38D), base64url. The key id is the start
- * of the key's SHA-256, so an envelope says which key it needs. `purpose` is authenticated with it: what was sealed for
- * one place cannot be opened in another.
+ * of the key's SHA-256, so an envelope names its key. `purpose` is authenticated: a value that was sealed for one purpose
+ * cannot be opened for another.
  */
 export function createSealer(keys: readonly Buffer[]) {
   const ring = keys.map((key) => ({
@@ -30,10 +30,10 @@ export function createSealer(keys: readonly Buffer[]) {
     createHmac('sha256', mac).update(`${purpose}\0${text}`).digest('base64url');
 
   return {
-    /** Names the key that seals. */
+    /** The id of the first key. */
     keyId: first.id,
 
-    /** Whether it was sealed with that key, so that no other is needed for it. */
+    /** Whether it was sealed with the first key. */
     isCurrent: (envelope: string): boolean => envelope.startsWith(`v1.${first.id}.`),
 
     seal(purpose: string, plain: string): string {
@@ -43,7 +43,7 @@ export function createSealer(keys: readonly Buffer[]) {
       return `v1.${first.id}.${nonce.toString('base64url')}.${sealed.toString('base64url')}`;
     },
 
-    /** @throws Error that names the key id when that key is not among ours; another when the envelope was altered */
+    /** @throws Error that names the missing key, or says that the envelope was altered */
     open(purpose: string, envelope: string): string {
       const [version, id, nonce, sealed, more] = envelope.split('.');
       if (version !== 'v1' || !id || !nonce || !sealed || more !== undefined)
@@ -66,7 +66,7 @@ export function createSealer(keys: readonly Buffer[]) {
       }
     },
 
-    /** `{payload}.{signature}`, both base64url: readable by all, made by us. */
+    /** `{payload}.{signature}`, both base64url: signed, not encrypted. */
     sign(purpose: string, payload: string): string {
       const body = Buffer.from(payload).toString('base64url');
       return `${body}.${signature(first.mac, purpose, body)}`;

@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createPostgresBackend } from 'bullmq';
 
-/** How long a worker waits after it could not get a job. */
+/** How long a worker waits after an error. */
 const pauseMs = 1000;
 
 /**
- * BullMQ's backend on PostgreSQL, whose workers wait after an error. To be reported, version 6.7.0: `Worker.retryIfFailed`
- * waits only after ECONNREFUSED. After any other error of `moveToActive`, as 57P03 while PostgreSQL starts, the main loop
- * calls it again at once.
+ * BullMQ's PostgreSQL backend with a pause after errors. To be reported, version 6.7.0: `Worker.retryIfFailed` waits only
+ * after ECONNREFUSED; after any other error of `moveToActive`, such as 57P03 while PostgreSQL starts, it retries at once.
  */
 export const postgresBackend: typeof createPostgresBackend = (...args) => {
   const backend = createPostgresBackend(...args);

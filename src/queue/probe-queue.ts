@@ -3,7 +3,7 @@ import { reasonOf } from '../errors.ts';
 import type { Finding } from '../finding.ts';
 import { connectRedis } from './redis.ts';
 
-/** Whether the queues have a place that keeps what is put there. */
+/** Checks where the queues are: version, role and eviction policy of Redis. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
   const area = 'queue' as const;
   if (options.redisUrl === undefined) {
@@ -25,7 +25,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     let infos: string[];
     try {
       await redis.connect();
-      // Of a cluster, all that take writes.
+      // Of a cluster: all primaries.
       infos = await Promise.all(
         (redis instanceof Cluster ? redis.nodes('master') : [redis]).map((node) => node.info()),
       );

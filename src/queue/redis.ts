@@ -1,23 +1,23 @@
 import { Cluster, Redis } from 'ioredis';
 import { parseRedisUrl } from '../config/redis-address.ts';
 
-/** A primary that became a replica says so: then the connection is made again, to who is the primary now. */
+/** After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. */
 const moved = (error: Error) => (error.message.startsWith('READONLY') ? 2 : false);
 
 export interface RedisOptions {
-  /** Null: as often as it takes. */
+  /** Null: no limit. */
   maxRetriesPerRequest: number | null;
   /** Milliseconds. */
   connectTimeout?: number;
   commandTimeout?: number;
   lazyConnect?: boolean;
-  /** Whether a connection that fails is tried again. */
+  /** Whether a failed connection is retried. */
   retry?: boolean;
 }
 
 /**
- * A client of the Redis that REDIS_URL names: one server, the primary that sentinels know of, or a cluster. Certificates are
- * held against the authorities that Node.js knows (NODE_EXTRA_CA_CERTS adds to them).
+ * A client for REDIS_URL: one server, the primary behind sentinels, or a cluster. Certificates are checked against the
+ * authorities of Node.js (NODE_EXTRA_CA_CERTS adds some).
  */
 export function connectRedis(url: string, options: RedisOptions): Redis | Cluster {
   const { retry = true, lazyConnect = false, ...rest } = options;
@@ -32,7 +32,7 @@ export function connectRedis(url: string, options: RedisOptions): Redis | Cluste
     return new Cluster(nodes, {
       lazyConnect,
       redisOptions: { ...common, ...account },
-      // Names are left to each connection, which holds the certificate against them.
+      // Each connection resolves the name itself, because the certificate is checked against it.
       dnsLookup: (host, callback) => callback(null, host),
       ...(!retry && { clusterRetryStrategy: () => null }),
     });

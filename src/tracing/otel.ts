@@ -22,8 +22,8 @@ import type { Tracing } from './tracing.ts';
 const stopMs = 3000;
 
 /**
- * OpenTelemetry, to be started before anything is loaded that it looks into. Where spans go the exporter reads from the
- * standard variables itself (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, …).
+ * Starts OpenTelemetry; call it before the instrumented modules are loaded. The exporter reads its target from the
+ * standard variables (OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, …).
  */
 export function startOpenTelemetry(options: { serviceName: string; version: string; ratio: number }): Tracing {
   context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable());
@@ -36,9 +36,9 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
   trace.setGlobalTracerProvider(provider);
   registerInstrumentations({
     instrumentations: [
-      // What is put into the store has a span of its own.
+      // Uploads to the bucket have a span of their own.
       new UndiciInstrumentation({ requireParentforSpans: true, ignoreRequestHook: ({ method }) => method === 'PUT' }),
-      // The queue asks all the time; what is of interest is asked in the course of something.
+      // Without a parent there would be a span for each poll of the queue.
       new PgInstrumentation({ requireParentSpan: true }),
       new AwsInstrumentation({ suppressInternalInstrumentation: true }),
     ],
@@ -62,7 +62,7 @@ export function startOpenTelemetry(options: { serviceName: string; version: stri
       return carrier.traceparent;
     },
     telemetry: new BullMQOtel({ tracerName: 'asset-mirror', version: options.version }),
-    /** Sends what is left. A collector that is away holds no stop up. */
+    /** Sends the remaining spans. A collector that is away does not delay the shutdown. */
     async stop() {
       const sent = provider.shutdown().catch(() => {});
       await Promise.race([sent, sleep(stopMs, undefined, { ref: false })]);

@@ -2,7 +2,7 @@ import type { Attributes } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import { scrub } from '../errors.ts';
 
-/** Sends spans on without what must never be written: queries of links, tokens, credentials. */
+/** Exports spans without queries of links, tokens and credentials. */
 export function scrubbed(exporter: SpanExporter): SpanExporter {
   return {
     export: (spans, done) => exporter.export(spans.map(clean), done),
@@ -41,7 +41,7 @@ const withCleanAttributes = <T extends { attributes?: Attributes }>(it: T): T =>
 function cleanAttributes(attributes: Attributes): Attributes {
   const kept: Attributes = {};
   for (const [name, value] of Object.entries(attributes)) {
-    // Of a link this is the secret, all of it; `url.full` says that there was one.
+    // The query of a signed link is a secret; `url.full` shows that there was one.
     if (name === 'url.query') continue;
     kept[name] = typeof value === 'string' ? scrub(value) : value;
   }

@@ -1,9 +1,9 @@
-/** What tracing does when it is on (otel.ts). Off, as it is by default, nothing of it is loaded and work is just done. */
+/** Implemented by otel.ts. Tracing is off by default, and then nothing of it is loaded. */
 export interface Tracing {
   span<T>(name: string, attributes: Record<string, string | undefined>, work: () => Promise<T>): Promise<T>;
-  /** The trace that is under way here, for what follows from it (W3C Trace Context). */
+  /** The current trace as `traceparent` (W3C Trace Context), for later work that belongs to it. */
   here(): string | undefined;
-  /** What BullMQ wants to be given. */
+  /** The `telemetry` option of BullMQ. */
   telemetry: unknown;
   stop(): Promise<void>;
 }
@@ -14,7 +14,7 @@ export function setTracing(tracing: Tracing): void {
   on = tracing;
 }
 
-/** Does some work as a span of the trace that is under way, or of a new one. Attributes hold ids and keys. */
+/** Does some work as a span of the current trace, or of a new one. Attributes are ids and keys. */
 export function span<T>(
   name: string,
   attributes: Record<string, string | undefined>,
