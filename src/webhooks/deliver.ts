@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { reasonOf } from '../errors.ts';
+import { every } from '../every.ts';
 import type { Log } from '../log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Sealer } from '../oauth/seal.ts';
@@ -58,6 +59,7 @@ class Webhooks {
   readonly #running: Promise<void>;
   readonly #silence: () => void;
   #endPause = () => {};
+  #begun = false;
   #failing = false;
   /** The endpoint answered 410: this process sends nothing until it is started again. */
   #gone = false;
@@ -67,7 +69,14 @@ class Webhooks {
     this.#kinds = endpoint.events;
     this.#sender = createWebhookSender({ ...endpoint, version });
     this.#silence = deps.store.onEvents(() => this.#endPause());
-    this.#running = this.#run();
+    this.#running = every(tickMs, () => this.#round(), {
+      signal: this.#stopping.signal,
+      log: deps.log,
+      failed: 'webhook round failed, will retry',
+      onPause: (end) => {
+        this.#endPause = end;
+      },
+    });
   }
 
   async stop(): Promise<void> {
@@ -77,30 +86,11 @@ class Webhooks {
     await this.#sender.close();
   }
 
-  async #run(): Promise<void> {
-    const { store, log } = this.#deps;
-    const { signal } = this.#stopping;
-    let begun = false;
-    let failing = false;
-    while (!signal.aborted) {
-      try {
-        if (!begun) await store.webhooks.begin();
-        begun = true;
-        await this.#round();
-        failing = false;
-      } catch (err) {
-        if (!failing && !signal.aborted) log.warn({ err }, 'webhook round failed, will retry');
-        failing = true;
-      }
-      const pause = new AbortController();
-      this.#endPause = () => pause.abort();
-      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, signal]), ref: false }).catch(() => {});
-    }
-  }
-
   async #round(): Promise<void> {
     const { store, metrics, log } = this.#deps;
     const { signal } = this.#stopping;
+    if (!this.#begun) await store.webhooks.begin();
+    this.#begun = true;
     while (await store.webhooks.collect(this.#kinds, giveUpMs)) signal.throwIfAborted();
     const givenUp = await store.webhooks.giveUp(giveUpMs);
     if (givenUp > 0) {
