@@ -55,7 +55,7 @@ describe.each([
   afterAll(() => scene?.close());
   afterEach(() => scene.admin.clearFaults());
 
-  test('finds everything well, and leaves everything as it was', async () => {
+  test('the doctor finds nothing wrong, and changes nothing', async () => {
     const before = await keysOf(scene.storage);
     const all = await findings(environment);
     expect(wrong(all)).toEqual([]);
@@ -78,7 +78,7 @@ describe.each([
     expect(listed.map(({ key }) => key)).toEqual(['_mirror/id']);
   });
 
-  test('says so on 80 columns, with no secret, and ends with 0', async () => {
+  test('the doctor prints at most 80 columns, no secrets, and exits with 0', async () => {
     const { code, out, err } = await run(environment);
     expect({ code, err }).toEqual({ code: 0, err: '' });
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
@@ -88,7 +88,7 @@ describe.each([
     for (const secret of [...secrets, 'svca_', 'svcr_', 'signature=', '\u001b']) expect(out).not.toContain(secret);
   });
 
-  test.skipIf(!inject('faketime'))('measures answers by a clock that nobody sets', async () => {
+  test.skipIf(!inject('faketime'))('the doctor measures response times with the monotonic clock', async () => {
     // The wall clock runs a hundred thousand times as fast.
     const clock = { LD_PRELOAD: inject('faketime')!, FAKETIME: '+0 x100000', FAKETIME_DONT_FAKE_MONOTONIC: '1' };
     const { out } = await run({ ...environment, ...clock }, '--json');
@@ -98,7 +98,7 @@ describe.each([
     }
   });
 
-  test('prints JSON for programs', async () => {
+  test('the doctor prints JSON with --json', async () => {
     const { code, out } = await run(environment, '--json');
     expect(code).toBe(0);
     const { ok, findings } = JSON.parse(out);
@@ -111,7 +111,7 @@ describe.each([
     });
   });
 
-  test('names the types that the service does not know, and says when nothing would be mirrored', async () => {
+  test('the doctor reports unknown asset types, and filters that mirror nothing', async () => {
     const types = { INCLUDE_ASSET_TYPES: 'vidoes', EXCLUDE_ASSET_TYPES: 'audio,pdf' };
     const all = await findings({ ...environment, ...types });
     expect(wrong(all)).toEqual(['configuration: INCLUDE_ASSET_TYPES']);
@@ -126,7 +126,7 @@ describe.each([
     expect(of(all, 'settings')).toBeUndefined();
   });
 
-  test('what cannot be known without the database is not said', async () => {
+  test('without the database, findings that need it are not reported', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
     await mkdir(join(directory, 'mirror', '_mirror'), { recursive: true });
     await writeFile(join(directory, 'mirror', '_mirror', 'id'), 'another-mirror\n');
@@ -144,7 +144,7 @@ describe.each([
     await rm(directory, { recursive: true });
   });
 
-  test('a token that has expired is refreshed, and the service goes on with the new one', async () => {
+  test('an expired token is refreshed, and the service continues with the new one', async () => {
     await scene.admin.expireTokens();
     expect(of(await findings(environment), 'token')).toMatchObject({ level: 'ok' });
     const another = await scene.upload();
@@ -165,25 +165,25 @@ describe.each([
     expect(all.find(({ level }) => level === 'wrong')!.remedy).toMatch(remedy);
   });
 
-  test('an address that is not the API', async () => {
+  test('an address that is not the API is reported', async () => {
     const elsewhere = await findings({ ...environment, LIBRARY_API_URL: `${environment.LIBRARY_API_URL}/api/v1` });
     expect(of(elsewhere, 'API')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/without \/api\/v1/) });
     const nowhere = await findings({ ...environment, LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}` });
     expect(of(nowhere, 'API')).toMatchObject({ level: 'wrong', found: 'nothing listens at that address' });
   });
 
-  test('a key that does not open the tokens', async () => {
+  test('a key that does not open the tokens is reported', async () => {
     const all = await findings({ ...environment, ENCRYPTION_KEYS: Buffer.alloc(32).toString('base64') });
     expect(of(all, 'token')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/ENCRYPTION_KEYS/) });
   });
 
-  test('a bucket that is not the one of the records', async () => {
+  test('a bucket of another mirror is reported', async () => {
     const other = s3 ? `${environment.STORAGE_URL}/other` : `${environment.STORAGE_URL}-other`;
     const all = await findings({ ...environment, STORAGE_URL: other });
     expect(of(all, 'mirror id')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
   });
 
-  test('what the service does with downloads: refused, without ranges, for whoever asks', async () => {
+  test('downloads that are refused, ignore ranges or need no Referer are reported', async () => {
     await scene.admin.setFaults({ endpoint: 'media', status: 403 });
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'wrong' });
     await scene.admin.setFaults({ endpoint: 'media', ignoreRange: true });
@@ -195,13 +195,13 @@ describe.each([
   });
 });
 
-test('a configuration that is wrong ends with 2, and says what is expected', async () => {
+test('an invalid configuration exits with 2, and says what is expected', async () => {
   const { code, err } = await run({ STORAGE_URL: 'ftp://nowhere' });
   expect(code).toBe(2);
   expect(err).toMatch(/STORAGE_URL is "ftp:\/\/nowhere"; expected s3:/);
 });
 
-test('before the first start nothing is made, and what is missing is no fault', async () => {
+test('before the first start nothing is created, and nothing missing is wrong', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const all = await findings({
     DATA_DIR: directory,
@@ -216,7 +216,7 @@ test('before the first start nothing is made, and what is missing is no fault', 
   await rm(directory, { recursive: true });
 });
 
-test.runIf(process.getuid?.() === 0)('a DATA_DIR of another account that others may enter is noted', async () => {
+test.runIf(process.getuid?.() === 0)('a DATA_DIR that other accounts may enter is noted', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   await chmod(directory, 0o755);
   const look = async () =>

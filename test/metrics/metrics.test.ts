@@ -57,7 +57,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     await scene?.close();
   });
 
-  test('shows what is in the records and on the queues, in the process that people reach', () => {
+  test('of the web role shows gauges of the database and the queues', () => {
     expect(web.contentType).toContain('text/plain');
     expect(web.by('asset_mirror_connections', 'status')).toEqual({ active: 1, paused: 0, disconnected: 0 });
     expect(web.by('asset_mirror_assets', 'state')).toMatchObject({ mirrored: 4, unavailable: 1, failed: 1, gone: 0 });
@@ -73,7 +73,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect(web.by('asset_mirror_dependency_up', 'dependency')).toEqual({ database: 1, queue: 1, bucket: 1 });
   });
 
-  test('shows what a worker has done, on its own port, and nothing that others show too', async () => {
+  test('of a worker shows its own counters on its own port, and no shared gauges', async () => {
     expect(own.by('asset_mirror_assets_total', 'result')).toMatchObject({ mirrored: 4, unavailable: 1, failed: 1 });
     expect(own.value('asset_mirror_transfer_seconds_count')).toBe(4);
     expect(own.value('asset_mirror_freshness_seconds_count')).toBe(4);
@@ -90,7 +90,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect((await fetch(`http://127.0.0.1:${metricsPort}/api/status`)).status).toBe(404);
   });
 
-  test('counts the bytes and requests that the library has seen', async () => {
+  test('counts the same bytes and requests as the library', async () => {
     const links = ['media', 'mp4', 'thumbnail'];
     const entries = await scene.admin.requests();
     const bytes = entries
@@ -133,7 +133,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     }
   });
 
-  test('shows everything that alerts and dashboards ask for', async () => {
+  test('has every metric that alerts and dashboards use', async () => {
     const shown = new Set([...web.names, ...own.names]);
     const expressions = [...(await alertExpressions()), ...(await dashboardExpressions())];
     expect(expressions.length).toBeGreaterThan(30);
@@ -151,7 +151,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   });
 });
 
-test('a database that is away takes its own figures out of a scrape, and no other', async () => {
+test('while the database is away, only its own gauges are missing from a scrape', async () => {
   const scene = await newScene({ role: 'web' });
   try {
     const { store } = scene.mirror.service.context;
@@ -165,7 +165,7 @@ test('a database that is away takes its own figures out of a scrape, and no othe
   }
 });
 
-test('the documentation has each metric, and no other', async () => {
+test('docs/reference/metrics.md lists each metric, and no other', async () => {
   const docs = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
   const told = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
   const registry = createMetrics().registry;

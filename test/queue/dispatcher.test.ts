@@ -7,7 +7,7 @@ import { mirroredAlone as found } from '../support/mirrored.ts';
 import { connectAs, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
-describe('places on the queue', () => {
+describe('the dispatcher', () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await newStage();
@@ -34,7 +34,7 @@ describe('places on the queue', () => {
     expect(await stage.store.assets.unavailable(leaseOf(asset), 'no file')).toBe(true);
   }
 
-  test('are given to the newest first, round robin, a bounded number per connection', async () => {
+  test('gives slots to the newest assets first, round robin, a bounded number per connection', async () => {
     const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
     const first = await dispatch();
     expect(first).toHaveLength(10);
@@ -67,7 +67,7 @@ describe('places on the queue', () => {
     expect(await dispatch()).toEqual([newest]);
   });
 
-  test('are looks in a quarter, and where media leaves them: longest due first, and nothing before it is due', async () => {
+  test('gives a quarter of the slots, and those that media leaves free, to follow-up checks, the longest due first', async () => {
     const [ids] = (await pending(16)) as [string[]];
     const [media, looks] = [ids.slice(0, 6), ids.slice(6)];
     // Eight are due, one of them since a minute longer than the next, and two are not.
@@ -93,7 +93,7 @@ describe('places on the queue', () => {
     expect(await dispatch()).toEqual([]);
   });
 
-  test('are looks every fourth time, by chance, where there is a single one', async () => {
+  test('gives a single slot to a follow-up check one time in four, at random', async () => {
     // In however many companies.
     const companies = [];
     for (let i = 0; i < 8; i++) companies.push(await stage.company());
@@ -125,13 +125,13 @@ describe('places on the queue', () => {
     await stage.store.connections.end(connectionId, 'as a test');
   });
 
-  test('are given once, however many processes give them', async () => {
+  test('gives each slot once, however many processes dispatch', async () => {
     const [ids] = await pending(50);
     const given = (await Promise.all(Array.from({ length: 8 }, dispatch))).flat();
     expect(given).toEqual(ids!.slice(0, 4));
   });
 
-  test("are a connection's in all its companies together", async () => {
+  test('counts the slots of a connection over all its companies', async () => {
     const [a, b] = [await stage.company(), await stage.company()];
     const { connectionId } = await stage.person(a.companyId, b.companyId);
     const old = await stage.upload(a.companyId, 10);
@@ -142,7 +142,7 @@ describe('places on the queue', () => {
     expect(await dispatch()).toEqual([newest, ...old.slice(7).reverse()]);
   });
 
-  test('are not taken by what nobody may work on: an ended connection makes room when its job comes off the queue', async () => {
+  test('frees the slots of an ended connection when its jobs come off the queue', async () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
@@ -152,7 +152,7 @@ describe('places on the queue', () => {
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();
   });
 
-  test('of a job that never came are given again, and only then', async () => {
+  test('dispatches an asset again only when its job counts as lost', async () => {
     await pending(6);
     const given = await dispatch();
     const held = (await stage.store.assets.take(given[0]!, 60_000))!;
@@ -164,7 +164,7 @@ describe('places on the queue', () => {
     expect(held.id).toBe(given[0]);
   });
 
-  test('of a worker that was killed are given again as soon as its lease is over, once', async () => {
+  test('dispatches an asset of a killed worker again, once, when its lease is over', async () => {
     const [ids] = await pending(1);
     const [id] = await dispatch();
     expect([id]).toEqual(ids);
@@ -182,7 +182,7 @@ describe('places on the queue', () => {
     expect(next.lease).toBe(dead.lease + 1);
   });
 
-  test('two workers never have the same asset, and one whose lease is over writes nothing', async () => {
+  test('two workers never lease the same asset, and a worker whose lease is over writes nothing', async () => {
     await pending(1);
     const [id] = await dispatch();
     const taken = await Promise.all(Array.from({ length: 10 }, () => stage.store.assets.take(id!, 0)));
@@ -206,7 +206,7 @@ describe('places on the queue', () => {
   });
 });
 
-test('a lease that has ended frees one place, for the newest asset that is due', async () => {
+test('a lease that ends frees one slot, for the newest due asset', async () => {
   const stage = await newStage();
   try {
     const { companyId, connectionId } = await stage.company();
@@ -245,7 +245,7 @@ const backends = [
 ];
 
 describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }) => {
-  test('what a second connection uploads does not wait behind the hundreds of the first', async () => {
+  test('an asset of a second connection does not wait behind hundreds of the first', async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 500);
@@ -265,7 +265,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
     }
   });
 
-  test('each asset has a job of its own, and a worker that is told to stop leaves none in hand', async () => {
+  test('each asset has its own job, and a stopping worker hands all of them back', async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
     await stage.upload(companyId, 200);
@@ -294,7 +294,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
     }
   });
 
-  test('jobs that the queue has lost are made again from the records', async () => {
+  test('jobs that the queue has lost are recreated from the records', async () => {
     const stage = await newStage({ redis });
     try {
       const { companyId, connectionId } = await stage.company();
@@ -330,7 +330,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
     }
   });
 
-  test('a connection that ends while hundreds wait is asked nothing more, and goes on when it is back', async () => {
+  test('after a connection ends, its hundreds of waiting assets make no requests, and continue after the reconnect', async () => {
     const stage = await newStage({ redis });
     const { companyId, connectionId, userId } = await stage.company();
     await stage.upload(companyId, 150);

@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 /** Everything must be on its way again within a minute; the machine of the test may be slow. */
 const soon = 120_000;
 
-describe.skipIf(!inject('redis'))('queues that are lost in the middle of the work', { timeout: 300_000 }, () => {
+describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout: 300_000 }, () => {
   let redis: Awaited<ReturnType<typeof newRedisServer>>;
   let scene: Scene;
   beforeEach(async () => {
@@ -66,19 +66,19 @@ describe.skipIf(!inject('redis'))('queues that are lost in the middle of the wor
     );
   }
 
-  test('FLUSHALL: what runs goes on, what waits is not forgotten, and the schedule is back', async () => {
+  test('after FLUSHALL, running and waiting work continues, and the schedules are back', async () => {
     const ids = await inTheMiddle();
     await redis.empty();
     await everythingIsDone(ids, 15);
   });
 
-  test('a Redis that dies, and comes back empty', async () => {
+  test('all work continues after Redis dies and comes back empty', async () => {
     const ids = await inTheMiddle();
     await redis.replace();
     await everythingIsDone(ids, 15);
   });
 
-  test('Redis to PostgreSQL, and back to what the old Redis still holds, each time with a process killed', async () => {
+  test('all work continues after a change from Redis to PostgreSQL and back, with a process killed each time', async () => {
     const { ground, library, admin } = scene;
     await scene.mirror.stop();
     await upload(40);

@@ -30,7 +30,7 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   const add = (ageMs: number, more: object = {}) =>
     queues.assets.add('mirror-asset', { assetId: 'a' }, { timestamp: Date.now() - ageMs, ...more });
 
-  test('is the one that has been due for longest, whether a worker has seen it or not', async () => {
+  test('is the one that has been due for the longest time, delayed or waiting', async () => {
     expect(await queues.oldest()).toEqual({ syncs: 0, assets: 0 });
     // Put there long ago, and not due yet.
     await add(600_000, { delay: 3_600_000 });
@@ -65,7 +65,7 @@ test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the oth
   await Promise.all([one.close(), other.close()]);
 });
 
-test('queues whose PostgreSQL is away when they are opened say so', async () => {
+test('`ready` fails if PostgreSQL is away when the queues are opened', async () => {
   const databaseUrl = `postgres://user@127.0.0.1:${await freePort()}/database`;
   const queues = new Queues({ installation: 'i', databaseUrl, log: silent });
   await expect(queues.ready()).rejects.toThrow(/ECONNREFUSED/);

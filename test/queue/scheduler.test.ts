@@ -31,7 +31,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
   const keys = async (stage: Stage) => (await schedulers(stage)).map((scheduler) => scheduler.key).sort();
   const pairs = (...ids: string[]) => ids.flatMap((id) => [`full-${id}`, `sync-${id}`]).sort();
 
-  test('each connection has two, at its own place in the interval, where the API says', () =>
+  test('each connection has two schedulers, at its own offset in the interval, as the API shows', () =>
     staged(async (stage) => {
       const ids: string[] = [];
       for (let i = 0; i < 5; i++) ids.push((await stage.company()).connectionId);
@@ -53,7 +53,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       expect(places.size).toBe(5);
     }));
 
-  test('runs come by themselves, incremental and full', () =>
+  test('incremental and full syncs run by themselves', () =>
     staged(
       async (stage) => {
         const { companyId, connectionId } = await stage.company();
@@ -73,7 +73,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       { SYNC_INTERVAL: '1s', RECONCILE_INTERVAL: '4s' },
     ));
 
-  test('what a crash left undone and what has changed is made right when a worker starts', () =>
+  test('schedulers are corrected when a worker starts, after a crash or a changed setting', () =>
     staged(async (stage) => {
       const [a, b] = [await stage.company(), await stage.company()];
       const { syncs } = stage.mirror.service.context.queues;
@@ -103,7 +103,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       }
     }));
 
-  test('a scheduler that was made while the clock was ahead is made again', () =>
+  test('a scheduler that was made while the clock was ahead is replaced', () =>
     staged(async (stage) => {
       const { connectionId } = await stage.company();
       const { queues, schedule } = stage.mirror.service.context;
@@ -119,7 +119,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       expect(await queues.syncs.getJob(`repeat:${key}:${next}`)).toBeDefined();
     }));
 
-  test('a scheduler that BullMQ has stopped, for the id of its next job was taken, is made again', () =>
+  test('a scheduler that stopped because the id of its next job was taken is replaced', () =>
     staged(async (stage) => {
       const { connectionId } = await stage.company();
       const { queues, schedule } = stage.mirror.service.context;
@@ -144,7 +144,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       expect(await queues.syncs.getJob(`repeat:${key}:${next}`)).toBeDefined();
     }));
 
-  test('a connection that ends loses its own at once, and has them again when it is back', () =>
+  test('a connection that ends loses its schedulers at once, and gets them back with a reconnect', () =>
     staged(async (stage) => {
       const worker = await startMirror(stage.ground, stage.library, 'worker');
       try {

@@ -4,7 +4,7 @@ import { newScene, type Scene } from '../support/scene.ts';
 
 const record = '.asset.json';
 
-describe.each(grounds())('whoever lists the bucket meanwhile ($name)', { timeout: 180_000 }, (kind) => {
+describe.each(grounds())('a listing of the bucket during work ($name)', { timeout: 180_000 }, (kind) => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene(kind);
@@ -32,7 +32,7 @@ describe.each(grounds())('whoever lists the bucket meanwhile ($name)', { timeout
     }
   }
 
-  test('sees no record without its media, and media without its record only while a worker is between the two', async () => {
+  test('never shows a record without its media, and media without its record only while a worker has the lease', async () => {
     const ids = await Promise.all(
       Array.from({ length: 24 }, (_, i) =>
         scene.upload({ name: `${i}.bin`, content: { seed: `${i}`, size: i === 0 ? 40 * 2 ** 20 : i * 9000 } }),

@@ -53,7 +53,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     return { names, manifest, lines, content, sums: (await content('SHA256SUMS')).toString() };
   }
 
-  test('is written once a day: every asset, its objects with their sums, or why it is not there', async () => {
+  test('is written once a day, with the objects and checksums of each asset, or the reason why there are none', async () => {
     now = new Date('2031-03-01T00:00:30Z');
     expect(await runInventory(scheduled, never)).toBe(true);
     now = new Date('2031-03-01T23:59:59Z');
@@ -98,7 +98,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     }
   });
 
-  test('the next day has its own, and the day before keeps what it was', async () => {
+  test('of the next day leaves the one of the day before unchanged', async () => {
     const before = (await read('2031-03-01')).sums;
     now = new Date('2031-03-02T00:00:00Z');
     expect(await runInventory(scheduled, never)).toBe(true);
@@ -106,13 +106,13 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect((await read('2031-03-01')).sums).toBe(before);
   });
 
-  test('of several processes one writes it', async () => {
+  test('is written by one of several processes', async () => {
     now = new Date('2031-03-03T00:00:00Z');
     const results = await Promise.all(Array.from({ length: 5 }, () => runInventory(scheduled, never)));
     expect(results.filter(Boolean)).toHaveLength(1);
   });
 
-  test('one that was broken off is not taken for whole, and is written anew', async () => {
+  test('is written again after an interruption, and is not complete before', async () => {
     now = new Date('2031-03-04T00:00:00Z');
     const stop = AbortSignal.abort(new Error('shutting down'));
     await expect(runInventory(scheduled, stop)).rejects.toThrow('shutting down');
@@ -121,7 +121,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect((await read('2031-03-04')).manifest.assets).toBe(8);
   });
 
-  test('a verification writes it when it is asked to, in place of what was there', async () => {
+  test('is replaced when a verification is asked to write it', async () => {
     now = new Date();
     // The mirror's own may have come first.
     await runInventory(scheduled, never, { asked: true });
@@ -139,7 +139,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test.runIf(!kind.s3)('the commands of docs/reference/bucket-layout.md check it without this service', async () => {
+  test.runIf(!kind.s3)('can be checked with the commands of docs/reference/bucket-layout.md', async () => {
     const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
     const document = await readFile('docs/reference/bucket-layout.md', 'utf8');
     const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(

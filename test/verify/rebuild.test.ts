@@ -83,7 +83,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   const downloads = async () =>
     (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
 
-  test('`rebuild` gives all records back, and who connects afterwards downloads nothing again', async () => {
+  test('`rebuild` restores all records, and a later connect downloads nothing again', async () => {
     const before = await contents(scene.mirror.store);
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
@@ -120,7 +120,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
-  test('a new one takes nothing and refuses the bucket until `rebuild`, which a service that runs notices', async () => {
+  test('a service with a new database refuses the bucket until `rebuild` has run', async () => {
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
     await scene.admin.clearRequests();
@@ -196,7 +196,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     return record;
   }
 
-  test('are told and left alone when they are none, or belong elsewhere', async () => {
+  test('are reported and skipped if they are invalid or belong to another place', async () => {
     await put('good');
     await storage.put('acme/_/broken/a.asset.json', '{"version": 1,');
     await storage.put('acme/_/empty/a.asset.json', '');
@@ -221,7 +221,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     ]);
   });
 
-  test('the records know the bucket when all is restored, and not before: until then a service fetches nothing', async () => {
+  test('the mirror id is saved last: until all is restored, a service downloads nothing', async () => {
     await put('one');
     await storage.put('_mirror/id', 'the one before\n');
     const config = readConfig({
@@ -240,7 +240,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     expect(await store.bucket.known()).toBe('the one before');
   });
 
-  test('one that the database does not take keeps no other out', async () => {
+  test('a record that the database refuses does not keep others out', async () => {
     for (let i = 0; i < 5; i++) await put(`a${i}`);
     // Longer than an index takes.
     const long = Array.from({ length: 1900 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000))[0]).join(
@@ -265,7 +265,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     expect(told).toEqual([]);
   });
 
-  test('whose media file is missing or another are told, and the file is fetched again', async () => {
+  test('with a missing or different media file are reported, and the file is downloaded again', async () => {
     await put('good');
     await put('missing', { text: null });
     await put('short', { media: { bytes: 5000 } });
@@ -288,7 +288,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     });
   });
 
-  test('whose media file was copied to where its ETag is another are compared by their bytes', async () => {
+  test('are compared by content if the media file has another ETag after a copy', async () => {
     await put('copied', { media: { etag: 'of the place before' } });
     expect(await fromBucket()).toMatchObject({ restored: 1, pending: 0 });
     const object = (await storage.head('acme/_/copied/file.txt'))!;
@@ -336,7 +336,7 @@ describe.each(grounds())('records that are read from the bucket ($name)', { time
     },
   );
 
-  test('thousands in one folder, broken off in the middle, are all there after another run', async () => {
+  test('thousands in one folder are all restored by a second run after an interruption', async () => {
     const count = kind.s3 ? 450 : 700;
     const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
     const next = names.values();

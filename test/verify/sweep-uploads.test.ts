@@ -8,7 +8,7 @@ import { newScene, type Scene } from '../support/scene.ts';
 const week = 7 * 24 * 3_600_000;
 const bytes = 40 * 2 ** 20;
 
-describe.each(grounds())('uploads that were given up ($name)', (kind) => {
+describe.each(grounds())('abandoned uploads ($name)', (kind) => {
   let scene: Scene;
   let database: pg.Client;
   beforeAll(async () => {
@@ -51,7 +51,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
       JSON.stringify(upload),
     ]);
 
-  test('one that no record knows is ended when it is old enough, and not before', async () => {
+  test('an upload that no record knows is aborted when it is old enough, not before', async () => {
     await begun();
     expect(await clear(60_000)).toBe(0);
     expect(await left()).toBe(true);
@@ -59,7 +59,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     expect(await left()).toBe(false);
   });
 
-  test('one that somebody will go on with stays for as long as parts come, and is ended and forgotten after', async () => {
+  test('an upload that can resume is kept while parts arrive, and aborted later', async () => {
     const { id, upload } = await begun();
     await save(id, upload);
     await database.query(
@@ -76,7 +76,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     expect(await scene.mirror.store.assets.parts(id)).toEqual([]);
   });
 
-  test('one of an asset for which there is nothing more to do is ended', async () => {
+  test('an upload of a finished asset is aborted', async () => {
     const { id, upload } = await begun();
     await save(id, upload);
     await database.query('UPDATE assets SET next_at = NULL WHERE id = $1', [id]);
@@ -84,14 +84,14 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     expect(await left()).toBe(false);
   });
 
-  test('what a worker has in hand stays, however long that takes', async () => {
+  test('an upload of a running worker is kept, however long it takes', async () => {
     const { id, upload } = await begun();
     await save(id, upload, 'lease_until');
     expect(await clear(-60_000, 0)).toBe(0);
     expect(await left()).toBe(true);
   });
 
-  test('where others have uploads too, only those at keys of ours are strays', async () => {
+  test('in a shared bucket only uploads at keys of the mirror are aborted', async () => {
     const { upload } = await begun();
     const { strays } = scene.mirror.store.uploads;
     const open = [
@@ -103,7 +103,7 @@ describe.each(grounds())('uploads that were given up ($name)', (kind) => {
     expect(await strays(open, { shared: false })).toEqual(new Set([upload.id, 'another', 'theirs']));
   });
 
-  test('one process does it for all, once in a while', async () => {
+  test('one process sweeps for all, once a day', async () => {
     const { chores } = scene.mirror.store;
     const took = await Promise.all(Array.from({ length: 5 }, () => chores.take('a chore', 60_000)));
     expect(took.filter(Boolean)).toHaveLength(1);

@@ -25,7 +25,7 @@ const ages = [
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
 ];
 
-test('objects of an asset whose id is too long for a key, or not NFC, are its own as soon as they are there', async () => {
+test('objects of an asset whose id is too long for a key, or not NFC, are recognized as its own', async () => {
   const scene = await newScene();
   try {
     for (const id of [`long-${'x'.repeat(250)}`, 'decomposed-e\u0301']) {
@@ -103,7 +103,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
   const downloads = async (id: string) =>
     (await scene.admin.requests({ assetId: id })).filter(({ endpoint }) => endpoint === 'media').length;
 
-  test('a whole mirror has no differences, and says so of every object when it is asked to', async () => {
+  test('a complete mirror has no differences; with `all`, each object is listed', async () => {
     const run = await verify({ deep: true, all: true });
     expect(run).toMatchObject({ differences: 0, progress: { done: 2, total: 2 } });
     expect(brief(run)).toEqual(
@@ -118,7 +118,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(await verify()).toMatchObject({ lines: [], counts: { same: 8, bytesRead: 0 } });
   });
 
-  test('each kind of object that is missing is named, and made again: only media is fetched', async () => {
+  test('each kind of missing object is reported and repaired; only media is downloaded', async () => {
     for (const key of [film.key, `${film.key}.asset.json`, `${film.key}.vtt`, thumbnail, plain.key]) {
       const before = { film: await downloads(film.id), plain: await downloads(plain.id) };
       await scene.storage.remove(key);
@@ -133,7 +133,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('a record that could not be written again is told until it is', async () => {
+  test('a missing record is reported until it could be written again', async () => {
     const record = `${plain.key}.asset.json`;
     await scene.storage.remove(record);
     await scene.admin.addFault({ endpoint: 'asset', assetId: plain.id, body: {} });
@@ -147,7 +147,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(await verify()).toMatchObject({ differences: 0, counts: { same: 8 } });
   });
 
-  test('everything of an asset that is missing at once is told, and comes back', async () => {
+  test('an asset with all its objects missing is reported and repaired', async () => {
     const keys = await scene.keys(film.id);
     for (const key of keys) await scene.storage.remove(key);
     expect(brief(await verify({ repair: true }))).toEqual(keys.map((key) => `- ${key}`).sort());
@@ -156,7 +156,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('what was cut short or has grown is named with both lengths, whatever it is', async () => {
+  test('an object of another size is reported with both sizes, whatever its kind', async () => {
     const keys = [plain.key, `${plain.key}.asset.json`, `${film.key}.vtt`, thumbnail];
     const lengths = new Map<string, number>();
     for (const key of keys) {
@@ -174,7 +174,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).differences).toBe(0);
   });
 
-  test('a flipped byte is found by reading, and where the store gives ETags without being asked to', async () => {
+  test('a flipped byte is found with `deep`, and by the ETag without it', async () => {
     const keys = [plain.key, `${film.key}.asset.json`, `${film.key}.txt`, thumbnail];
     for (const key of keys) await flip(key);
     const all = keys.map((key) => `* ${key}`).sort();
@@ -187,7 +187,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await contentOf(scene.storage, plain.key))?.toString()).toBe('the content of it');
   });
 
-  test('objects of others are named and never removed', async () => {
+  test('foreign objects are reported and never removed', async () => {
     const keys = ['a stranger', `acme/_/${plain.id}/beside.txt`, 'zzz/0', 'acme/_/nobody/x.bin'];
     for (const key of keys) await overwrite(key, 'what is this');
     await overwrite('_mirror/own', 'ours');
@@ -201,7 +201,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     }
   });
 
-  test('a media file that has the name of a record is what it is, and so is what lies beside it', async () => {
+  test('a media file with the name of a record is verified as media, with its sidecars', async () => {
     const id = await scene.upload({ name: 'x.asset.json', content: { text: '{"version":1}' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -231,7 +231,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.removeAsset(id);
   });
 
-  test('what is not mirrored is told with the reason; what the library itself has not is no difference', async () => {
+  test('an asset that is not mirrored is reported with the reason; one without a file in the library is no difference', async () => {
     const missing = await scene.upload({ status: 'unavailable' });
     const broken = await scene.upload({ name: 'broken.bin' });
     await scene.admin.addFault({ endpoint: 'media', assetId: broken, status: 403 });
@@ -258,7 +258,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.removeAsset(missing).catch(() => {});
   });
 
-  test('a bucket that is not the one that the records are about is waited for, and not taken for an empty one', async () => {
+  test('a wrong bucket is waited for, and not mistaken for an empty one', async () => {
     const own = (await contentOf(scene.storage, '_mirror/id'))!;
     const content = (await contentOf(scene.storage, plain.key))!;
     for (const key of ['_mirror/id', plain.key]) await scene.storage.remove(key);
@@ -271,7 +271,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run).toMatchObject({ status: 'done', counts: { missing: 0, repaired: 0 } });
   });
 
-  test('while assets come and change, nothing is said that is not so', async () => {
+  test('no false difference is reported while assets arrive and change', async () => {
     await scene.mirror.quiet();
     let going = true;
     const traffic = (async () => {
@@ -301,7 +301,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect((await verify({ deep: true })).counts).toMatchObject({ missing: 0, foreign: 0, different: 0, errors: 0 });
   });
 
-  test('a connection that is not asked is told as an error, for the library was not compared', async () => {
+  test('a connection that cannot be listed is reported as an error', async () => {
     await scene.admin.addFault({ endpoint: 'me', status: 500 });
     const run = await verify();
     expect(run.lines.filter(({ mark }: Line) => mark === '!')).toEqual([
@@ -310,7 +310,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run.differences).toBe(1);
   });
 
-  test('what does not exist is refused with words', async () => {
+  test('a verification that does not exist is answered with a message', async () => {
     await expect(scene.mirror.api('GET', '/verify/none')).rejects.toThrow(/404 .*verification_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { connectionId: 'none' })).rejects.toThrow(/connection_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { deep: 'yes' })).rejects.toThrow(/invalid_request/);
@@ -326,7 +326,7 @@ describe('a verification that is interrupted', { timeout: 240_000 }, () => {
     await scene?.close();
   });
 
-  test('goes on in the next process, and tells everything once', async () => {
+  test('continues in the next process, and reports each object once', async () => {
     const ids = await Promise.all(Array.from({ length: 5 }, (_, n) => scene.upload({ name: `${n}.bin` })));
     await scene.resync();
     await scene.mirror.quiet();
@@ -359,7 +359,7 @@ const connectTo = async (scene: Scene): Promise<pg.Client> => {
   return client;
 };
 
-describe('what comes and goes while the bucket is read', { timeout: 240_000 }, () => {
+describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
   let scene: Scene;
   let database: pg.Client;
   beforeEach(async () => {
@@ -409,7 +409,7 @@ describe('what comes and goes while the bucket is read', { timeout: 240_000 }, (
     return { of, counts };
   }
 
-  test('what arrives is compared behind the rest: nothing is passed over', async () => {
+  test('an asset that arrives is compared after the rest', async () => {
     const old = await scene.upload({ name: 'there before.bin' });
     await settle();
     await age();
@@ -433,7 +433,7 @@ describe('what comes and goes while the bucket is read', { timeout: 240_000 }, (
     expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
   });
 
-  test('what is looked at again meanwhile, and is as it was, is told once', async () => {
+  test('an asset with a follow-up check that changes nothing is reported once', async () => {
     const id = await scene.film();
     await settle();
     await age();
@@ -448,7 +448,7 @@ describe('what comes and goes while the bucket is read', { timeout: 240_000 }, (
     expect(counts).toMatchObject({ missing: 1, moving: 0 });
   });
 
-  test('what is gone before it could be mirrored again is told, too', async () => {
+  test('an asset that is deleted before it could be mirrored again is reported', async () => {
     const id = await scene.upload({ name: 'once.bin' });
     await settle();
     await age();
@@ -468,7 +468,7 @@ describe('what comes and goes while the bucket is read', { timeout: 240_000 }, (
     expect(counts).toMatchObject({ missing: 1 });
   });
 
-  test('an object that cannot be asked for is told as one that cannot be compared', async () => {
+  test('an object that cannot be read is reported as an error', async () => {
     const [bad, good] = [await scene.upload({ name: 'bad.bin' }), await scene.upload({ name: 'good.bin' })];
     await settle();
     const { of, counts } = await verifyWith(async () => {}, {

@@ -12,7 +12,7 @@ import { startReceiver } from './receiver.ts';
 
 const secrets = [`whsec_${randomBytes(32).toString('base64')}`, `whsec_${randomBytes(24).toString('base64')}`];
 
-describe('an endpoint is told', () => {
+describe('a webhook endpoint', () => {
   let scene: Scene;
   let other: Awaited<ReturnType<typeof startMirror>>;
   let receiver: Awaited<ReturnType<typeof startReceiver>>;
@@ -44,7 +44,7 @@ describe('an endpoint is told', () => {
   const settled = () =>
     until('nothing to be waiting', async () => (await query('SELECT FROM webhook_deliveries')).length === 0);
 
-  test('of what happened, once, in words that it can verify', async () => {
+  test('gets each event once, with a signature that it can verify', async () => {
     const ids = [await scene.upload({ content: { text: 'one' } }), await scene.upload({ content: { text: 'two' } })];
     const broken = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: broken, status: 200, body: { asset: 'none' } });
@@ -74,7 +74,7 @@ describe('an endpoint is told', () => {
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
   });
 
-  test('of the first failure of a row of runs', async () => {
+  test('gets only the first failure of several failed syncs in a row', async () => {
     await scene.admin.addFault({ endpoint: 'me', status: 400 });
     const failedRuns = async (count: number) => {
       await scene.resync({ mode: 'incremental' });
@@ -102,7 +102,7 @@ describe('an endpoint is told', () => {
     });
   });
 
-  test('of a connection that ended, with the link that mends it, which is kept nowhere', async () => {
+  test('gets the end of a connection with a reconnect link that is stored nowhere', async () => {
     await scene.admin.expireTokens();
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
@@ -127,7 +127,7 @@ describe('an endpoint is told', () => {
     for (const secret of [link, 'the-key-of-the-address', ...secrets]) expect(log).not.toContain(secret);
   });
 
-  test('again, until it says yes; when it says when, then; and the rest does not wait for it', async () => {
+  test('gets an event again until it accepts it, at the time it asked for, while other events go on', async () => {
     await settled();
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
@@ -161,7 +161,7 @@ describe('an endpoint is told', () => {
     for (const response of hanging.values()) response.writeHead(500).end();
   });
 
-  test('nothing more of what is too old, which is said', async () => {
+  test('gets no events that are too old, and they are logged as given up', async () => {
     await query("UPDATE webhook_deliveries SET at = now() - interval '4 days'");
     const count = (await query('SELECT FROM webhook_deliveries')).length;
     expect(count).toBeGreaterThanOrEqual(4);
@@ -175,7 +175,7 @@ describe('an endpoint is told', () => {
     );
   });
 
-  test('nothing more once it says that it is gone, until the next start', async () => {
+  test('gets nothing after a 410 until the next start', async () => {
     // What came while others hung is told behind them.
     receiver.answer((response) => response.writeHead(200).end());
     await until('all to have been told', async () => {
@@ -206,7 +206,7 @@ describe('an endpoint is told', () => {
   });
 });
 
-test('retries come further and further apart, up to some hours', () => {
+test('the waits between retries grow up to six hours', () => {
   for (const [attempts, least] of [
     [1, 5000],
     [2, 20_000],
