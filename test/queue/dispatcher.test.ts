@@ -70,10 +70,10 @@ describe('the dispatcher', () => {
   test('gives a quarter of the slots, and those that media leaves free, to follow-up checks, the longest due first', async () => {
     const [ids] = (await pending(16)) as [string[]];
     const [media, looks] = [ids.slice(0, 6), ids.slice(6)];
-    // Eight are due, one of them since a minute longer than the next, and two are not.
+    // Eight are due, each an hour longer than the next. Two are not due before the other tests have ended.
     await stage.query(
       `UPDATE assets SET state = 'mirrored', mirrored_at = now(),
-         next_at = now() + (array_position($1::text[], id) - 8.5) * interval '1 minute' WHERE id = ANY($1)`,
+         next_at = now() + (array_position($1::text[], id) - 8.5) * interval '1 hour' WHERE id = ANY($1)`,
       [looks],
     );
     expect((await dispatch()).sort()).toEqual([looks[0], ...media.slice(0, 3)].sort());
