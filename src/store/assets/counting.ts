@@ -6,7 +6,6 @@ import type { Counted } from './counts.ts';
  * Counts of assets by connection, company and state, without reading the assets. To avoid lock waits, triggers write the
  * changes of each statement into a new row; `fold` adds these up from time to time. The sum of both is always exact.
  */
-
 const rows = (where: RawBuilder<unknown> = sql``) => sql`
     (SELECT * FROM asset_counts ${where} UNION ALL
       SELECT connection_id, company_id, state, skipped, assets, bytes, due, due_bytes FROM asset_count_changes ${where}) AS counted`;

@@ -8,14 +8,14 @@ const connections = `
     user_name text NOT NULL,
     user_email text NOT NULL,
     status text NOT NULL CHECK (status IN ('active', 'paused', 'disconnected')),
-    -- Sealed pair of access and refresh token. The version counts the pairs: whoever writes one names the version it replaces.
+    -- Sealed pair of access and refresh token. The version counts the pairs; each write names the version that it replaces.
     tokens text,
     token_version integer NOT NULL DEFAULT 1,
     access_expires_at timestamptz,
     -- The lease of the one process that may refresh.
     refresh_owner text,
     refresh_until timestamptz,
-    -- When a refresh was sent whose answer never came: the service may have rotated the token.
+    -- When a refresh was sent that got no answer: the library may have rotated the token.
     refresh_unanswered_at timestamptz,
     -- The lease of the one sync that may run.
     sync_owner text,
@@ -23,14 +23,14 @@ const connections = `
     parked_until timestamptz,
     adaptive_limit jsonb,
     settings jsonb NOT NULL DEFAULT '{}',
-    -- Whether its assets are still to be compared with changed settings.
+    -- The filters have changed and are still to be applied.
     filters_pending boolean NOT NULL DEFAULT false,
     connected_at timestamptz NOT NULL DEFAULT now(),
     last_sync_at timestamptz,
     last_error text,
     disconnected_at timestamptz,
     disconnect_reason text,
-    -- When an operator last disconnected it: links that were made before no longer reconnect it.
+    -- When an operator last disconnected it: earlier connect links no longer work.
     links_since timestamptz
   );
   CREATE INDEX connections_in_order ON connections (connected_at, id);
@@ -41,7 +41,7 @@ const connections = `
     name text NOT NULL
   );
 
-  -- Which connection can read which company. The mark belongs to the pair: users may see different assets of a company.
+  -- Which connection can read which company. Each pair has its high-water mark: users may see different assets of a company.
   CREATE TABLE access (
     connection_id text NOT NULL REFERENCES connections,
     company_id text NOT NULL REFERENCES companies,
@@ -52,13 +52,13 @@ const connections = `
   );
   CREATE INDEX access_by_company ON access (company_id);
 
-  -- States of connect attempts that came back: none is accepted a second time.
+  -- Used states of connect attempts, which are not accepted again.
   CREATE TABLE used_states (
     state text PRIMARY KEY,
     until timestamptz NOT NULL
   );
 
-  -- Grants of users who have consented, until the service has said who they are.
+  -- Grants of users who have consented, until the library has said who they are.
   CREATE TABLE consents (
     id text PRIMARY KEY,
     tokens text NOT NULL,
@@ -72,7 +72,7 @@ const connections = `
 const assets = `
   CREATE TABLE assets (
     id text PRIMARY KEY,
-    -- Null: read from the bucket, and nobody who can read its company has connected since.
+    -- Null: restored from the bucket, and no connection can read its company yet.
     connection_id text REFERENCES connections,
     company_id text NOT NULL REFERENCES companies,
     project_id text,
@@ -83,23 +83,23 @@ const assets = `
     -- The asset as the last listing described it, and as it last described itself; both without signed links.
     listed jsonb NOT NULL,
     detail jsonb,
-    -- How often a listing has changed the row: a worker that began before must look again.
+    -- How often a listing has changed the row: a worker that began before must check again.
     revision integer NOT NULL DEFAULT 0,
-    -- The run that last saw something new in it.
+    -- The last sync that found it new or changed.
     sync_id text,
     state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
     reason text,
-    -- Which setting leaves it out; then nothing is due, although it is pending.
+    -- The filter rule that skips it; then nothing is due, although it is pending.
     skipped text,
     attempts integer NOT NULL DEFAULT 0,
-    -- How often in a row it was put off without an attempt being spent.
+    -- How often in a row it was put off without spending an attempt.
     waits integer NOT NULL DEFAULT 0,
     processing_since timestamptz,
-    -- When something is to be done for it next; null: nothing.
+    -- When something is due for it next; null: nothing is.
     next_at timestamptz,
-    -- Since when a job for it is on the queue; null: none.
+    -- Since when it has a job on the queue; null: it has none.
     queued_at timestamptz,
-    -- The fence: each worker that takes the asset gets the next lease, and writes only while the lease is its own.
+    -- The fencing token: each worker that takes the asset gets the next number, and writes only while it is current.
     lease integer NOT NULL DEFAULT 0,
     lease_until timestamptz,
     -- What is in the bucket, as checked there.
@@ -117,22 +117,22 @@ const assets = `
     transcript_deadline timestamptz,
     thumbnail jsonb,
     thumbnail_state text NOT NULL DEFAULT 'none' CHECK (thumbnail_state IN ('none', 'pending', 'mirrored', 'gave_up')),
-    -- Keys that another version of it has, or may have: removed once the record of this one is written.
+    -- Keys that another version of it may have: deleted once the record of this one is written.
     superseded text[] NOT NULL DEFAULT '{}',
-    -- An upload in parts that is under way: what it takes to go on with it. Its parts are in upload_parts.
+    -- An upload in parts that can be resumed. Its parts are in upload_parts.
     upload jsonb,
     first_seen_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT assets_due_or_skipped
       CHECK (state NOT IN ('pending', 'processing', 'transferring') OR next_at IS NOT NULL OR skipped IS NOT NULL)
   );
 
-  -- Each change of state writes all indexes that have the row. So there are few over all rows, and some over the few rows for
-  -- which something is to be done.
+  -- Each change of state writes all indexes that contain the row. So few indexes are over all rows, and others only over the
+  -- rows for which something is due.
   CREATE INDEX assets_by_company ON assets (company_id, id);
   CREATE INDEX assets_by_connection ON assets (connection_id, company_id, state);
   CREATE INDEX assets_of_connection ON assets (connection_id, id);
   CREATE INDEX assets_mirrored ON assets (mirrored_at) WHERE mirrored_at IS NOT NULL;
-  -- In the order in which stores list: what is there is compared with what should be, page by page.
+  -- Sorted as object stores list keys, so that the bucket is compared page by page.
   CREATE INDEX assets_by_key ON assets ((media->>'key') COLLATE "C") WHERE media IS NOT NULL;
   CREATE INDEX assets_queued ON assets (connection_id, queued_at) WHERE queued_at IS NOT NULL;
   CREATE INDEX assets_media_due ON assets (connection_id, company_id, upload_date DESC NULLS LAST, id)
@@ -145,7 +145,7 @@ const assets = `
   CREATE INDEX assets_skipped ON assets (company_id, id) WHERE skipped IS NOT NULL;
   CREATE INDEX assets_uploads ON assets (id) WHERE upload IS NOT NULL;
 
-  -- When it was mirrored or marked gone, whoever does it: a worker, a listing, a rebuild.
+  -- Written by any statement that makes an asset mirrored or gone: of a worker, a listing or a rebuild.
   CREATE FUNCTION settle_asset() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     new.settled_at = clock_timestamp();
@@ -167,14 +167,14 @@ const assets = `
     PRIMARY KEY (asset_id, number)
   );
 
-  -- Where an upload in parts was, or may have been, begun. Written first, so that one whose id was never saved is found.
+  -- Keys at which an upload in parts may have begun. Written first, to find uploads whose id was never saved.
   CREATE TABLE upload_keys (
     key text PRIMARY KEY,
     asset_id text NOT NULL,
     begun_at timestamptz NOT NULL DEFAULT now()
   );
 
-  -- What happened to each asset, for people. Only added to and pruned; they lie in the order of time, so a small index will do.
+  -- The history of each asset. Rows are only added and pruned, in the order of time, so a small index is enough.
   CREATE TABLE asset_history (
     id bigint GENERATED ALWAYS AS IDENTITY,
     asset_id text NOT NULL,
@@ -186,7 +186,7 @@ const assets = `
   CREATE INDEX asset_history_by_asset ON asset_history (asset_id, id);
   CREATE INDEX asset_history_by_age ON asset_history USING brin (at);`;
 
-/** What people search for, in a table that workers do not write: the indexes of it cost them nothing. */
+/** The searchable columns, in a table that workers do not write, so that its indexes cost them nothing. */
 const facets = `
   CREATE TABLE asset_facets (
     id text PRIMARY KEY,
@@ -196,7 +196,7 @@ const facets = `
   );
   CREATE INDEX asset_facets_project ON asset_facets (project_id, id) WHERE project_id IS NOT NULL;
   CREATE INDEX asset_facets_type ON asset_facets (asset_type, id) WHERE asset_type IS NOT NULL;
-  -- Where the extension may not be created, names are found by reading them all.
+  -- Without the extension, a search by name reads all names.
   DO $$ BEGIN
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
     CREATE INDEX asset_facets_name ON asset_facets USING gin (name gin_trgm_ops);
@@ -227,8 +227,8 @@ const facets = `
   CREATE TRIGGER facet_assets_delete AFTER DELETE ON assets FOR EACH ROW EXECUTE FUNCTION facet_assets_delete();`;
 
 /**
- * Counts of assets, and what has changed since these were added up: rows that are only ever added, for whoever updates a count
- * waits for everybody else who does. An empty connection is none.
+ * Counts of assets, and changes that are not added up yet. Changes are only inserted: updates of one count would wait for each
+ * other. An empty connection means none.
  */
 function counts(): string {
   const columns = `
@@ -253,7 +253,7 @@ function counts(): string {
   const [added, removed] = [change(1, 'after'), change(-1, 'before')];
   return `
     CREATE TABLE asset_counts (${columns}, PRIMARY KEY (connection_id, company_id, state, skipped));
-    -- Emptied every few seconds: what is dead in it must not pile up.
+    -- Emptied every few seconds: dead rows must not pile up.
     CREATE TABLE asset_count_changes (${columns})
       WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
     ${trigger('insert', 'NEW TABLE AS after', added)}
@@ -268,7 +268,7 @@ const syncs = `
     mode text NOT NULL CHECK (mode IN ('incremental', 'full')),
     scope jsonb NOT NULL DEFAULT '{}',
     status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
-    -- Where a run that was interrupted goes on: companies done, company and cursor in hand, newest upload date seen.
+    -- Where an interrupted sync continues: completed companies, current company and cursor, newest upload date.
     position jsonb NOT NULL DEFAULT '{}',
     pages integer NOT NULL DEFAULT 0,
     seen integer NOT NULL DEFAULT 0,
@@ -276,10 +276,10 @@ const syncs = `
     changed integer NOT NULL DEFAULT 0,
     gone integer NOT NULL DEFAULT 0,
     error text,
-    -- Whether the bucket is compared behind the run, and by which verification.
+    -- Whether a routine verification follows, and which.
     with_bucket boolean NOT NULL DEFAULT false,
     verification_id text,
-    -- The trace of the run (W3C Trace Context), for what follows from it.
+    -- The trace of the sync (W3C Trace Context).
     traceparent text,
     requested_at timestamptz NOT NULL DEFAULT now(),
     started_at timestamptz,
@@ -287,15 +287,15 @@ const syncs = `
   );
   CREATE INDEX syncs_by_connection ON syncs (connection_id, requested_at DESC);
   CREATE INDEX syncs_by_time ON syncs (requested_at DESC, id DESC);
-  -- For the last run before: whether a failure is the first of a row.
+  -- Finds the previous sync, to report only the first failure in a row.
   CREATE INDEX syncs_finished ON syncs (connection_id, finished_at DESC) WHERE finished_at IS NOT NULL;
   CREATE INDEX syncs_open ON syncs (connection_id) WHERE status IN ('waiting', 'running');
-  -- Over everything, one run waits, of whichever mode. By digest: a scope that names a thousand assets is longer than an index
-  -- entry may be.
+  -- One sync of everything waits, of either mode. By digest, because a scope with a thousand assets is too long for an
+  -- index entry.
   CREATE UNIQUE INDEX syncs_waiting ON syncs (connection_id, (CASE WHEN scope = '{}' THEN '' ELSE mode END), md5(scope::text))
     WHERE status = 'waiting';
 
-  -- What a run over everything has listed so far, a page per row: what it lacks at its end may be gone.
+  -- What a full sync has listed so far, one page per row: assets missing at its end may be gone.
   CREATE TABLE sightings (
     sync_id text NOT NULL REFERENCES syncs ON DELETE CASCADE,
     company_id text NOT NULL,
@@ -304,7 +304,7 @@ const syncs = `
   CREATE INDEX sightings_by_sync ON sightings (sync_id, company_id);`;
 
 const bucket = `
-  -- Which bucket the records are about: at most one row. And the id that a bucket without one is given: at most one row.
+  -- The mirror id of the bucket, and the id to give to a bucket without one. Each has at most one row.
   CREATE TABLE bucket (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     id text NOT NULL
@@ -314,7 +314,7 @@ const bucket = `
     id text NOT NULL
   );
 
-  -- What was found out about stores, so that not every process asks them again.
+  -- How object stores prove what they have stored, so that not every process tests them again.
   CREATE TABLE store_proofs (
     place text PRIMARY KEY,
     proof text NOT NULL,
@@ -327,7 +327,7 @@ const bucket = `
     connection_id text REFERENCES connections,
     options jsonb NOT NULL DEFAULT '{}',
     status text NOT NULL CHECK (status IN ('waiting', 'running', 'done', 'failed')),
-    -- Where a run that was interrupted goes on, and what it has counted until there.
+    -- Where an interrupted verification continues, and its counts so far.
     position jsonb NOT NULL DEFAULT '{}',
     counts jsonb NOT NULL DEFAULT '{}',
     error text,
@@ -339,7 +339,7 @@ const bucket = `
     finished_at timestamptz
   );
   CREATE INDEX verifications_open ON verifications (requested_at) WHERE status IN ('waiting', 'running');
-  -- Of those that nobody asked for, one waits per connection, and one for all.
+  -- Of routine ones, one waits per connection, and one for all.
   CREATE UNIQUE INDEX verifications_routine ON verifications (coalesce(connection_id, ''))
     WHERE status = 'waiting' AND options->'routine' = 'true';
 
@@ -349,7 +349,7 @@ const bucket = `
     mark text NOT NULL CHECK (mark IN ('=', '-', '+', '*', '!')),
     key text,
     asset_id text,
-    -- Which of the asset's objects, and what is to be done about it.
+    -- Which of the asset's objects, and how to repair it.
     kind text,
     remedy text,
     text text,
@@ -358,19 +358,19 @@ const bucket = `
   );
   CREATE INDEX verification_remedies ON verification_lines (verification_id, asset_id) WHERE remedy IS NOT NULL;
 
-  -- One row a day. Whoever holds it writes the day's inventory.
+  -- One row a day. Its lease holder writes the day's inventory.
   CREATE TABLE inventories (
     day date PRIMARY KEY,
     owner text,
     until timestamptz,
-    -- How many assets were on their way when it was written: then it is written again.
+    -- How many assets were pending when it was written. If there were any, it is written again later.
     waiting bigint,
     written_at timestamptz
   );`;
 
 const operators = `
-  -- Ids are given out before transactions end: whoever follows events in the order of ids could miss one. In the order of
-  -- transactions, and behind all that are still open, nothing comes in between any more.
+  -- Ids are assigned before transactions end, so a reader in the order of ids could miss events. In the order of
+  -- transactions, without those still open, no event is inserted in between.
   CREATE TABLE events (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     xact xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -394,13 +394,13 @@ const operators = `
   END $$;
   CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
 
-  -- Up to where events have become deliveries, in the order in which they are followed: at most one row.
+  -- Up to where events have become deliveries. At most one row.
   CREATE TABLE webhook_place (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     xact xid8 NOT NULL,
     id bigint NOT NULL
   );
-  -- What an endpoint is still to be told.
+  -- Events that are still to be sent to an endpoint.
   CREATE TABLE webhook_deliveries (
     id text PRIMARY KEY,
     kind text NOT NULL,
@@ -415,17 +415,17 @@ const operators = `
   CREATE INDEX webhook_deliveries_due ON webhook_deliveries (next_at);
   CREATE INDEX webhook_deliveries_by_age ON webhook_deliveries (at);
 
-  -- What one process at a time does now and then, and when it is due again.
+  -- Periodic tasks that one process at a time does, and when each is due.
   CREATE TABLE chores (
     name text PRIMARY KEY,
     due_at timestamptz NOT NULL
   );
-  -- What operators change while processes run; it goes before their environment.
+  -- Settings that operators change while processes run. They override the environment.
   CREATE TABLE settings (
     name text PRIMARY KEY,
     value jsonb NOT NULL
   );
-  -- Sessions that were ended by signing out before their time.
+  -- Sessions that were ended by signing out.
   CREATE TABLE ended_sessions (
     id text PRIMARY KEY,
     until timestamptz NOT NULL
