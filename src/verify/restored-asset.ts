@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
-import { largestRecord, readRecord, type StoredRecord } from '../mirror/read-record.ts';
 import { versionOf } from '../mirror/media.ts';
+import { largestRecord, readRecord, type StoredRecord } from '../mirror/read-record.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
