@@ -98,7 +98,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
         expect.objectContaining({
           level: 'warn',
           verificationId: id,
-          msg: expect.stringMatching(/^the bucket differs/),
+          msg: expect.stringMatching(/^bucket differs/),
         }),
       );
     });
