@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import ipaddr from 'ipaddr.js';
 import { RateLimiterMemory } from 'rate-limiter-flexible';
 
-/** Wrong tokens from one address that are answered as such, in a window of so many seconds. */
+/** After this many wrong tokens from one address within the window (seconds), further ones get 429. */
 const mostFailures = 10;
 const windowSeconds = 60;
 
