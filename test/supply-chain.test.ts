@@ -59,38 +59,12 @@ test('the image that is published is built on base images by digest', () => {
   }
 });
 
-describe('package-lock.json', () => {
-  interface Entry {
-    integrity?: string;
-    link?: boolean;
-    optional?: boolean;
-    os?: string[];
-    cpu?: string[];
-    libc?: string[];
-  }
+test('every package in package-lock.json has a hash', () => {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
-    packages: Record<string, Entry>;
+    packages: Record<string, { integrity?: string }>;
   };
-  const entries = Object.entries(packages).filter(([path, { link }]) => path !== '' && !link);
-  const allows = (list: string[] | undefined, wanted: string) => list === undefined || list.includes(wanted);
-
-  test.each(['x64', 'arm64'])('all that Linux on %s installs, as in the image, has a hash', (cpu) => {
-    const installed = entries.filter(
-      ([, { os, cpu: cpus, libc }]) => allows(os, 'linux') && allows(cpus, cpu) && allows(libc, 'glibc'),
-    );
-    expect(installed.length).toBeGreaterThan(300);
-    expect(installed.filter(([, { integrity }]) => !integrity?.startsWith('sha512-')).map(([path]) => path)).toEqual(
-      [],
-    );
-  });
-
-  // The registry at hand had no such versions to look the hashes up. Nothing may join these.
-  test('the only entries without a hash are optional programs for other platforms', () => {
-    const found = entries.filter(([, { integrity }]) => !integrity);
-    expect(found.length).toBeLessThanOrEqual(12);
-    for (const [path, { optional }] of found) {
-      expect(path).toMatch(/^node_modules\/@(biomejs\/cli|msgpackr-extract\/msgpackr-extract)-/);
-      expect(optional).toBe(true);
-    }
-  });
+  const entries = Object.entries(packages).filter(([path]) => path !== '');
+  expect(entries.length).toBeGreaterThan(300);
+  const without = entries.filter(([, { integrity }]) => !integrity?.startsWith('sha512-'));
+  expect(without.map(([path]) => path)).toEqual([]);
 });

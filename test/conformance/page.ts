@@ -17,7 +17,6 @@ export function elements(within: Node | Element, ...names: string[]): Element[] 
 
 /** What a person reads, without styles and scripts, in one line. */
 export function textOf(node: Node | Element): string {
-  // biome-ignore lint/performance/useDomNodeTextContent: there is no layout here, and textContent has the styles in it
   return DomUtils.innerText(node).replace(/\s+/g, ' ').trim();
 }
 
