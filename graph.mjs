@@ -29,17 +29,24 @@ const imports = await importsOf();
 const arrows = [...imports].flatMap(([from, targets]) =>
   [...targets].filter((to) => !isIndirect(imports, from, to)).map((to) => `  ${from} --> ${to}`),
 );
-const rows = Object.entries(modules).map(
-  ([name, [allowed, reason]]) => `| \`${name}\` | ${allowed.join(', ') || '–'} | ${reason} |`,
-);
+/** A Markdown table with aligned columns. */
+function table([head, ...rows]) {
+  const widths = head.map((_, i) => Math.max(...[head, ...rows].map((cells) => cells[i].length)));
+  const line = (cells) => `| ${cells.map((cell, i) => cell.padEnd(widths[i])).join(' | ')} |`;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...rows.map(line)].join('\n');
+}
+
+const rows = Object.entries(modules).map(([name, [allowed, reason]]) => [
+  `\`${name}\``,
+  allowed.join(', ') || '–',
+  reason,
+]);
 const generated = `\`\`\`mermaid
 flowchart TD
 ${arrows.sort().join('\n')}
 \`\`\`
 
-| module | may import | because it |
-| --- | --- | --- |
-${rows.join('\n')}
+${table([['module', 'may import', 'because it'], ...rows])}
 `;
 const file = 'CONTRIBUTING.md';
 const text = await readFile(file, 'utf8');
