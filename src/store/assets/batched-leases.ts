@@ -1,12 +1,14 @@
 import { batched } from '../database/batch.ts';
-import type { Database } from '../database/schema.ts';
+import type { Database, Media } from '../database/schema.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 import { endMirrored, endMirroredWithEvent } from './mirrored.ts';
 import { takeAssets } from './take.ts';
+import { saveMedia } from './transfers.ts';
 
-/** The beginning and the usual end of a lease. Calls at the same moment share a statement. */
+/** The usual steps of a lease: it begins, the media is saved, it ends. Calls at the same moment share a statement. */
 export function batchedLeases(db: Database) {
   const take = batched((asked: { id: string; leaseMs: number }[]) => takeAssets(db, asked));
+  const save = batched((saves: { lease: AssetLease; media: Media }[]) => saveMedia(db, saves));
   const end = batched((ends: { lease: AssetLease; done: Mirrored }[]) => endMirrored(db, ends));
   return {
     /**
@@ -14,6 +16,9 @@ export function batchedLeases(db: Database) {
      * may not work on it now, it leaves the queue.
      */
     take: (id: string, leaseMs: number) => take({ id, leaseMs }),
+
+    /** Saves the media that was stored and checked. False if the worker had lost its lease. */
+    saveMedia: (lease: AssetLease, media: Media) => save({ lease, media }),
 
     /**
      * Ends the lease of an asset whose record is written. False if the worker had lost it. If a listing has changed the asset

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
 import { type AssetLease, inHand } from './leases.ts';
@@ -22,28 +23,32 @@ export async function replace(db: Database, lease: AssetLease, superseded: strin
   return wroteAny(result);
 }
 
-/** Saves the media that was stored and checked: it is not fetched again if a later step of this lease fails. */
-export async function saveMedia(db: Database, lease: AssetLease, media: Media): Promise<boolean> {
-  const values = sql`media = ${JSON.stringify(media)}::jsonb, bytes = ${media.bytes}, verified_at = now()`;
-  // Most files came in one stream: they have no parts to delete, and none can be added.
-  const result = await sql`UPDATE assets SET ${values} WHERE ${inHand(lease)} AND upload IS NULL`.execute(db);
-  return wroteAny(result) || setUpload(db, lease, null, sql`, ${values}`);
+/**
+ * Saves media that was stored and checked: it is not fetched again if a later step of its lease fails. Returns for each
+ * whether its worker still held the lease.
+ */
+export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
+  const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));
+  const { rows } = await sql<{ id: string; lease: number }>`
+    WITH files AS MATERIALIZED (
+      SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb)
+    ), held AS MATERIALIZED (
+      SELECT a.id, files.media FROM assets a JOIN files USING (id, lease)
+      WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+    ), uploaded AS (
+      DELETE FROM upload_parts USING held WHERE asset_id = held.id
+    )
+    UPDATE assets SET media = held.media, bytes = (held.media->>'bytes')::bigint, verified_at = now(), upload = NULL
+    FROM held WHERE assets.id = held.id RETURNING assets.id, assets.lease`.execute(db);
+  const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
+  return saves.map(({ lease }) => saved.has(`${lease.number} ${lease.assetId}`));
 }
 
 /** Saves an upload that has begun, or deletes one that is gone (null). The parts of the one before are deleted. */
 export async function saveUpload(db: Database, lease: AssetLease, upload: UploadUnderWay | null): Promise<boolean> {
-  return setUpload(db, lease, upload);
-}
-
-async function setUpload(
-  db: Database,
-  lease: AssetLease,
-  upload: UploadUnderWay | null,
-  more = sql``,
-): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const result = await sql`
-      UPDATE assets SET upload = ${upload && JSON.stringify(upload)}::jsonb${more} WHERE ${inHand(lease)}`.execute(tx);
+      UPDATE assets SET upload = ${upload && JSON.stringify(upload)}::jsonb WHERE ${inHand(lease)}`.execute(tx);
     if (!wroteAny(result)) return false;
     await tx.deleteFrom('uploadParts').where('assetId', '=', lease.assetId).execute();
     return true;
