@@ -33,7 +33,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   let stopBy = Number.POSITIVE_INFINITY;
   const readiness = createReadiness({ database: store.check, queue: () => queues.check(), bucket: storage.check });
   // Gauges from the database are the same in every process, so workers do not export them.
-  const records = role === 'worker' ? undefined : recordGauges(metrics.registry, { store, queues });
+  const records =
+    role === 'worker'
+      ? undefined
+      : recordGauges(metrics.registry, { store, queues, syncInterval: config.sync.interval });
   const health = createHealth(readiness, createExposition({ metrics, readiness, refresh: records?.refresh }));
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });

@@ -14,7 +14,10 @@ const statuses = ['active', 'paused', 'disconnected'] as const;
  * Gauges of the database and the queues. They are the same in every process, so only the web role exports them. If one
  * does not answer, its gauges are absent instead of outdated.
  */
-export function recordGauges(registry: Registry, { store, queues }: { store: Store; queues: Queues }) {
+export function recordGauges(
+  registry: Registry,
+  { store, queues, syncInterval }: { store: Store; queues: Queues; syncInterval: number },
+) {
   const registers = [registry];
   const connections = new Gauge({
     name: 'asset_mirror_connections',
@@ -34,6 +37,12 @@ export function recordGauges(registry: Registry, { store, queues }: { store: Sto
     labelNames: ['connection'],
     registers,
   });
+  const interval = new Gauge({
+    name: 'asset_mirror_sync_interval_seconds',
+    help: 'Between incremental syncs of an active connection.',
+    labelNames: ['connection'],
+    registers,
+  });
   const jobs = new Gauge({
     name: 'asset_mirror_queue_jobs',
     help: 'Jobs on the queues, by state.',
@@ -50,15 +59,18 @@ export function recordGauges(registry: Registry, { store, queues }: { store: Sto
   async function readRecords(): Promise<void> {
     const found = await within(
       patienceMs,
-      Promise.all([store.connections.countByStatus(), store.connections.lags(), store.counts.totals()]),
+      Promise.all([store.connections.countByStatus(), store.connections.lags(syncInterval), store.counts.totals()]),
     ).catch(() => undefined);
-    for (const gauge of [connections, assets, syncLag]) gauge.reset();
+    for (const gauge of [connections, assets, syncLag, interval]) gauge.reset();
     if (!found) return;
     const [counts, lags, rows] = found;
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
     const states = byState(rows);
     for (const state of assetStates) assets.set({ state }, states[state]);
-    for (const { id, seconds } of lags) syncLag.set({ connection: id }, seconds);
+    for (const lag of lags) {
+      syncLag.set({ connection: lag.id }, lag.seconds);
+      interval.set({ connection: lag.id }, lag.interval);
+    }
   }
 
   async function readQueues(): Promise<void> {

@@ -2,10 +2,11 @@ import { z } from 'zod';
 import { connectUrl } from '../oauth/authorize.ts';
 import { ceilingOf } from '../pacing/adaptive-concurrency.ts';
 import { limitOf } from '../pacing/concurrency-limit.ts';
-import { byState, skipped } from '../store/assets/counts.ts';
+import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
 import type { Connection } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
+import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts, text, time } from './fields.ts';
@@ -33,6 +34,7 @@ export const connectionAnswer = z
   .object({
     id: z.string(),
     status: z.enum(connectionStatuses),
+    condition,
     user: z.object({ id: z.string(), name: z.string(), email: z.string() }),
     companies: z
       .array(
@@ -49,7 +51,11 @@ export const connectionAnswer = z
     connectedAt: time,
     lastSyncAt: time.nullable(),
     nextSyncAt: time.nullable().describe('null: it is not active.'),
-    counts: z.object({ byState: stateCounts, skipped: count.describe('Skipped by filters; not included in byState.') }),
+    counts: z.object({
+      byState: stateCounts,
+      expected: count.describe('Assets that have a file in the library: without unavailable and gone ones.'),
+      skipped: count.describe('Skipped by filters; not included in byState.'),
+    }),
     bytes: count.describe('Size of its media in the bucket.'),
     adaptiveLimit: z
       .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
@@ -121,19 +127,28 @@ async function describe(deps: Deps, connections: Connection[]) {
   const countsOf = Map.groupBy(counts, (row) => row.connectionId);
   return connections.map((connection) => {
     const own = countsOf.get(connection.id) ?? [];
+    const states = byState(own);
+    const adaptiveLimit = limitsOf(connection, deps.perConnection, now);
+    const settings = settingsOf(connection, deps);
     return {
       id: connection.id,
       status: connection.status,
+      condition: conditionOf(connection, {
+        byState: states,
+        syncInterval: settings.syncInterval,
+        parkedUntil: adaptiveLimit.parkedUntil,
+        now,
+      }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
       companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
       nextSyncAt:
         connection.status === 'active' ? schedule.nextSync(connection.id, connection.settings).toISOString() : null,
-      counts: { byState: byState(own), skipped: skipped(own) },
+      counts: { byState: states, expected: expectedOf(states), skipped: skipped(own) },
       bytes: own.reduce((sum, row) => sum + row.bytes, 0),
-      adaptiveLimit: limitsOf(connection, deps.perConnection, now),
-      settings: settingsOf(connection, deps),
+      adaptiveLimit,
+      settings,
       lastError: connection.lastError,
     };
   });

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { byState, skipped } from '../store/assets/counts.ts';
+import { byState, expectedOf, skipped } from '../store/assets/counts.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, stateCounts } from './fields.ts';
@@ -11,9 +11,15 @@ const open = z.object({ waiting: count, running: count });
 
 export const statusAnswer = z
   .object({
-    connections: z.object({ active: count, paused: count, disconnected: count }),
+    connections: z.object({
+      active: count,
+      paused: count,
+      disconnected: count,
+      troubled: count.describe('Active ones with an error or a late sync; see `condition` of a connection.'),
+    }),
     assets: z.object({
       total: count,
+      expected: count.describe('Those that have a file in the library: `total` without unavailable and gone ones.'),
       byState: stateCounts,
       skipped: count.describe('Skipped by filters; not included in `total` and `byState`.'),
     }),
@@ -36,7 +42,9 @@ export const statusAnswer = z
   })
   .meta({ id: 'Status' });
 
-export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic'>) {
+export function statusOperations(
+  options: Pick<OperationsDeps, 'store' | 'queues' | 'bucketTrouble' | 'traffic' | 'syncInterval'>,
+) {
   const { store, queues } = options;
 
   return {
@@ -46,6 +54,7 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
         // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
+          troubled: await at.connections.countTroubled(options.syncInterval),
           counts: await at.counts.totals(),
           outstanding: await at.counts.outstanding(),
           recent: await at.assets.recent(60_000),
@@ -55,7 +64,8 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
         within(5000, queues.counts()),
         within(5000, options.bucketTrouble()),
       ]);
-      const { connections, counts, outstanding, recent, syncs, verifications } = records;
+      const { connections, troubled, counts, outstanding, recent, syncs, verifications } = records;
+      const states = byState(counts);
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
       // A large file counts while it flows, as far as it flows here, and in any case when it is done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
@@ -64,8 +74,8 @@ export function statusOperations(options: Pick<OperationsDeps, 'store' | 'queues
       const byBytes = known && bytesPerSecond > 0 ? outstanding.bytes / bytesPerSecond : null;
       const byCount = known && assetsPerSecond > 0 ? outstanding.count / assetsPerSecond : null;
       return {
-        connections: { active: 0, paused: 0, disconnected: 0, ...connections },
-        assets: { total, byState: byState(counts), skipped: skipped(counts) },
+        connections: { active: 0, paused: 0, disconnected: 0, ...connections, troubled },
+        assets: { total, expected: expectedOf(states), byState: states, skipped: skipped(counts) },
         bytes: counts.reduce((sum, row) => sum + row.bytes, 0),
         outstanding: {
           assets: outstanding.count,

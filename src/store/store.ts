@@ -17,6 +17,7 @@ import * as uploads from './assets/uploads.ts';
 import * as connections from './connections/connections.ts';
 import * as consents from './connections/consents.ts';
 import * as grants from './connections/grants.ts';
+import { countTroubled, lags } from './connections/lateness.ts';
 import { setCompanies } from './connections/set-companies.ts';
 import * as connectionSettings from './connections/settings.ts';
 import * as status from './connections/status.ts';
@@ -117,7 +118,7 @@ export async function openStore(options: { url: string; log: Log }) {
 }
 
 const readable = (db: Database) => ({
-  connections: bind(db, { ...connections, ...grants, ...status, setCompanies }),
+  connections: bind(db, { ...connections, ...grants, ...status, countTroubled, lags, setCompanies }),
   assets: {
     ...bind(db, { ...assets, ...search, ...transfers, ...finish, dispatch, overdue, renew }),
     ...batchedLeases(db),

@@ -52,7 +52,7 @@ describe('the verbs of operators', () => {
     ]);
     expect(connections.stdout).toMatch(
       new RegExp(
-        `^CONNECTION +USER +STATUS +COMPANIES +MIRRORED +BYTES +FAILED +LAST SYNC +NEXT\n${id} .* active +Acme +1/2 `,
+        `^CONNECTION +USER +STATE +COMPANIES +MIRRORED +BYTES +FAILED +LAST SYNC +NEXT\n${id} .* assets failed +Acme +1/2 `,
       ),
     );
     expect(JSON.parse(json.stdout).connections).toMatchObject([{ id, status: 'active' }]);
@@ -68,7 +68,7 @@ describe('the verbs of operators', () => {
     // A name moves no cursor; and into a file goes no colour, but on request.
     expect((await run(['assets', '--search', 'interview'])).stdout).toContain('interview \\u{1b}[1A.mov');
     expect(connections.stdout).not.toContain('\u001b');
-    expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[32mactive');
+    expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[31massets failed');
   });
 
   test('say what a full sync would transfer, and explain one asset', async () => {

@@ -5,12 +5,27 @@ import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
-export const statusColours = { active: 'green', paused: 'yellow', disconnected: 'red' } as const;
+const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' | 'cyan' | 'yellow' | 'red'> = {
+  disconnected: 'red',
+  paused: 'yellow',
+  waiting: 'yellow',
+  error: 'red',
+  late: 'yellow',
+  first_sync: 'cyan',
+  mirroring: 'cyan',
+  assets_failed: 'red',
+  up_to_date: 'green',
+};
+
+/** How a connection is, such as `up to date`. */
+export const conditionCell = ({ condition }: ConnectionSummary) => ({
+  text: condition.text.toLowerCase(),
+  style: conditionColours[condition.code],
+});
 
 /** `40/300` */
 export function mirroredOf({ counts }: ConnectionSummary): string {
-  const all = Object.values(counts.byState).reduce((sum, n) => sum + n, 0);
-  return `${number(counts.byState.mirrored)}/${number(all)}`;
+  return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
 export function connectionTable(connections: ConnectionSummary[], room?: number): string {
@@ -19,7 +34,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
     return [
       connection.id,
       connection.user.email || connection.user.name,
-      { text: connection.status, style: statusColours[connection.status] },
+      conditionCell(connection),
       connection.companies.map(({ name }) => name).join(', '),
       mirroredOf(connection),
       formatBytes(connection.bytes),
@@ -32,7 +47,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
     [
       { title: 'CONNECTION' },
       { title: 'USER', least: 12 },
-      { title: 'STATUS' },
+      { title: 'STATE' },
       { title: 'COMPANIES', least: 12, spare: 4 },
       { title: 'MIRRORED', right: true },
       { title: 'BYTES', right: true, spare: 2 },

@@ -134,7 +134,7 @@ function pick(environment: DemoDeps['environment'], names: string[]) {
 
 type Status = Awaited<ReturnType<Operations['status']>>;
 
-/** How long the demo waits for transcoding videos and retries before it sums up. */
+/** How long the demo waits for processing videos and retries before it sums up. */
 const patienceMs = 60_000;
 
 /** Shows the progress until nothing more is expected soon. */
@@ -165,7 +165,7 @@ async function watchUntilQuiet(operations: Operations, silent: boolean, stop: Ab
       note:
         waiting ||
         (listing && total > 0 ? 'still listing' : left) ||
-        (processing > 0 ? `${processing} still transcoding at the library` : ''),
+        (processing > 0 ? `${processing} still processing at the library` : ''),
     };
   };
   let status = await operations.status();
@@ -199,11 +199,11 @@ async function summarize(end: {
 }): Promise<void> {
   const { result, service } = end;
   const waiting: { count: number; why: string }[] = [];
-  const { byState, total } = result.assets;
+  const { byState, total, expected } = result.assets;
   if (byState.processing > 0)
     waiting.push({
       count: byState.processing,
-      why: 'still transcoding at the library; checked every few seconds',
+      why: 'still processing at the library; checked every few seconds',
     });
   if (result.outstanding.sidecars > 0)
     waiting.push({
@@ -234,7 +234,10 @@ async function summarize(end: {
   if (end.json) return printJson(summary);
   const whole = !end.interrupted && byState.failed + byState.pending + byState.transferring === 0;
   const lead = end.interrupted ? `${paint('yellow', 'Interrupted.')} ` : '';
-  const mirrored = paint(whole ? 'green' : 'yellow', paint('bold', `${summary.mirrored} of ${total} assets mirrored`));
+  const mirrored = paint(
+    whole ? 'green' : 'yellow',
+    paint('bold', `${summary.mirrored} of ${expected} assets mirrored`),
+  );
   const took =
     summary.new > 0
       ? `${formatBytes(result.bytes)} in ${formatDuration(end.ms)}${end.before.byState.mirrored > 0 ? ` (${end.before.byState.mirrored} were already mirrored)` : ''}`

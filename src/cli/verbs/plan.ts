@@ -34,7 +34,7 @@ const kinds = {
 const others = {
   record: 'only the record, transcript or thumbnail changes',
   same: 'in the bucket, unchanged',
-  processing: 'still transcoding',
+  processing: 'still processing',
   unavailable: 'without a file in the library',
   skipped: 'skipped by filters',
   unreadable: 'with a listing that breaks the API schema',

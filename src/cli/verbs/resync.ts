@@ -149,7 +149,7 @@ function summary(
     ...(sync.status === 'done' && sync.error ? [`${paint('yellow', '!')} ${harmless(sync.error)}`] : []),
     ...(verification ? [bucketSummary(verification)] : []),
     ...(processing > 0
-      ? [`${counted(processing, 'video')} still transcoding at the library; mirrored when ready.`]
+      ? [`${counted(processing, 'video')} still processing at the library; mirrored when ready.`]
       : []),
     ...(unavailable > 0 ? [`${counted(unavailable, 'asset')} without a file in the library.`] : []),
     ...(failed > 0

@@ -4,7 +4,7 @@ import type { ConnectionSummary, Status } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { liveScreen } from '../live.ts';
 import { ago, bar, fits, harmless, number, paint, print, printJson, printJsonLine } from '../output.ts';
-import { connectionTable, mirroredOf, statusColours, troubles } from './connections.ts';
+import { conditionCell, connectionTable, mirroredOf, troubles } from './connections.ts';
 
 const watchMs = 1000;
 /** Maximum connections shown; `asset-mirror connections` lists all. */
@@ -29,10 +29,10 @@ export async function status(api: ApiClient, options: { json?: boolean; watch?: 
 }
 
 function describe(totals: Status, connections: ConnectionSummary[], watched: boolean): string {
-  const { byState, total, skipped } = totals.assets;
+  const { byState, expected, skipped } = totals.assets;
   const lines = [
     ...(watched ? [progressOf(totals)] : []),
-    `${paint('bold', `${number(byState.mirrored)} of ${number(total)}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
+    `${paint('bold', `${number(byState.mirrored)} of ${number(expected)}`)} assets mirrored, ${formatBytes(totals.bytes)}`,
     (['pending', 'transferring', 'processing', 'unavailable', 'failed', 'gone'] as const)
       .map((state) => ({ state, count: byState[state] }))
       .filter(({ count }) => count > 0)
@@ -54,7 +54,8 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
       : paint('red', `bucket unavailable, all assets wait: ${harmless(totals.bucket.reason ?? '')}`),
     totals.queues === null ? paint('red', 'queue: no answer') : '',
   ].filter(Boolean);
-  const all = Object.values(totals.connections).reduce((sum, n) => sum + n, 0);
+  const { active, paused, disconnected } = totals.connections;
+  const all = active + paused + disconnected;
   if (all === 0) {
     lines.push('', 'No connections. Create a link for a user with `asset-mirror connect-link`.');
     return lines.join('\n');
@@ -72,9 +73,10 @@ function describe(totals: Status, connections: ConnectionSummary[], watched: boo
 }
 
 function progressOf({ assets, outstanding }: Status): string {
-  const done = assets.total - outstanding.assets;
-  const percent = assets.total === 0 ? 0 : Math.floor((100 * done) / assets.total);
-  return `${bar(done, assets.total, 32)} ${percent}%`;
+  const { expected } = assets;
+  const done = Math.max(0, expected - outstanding.assets);
+  const percent = expected === 0 ? 0 : Math.floor((100 * done) / expected);
+  return `${bar(done, expected, 32)} ${percent}%`;
 }
 
 function leftOf({ outstanding, rate, timeLeft }: Status): string {
@@ -91,9 +93,10 @@ function leftOf({ outstanding, rate, timeLeft }: Status): string {
 
 /** For terminals that are too narrow for the table. */
 function narrow(connection: ConnectionSummary): string[] {
-  const { id, user, status, bytes, counts, lastSyncAt, nextSyncAt } = connection;
+  const { id, user, bytes, counts, lastSyncAt, nextSyncAt } = connection;
+  const { text, style } = conditionCell(connection);
   return [
-    `${paint('bold', id)}  ${paint(statusColours[status], status)}`,
+    `${paint('bold', id)}  ${paint(style, text)}`,
     `  ${harmless(user.email || user.name)}: ${mirroredOf(connection)} mirrored, ${formatBytes(bytes)}, ${number(counts.byState.failed)} failed`,
     `  last sync ${ago(lastSyncAt)}, next ${nextSyncAt === null ? '–' : ago(nextSyncAt)}`,
   ];

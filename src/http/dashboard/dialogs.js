@@ -89,7 +89,7 @@ const planNames = {
   waiting: 'Waiting',
   record: 'Only record, transcript or thumbnail',
   same: 'Unchanged',
-  processing: 'Still transcoding',
+  processing: 'Still processing',
   unavailable: 'Unavailable',
   skipped: 'Skipped by filters',
   unreadable: 'Breaks the API schema',

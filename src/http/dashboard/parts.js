@@ -3,7 +3,7 @@ import { ago, bytes, counted, number, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
-import { conditionOf, sentence, stateNames, states, tell, typeNames, wanted } from './words.js';
+import { conditionOf, sentence, stateNames, states, tell, typeNames } from './words.js';
 
 /** @param {string} tone @param {string} word */
 export const pill = (tone, word) => html`<span class="pill ${tone}">${word}</span>`;
@@ -34,11 +34,8 @@ export function bar(byState) {
   )}</span>`;
 }
 
-/** @param {Status['assets']['byState']} byState */
-export function share(byState) {
-  const all = wanted(byState);
-  return all === 0 ? 1 : byState.mirrored / all;
-}
+/** How much of what has a file is mirrored. @param {Pick<Status['assets'], 'byState' | 'expected'>} assets */
+export const share = ({ byState, expected }) => (expected === 0 ? 1 : byState.mirrored / expected);
 
 /** Rounded down: 100 % means all. @param {number} part */
 export const percent = (part) => `${part >= 1 ? 100 : (Math.floor(part * 1000) / 10).toFixed(1)} %`;
@@ -74,9 +71,11 @@ export const connectionTable = (connections) => html`<table role="table" class="
         <th role="rowheader" scope="row"><a href="#/connections/${connection.id}">${nameOf(connection)}</a>
           <small>${companiesOf(connection)}</small></th>
         <td role="cell" data-label="State" class="whole">${pill(condition.tone, condition.word)}${
-          failed > 0 ? html` ${pill('bad', `${number(failed)} failed`)}` : nothing
+          failed > 0 && connection.condition.code !== 'assets_failed'
+            ? html` ${pill('bad', `${number(failed)} failed`)}`
+            : nothing
         }</td>
-        <td role="cell" data-label="Mirrored" class="whole"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(wanted(counts.byState))}</span></span></div></td>
+        <td role="cell" data-label="Mirrored" class="whole"><div class="progress">${bar(counts.byState)}<span class="figures">${number(counts.byState.mirrored)} <span class="soft">of ${number(counts.expected)}</span></span></div></td>
         <td role="cell" data-label="Stored" class="right figures">${bytes(stored)}</td>
         <td role="cell" data-label="Last sync">${time(connection.lastSyncAt, 'not yet')}</td>
         <td role="cell" data-label="Next sync">${time(connection.nextSyncAt, 'none')}</td>

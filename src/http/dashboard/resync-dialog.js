@@ -45,8 +45,8 @@ export function resyncDialog(connection, seenTypes, then) {
     then,
     content: () => html`
       <fieldset><legend>What to sync</legend>
-        ${choice('new', 'New assets', 'Continues where the last sync ended. Takes seconds.')}
-        ${choice('everything', 'Everything', 'Lists the whole library, then verifies and repairs the bucket.')}
+        ${choice('new', 'Incremental', 'Lists what is new since the last sync. Takes seconds.')}
+        ${choice('everything', 'Full', 'Lists the whole library, then verifies and repairs the bucket.')}
         ${choice('part', 'A part', 'A project, a type, uploads since a date, or single assets.')}
       </fieldset>
       ${what === 'part' ? partFields(connection, { projects, companyId, types, chooseCompany }) : nothing}`,

@@ -1,4 +1,4 @@
-/** @import { Connection, MirrorEvent, Status } from './types.d.ts' */
+/** @import { Connection, MirrorEvent } from './types.d.ts' */
 import { ago, counted } from './format.js';
 
 /** The states of an asset, in the order of the bars. */
@@ -16,8 +16,8 @@ export const states = /** @type {const} */ ([
 export const stateNames = {
   mirrored: 'Mirrored',
   transferring: 'Transferring',
-  processing: 'Transcoding',
-  pending: 'Waiting',
+  processing: 'Processing',
+  pending: 'Pending',
   failed: 'Failed',
   unavailable: 'Unavailable',
   gone: 'Gone',
@@ -25,7 +25,7 @@ export const stateNames = {
 
 /** @type {Record<string, string>} */
 export const kindNames = {
-  processing: 'Transcoding video',
+  processing: 'Processing video',
   transcript: 'Transcript',
   thumbnail: 'Thumbnail',
   retry: 'Retry',
@@ -43,33 +43,42 @@ export const typeNames = {
   'brand assets': 'Brand assets',
 };
 
-/** The assets that can be mirrored: without those that are gone or have no file. @param {Status['assets']['byState']} byState */
-export function wanted(byState) {
-  const { gone, unavailable, ...rest } = byState;
-  return Object.values(rest).reduce((sum, n) => sum + n, 0);
-}
-
-/** Added to the number of wanted assets if some have no file. @param {Status['assets']['byState']} byState */
+/** Added to the number of expected assets if some have no file. @param {{ unavailable: number }} byState */
 export const withFile = ({ unavailable }) => (unavailable > 0 ? ' with a file' : '');
+
+/** @type {Record<Connection['condition']['code'], 'good' | 'go' | 'warn' | 'bad'>} */
+const conditionTones = {
+  disconnected: 'bad',
+  paused: 'warn',
+  waiting: 'warn',
+  error: 'bad',
+  late: 'warn',
+  first_sync: 'go',
+  mirroring: 'go',
+  assets_failed: 'bad',
+  up_to_date: 'good',
+};
 
 /**
  * The condition of a connection, in a word, with its tone.
  * @param {Connection} connection
- * @returns {{ tone: 'good' | 'go' | 'warn' | 'bad', word: string, more?: string }}
+ * @returns {{ tone: 'good' | 'go' | 'warn' | 'bad', word: string, more?: string | undefined }}
  */
-export function conditionOf({ status, counts, adaptiveLimit, lastSyncAt, settings, connectedAt }) {
-  if (status === 'disconnected') return { tone: 'bad', word: 'Disconnected', more: 'The user must connect again.' };
-  if (status === 'paused') return { tone: 'warn', word: 'Paused' };
-  if (adaptiveLimit.parkedUntil) {
-    return { tone: 'warn', word: 'Waiting', more: `Continues ${ago(adaptiveLimit.parkedUntil)}.` };
-  }
-  const { pending, transferring } = counts.byState;
-  if (pending + transferring > 0)
-    return { tone: 'go', word: 'Mirroring', more: `${counted(pending + transferring, 'asset')} to go` };
-  if (lastSyncAt === null) return { tone: 'go', word: 'First sync' };
-  const late = Date.now() - new Date(lastSyncAt ?? connectedAt).getTime() - 2 * settings.syncInterval - 60_000;
-  if (late > 0) return { tone: 'warn', word: 'Late', more: 'The last sync is overdue.' };
-  return { tone: 'good', word: 'Up to date' };
+export const conditionOf = (connection) => ({
+  tone: conditionTones[connection.condition.code],
+  word: connection.condition.text,
+  more: moreOf(connection),
+});
+
+/** @param {Connection} connection */
+function moreOf({ condition: { code, until }, counts }) {
+  const { pending, transferring, failed } = counts.byState;
+  if (code === 'disconnected') return 'The user must connect again.';
+  if (code === 'waiting' && until) return `Continues ${ago(until)}.`;
+  if (code === 'late') return 'The last sync is overdue.';
+  if (code === 'mirroring') return `${counted(pending + transferring, 'asset')} to go`;
+  if (code === 'assets_failed') return counted(failed, 'asset');
+  return undefined;
 }
 
 /** What happened to something: follows its name. @type {Record<string, string>} */

@@ -28,3 +28,7 @@ export function byState(rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): R
 /** How many assets a filter skips. */
 export const skipped = (rows: Pick<Counted, 'state' | 'skipped' | 'count'>[]): number =>
   rows.reduce((sum, row) => (row.skipped ? sum + row.count : sum), 0);
+
+/** How many assets have a file in the library: all without the unavailable and the gone ones. */
+export const expectedOf = ({ unavailable: _, gone: __, ...rest }: Record<AssetState, number>): number =>
+  Object.values(rest).reduce((sum, count) => sum + count, 0);

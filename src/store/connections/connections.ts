@@ -22,14 +22,6 @@ export async function countByStatus(db: Database): Promise<Partial<Record<Connec
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 }
 
-/** Seconds since the last complete sync of each active connection, or since it connected. */
-export async function lags(db: Database): Promise<{ id: string; seconds: number }[]> {
-  const { rows } = await sql<{ id: string; seconds: number }>`
-    SELECT id, extract(epoch FROM now() - coalesce(last_sync_at, connected_at))::float8 AS seconds
-    FROM connections WHERE status = 'active'`.execute(db);
-  return rows;
-}
-
 /** A page of connections, oldest first. `connectedMicros`: microseconds since the epoch. */
 export async function search(
   db: Database,

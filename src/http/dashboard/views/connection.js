@@ -12,7 +12,7 @@ import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, sentence, stateNames, states, wanted, withFile } from '../words.js';
+import { conditionOf, sentence, stateNames, states, withFile } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -76,7 +76,7 @@ export const connectionView = {
           )}</ul>
         ${buttons(connection)}
         <dl class="facts">
-          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(wanted(byState))}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
+          <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(connection.counts.expected)}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
           <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
           <div><dt>Assets at once</dt><dd>${counted(connection.adaptiveLimit.limit, 'asset')}${connection.adaptiveLimit.limit < connection.adaptiveLimit.ceiling ? html` <small>slowed down from ${connection.adaptiveLimit.ceiling}</small>` : nothing}</dd></div>
@@ -107,8 +107,8 @@ export const connectionView = {
               : empty(
                   {
                     failed: 'No failed assets.',
-                    pending: 'No waiting assets.',
-                    processing: 'No video is transcoding.',
+                    pending: 'No pending assets.',
+                    processing: 'No video is processing.',
                     unavailable: 'The library has a file for every asset.',
                   }[shown] ?? '',
                 )
@@ -191,5 +191,5 @@ function scopeOf({ mode, scope }) {
     scope.assetIds && counted(scope.assetIds.length, 'asset'),
   ].filter(Boolean);
   if (part.length > 0) return part.join(', ');
-  return mode === 'full' ? 'Everything' : 'New assets';
+  return mode === 'full' ? 'Full' : 'Incremental';
 }

@@ -19,7 +19,7 @@ import {
 import { draw, say, state } from '../state.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { kindNames, stateNames, states, wanted, withFile } from '../words.js';
+import { kindNames, stateNames, states, withFile } from '../words.js';
 
 /** @type {ReturnType<typeof listOf<Connection>>} */
 const connections = listOf('/connections', 'connections');
@@ -140,10 +140,11 @@ export const overview = {
 /** @param {Status | undefined} now */
 function warnings(now) {
   if (!now) return nothing;
-  const { disconnected } = now.connections;
+  const { disconnected, troubled } = now.connections;
   return html`
     ${now.bucket.ok ? nothing : html`<p class="banner bad" role="alert"><strong>The bucket is unavailable, so all assets wait:</strong> ${now.bucket.reason}</p>`}
     ${now.queues === null ? html`<p class="banner warn"><strong>The queue does not answer.</strong> Jobs wait; nothing is lost.</p>` : nothing}
+    ${troubled > 0 ? html`<p class="banner warn">${counted(troubled, 'connection')} ${troubled === 1 ? 'has' : 'have'} an error, or a late sync. See the state below.</p>` : nothing}
     ${
       disconnected > 0
         ? html`<p class="banner warn">${counted(disconnected, 'connection')} ${disconnected === 1 ? 'is' : 'are'} disconnected. The user must connect again.
@@ -158,8 +159,8 @@ function warnings(now) {
 /** @param {Status} now */
 function summary({ assets, bytes: stored, outstanding, rate, timeLeft, syncs, connections: of }) {
   const { byState } = assets;
-  const all = wanted(byState);
-  const part = share(byState);
+  const all = assets.expected;
+  const part = share(assets);
   const moving = outstanding.assets > 0;
   return html`<section class="card summary" aria-labelledby="summary-title">
     <div class="hero">
@@ -220,7 +221,7 @@ function nextHour() {
   if (!upcoming) return skeleton(3);
   const { counts, assets } = upcoming;
   const kinds = Object.entries(counts).filter(([, n]) => n > 0);
-  if (kinds.length === 0) return empty('None: no video is transcoding, and no transcript, thumbnail or retry is due.');
+  if (kinds.length === 0) return empty('None: no video is processing, and no transcript, thumbnail or retry is due.');
   return html`<ul class="tags">${kinds.map(([kind, n]) => html`<li>${kindNames[kind]} <b>${n >= 1000 ? '1,000 or more' : number(n)}</b></li>`)}</ul>
     <ul class="events">${assets.map(
       ({ assetId, name, kind, at, reason }) =>

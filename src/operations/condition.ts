@@ -1,0 +1,45 @@
+import { z } from 'zod';
+import { isLate } from '../store/connections/lateness.ts';
+import type { AssetState, Connection } from '../store/database/schema.ts';
+import { time } from './fields.ts';
+
+const texts = {
+  disconnected: 'Disconnected',
+  paused: 'Paused',
+  waiting: 'Waiting',
+  error: 'Problem',
+  late: 'Late',
+  first_sync: 'First sync',
+  mirroring: 'Mirroring',
+  assets_failed: 'Assets failed',
+  up_to_date: 'Up to date',
+};
+type Code = keyof typeof texts;
+
+export const condition = z
+  .object({
+    code: z.enum(Object.keys(texts) as [Code, ...Code[]]),
+    text: z.string(),
+    until: time.nullable().describe('Until when a waiting connection waits.'),
+  })
+  .describe('How it is: by its status, its last sync, its failed assets, and whether a sync is overdue.');
+
+/** The one word for how a connection is, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
+export function conditionOf(
+  connection: Connection,
+  options: { byState: Record<AssetState, number>; syncInterval: number; parkedUntil: string | null; now: number },
+): z.infer<typeof condition> {
+  const code = codeOf(connection, options);
+  return { code, text: texts[code], until: code === 'waiting' ? options.parkedUntil : null };
+}
+
+function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {
+  const { byState, parkedUntil } = options;
+  if (connection.status !== 'active') return connection.status;
+  if (parkedUntil !== null) return 'waiting';
+  if (connection.lastError !== null) return 'error';
+  if (isLate(connection, options)) return 'late';
+  if (byState.pending + byState.transferring > 0) return 'mirroring';
+  if (connection.lastSyncAt === null) return 'first_sync';
+  return byState.failed > 0 ? 'assets_failed' : 'up_to_date';
+}

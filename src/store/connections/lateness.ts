@@ -1,0 +1,39 @@
+import { sql } from 'kysely';
+import type { Connection, Database } from '../database/schema.ts';
+
+// A sync is late when the last complete one is older than this. The alert on the lag has the same rule.
+const intervals = 1.25;
+const marginMs = 15 * 60_000;
+
+/** Whether the sync of a connection is late at `now`, epoch ms by the database's clock. */
+export function isLate(
+  { lastSyncAt, connectedAt }: Pick<Connection, 'lastSyncAt' | 'connectedAt'>,
+  { syncInterval, now }: { syncInterval: number; now: number },
+): boolean {
+  const last = Math.max(lastSyncAt?.getTime() ?? 0, connectedAt.getTime());
+  return now - last > syncInterval * intervals + marginMs;
+}
+
+/** In ms. */
+const intervalOr = (byDefault: number) => sql`coalesce((settings->>'syncInterval')::float8, ${byDefault})`;
+
+/** Of each active connection: the seconds since its last complete sync, or since it connected, and between its syncs. */
+export async function lags(
+  db: Database,
+  defaultInterval: number,
+): Promise<{ id: string; seconds: number; interval: number }[]> {
+  const { rows } = await sql<{ id: string; seconds: number; interval: number }>`
+    SELECT id, extract(epoch FROM now() - greatest(last_sync_at, connected_at))::float8 AS seconds,
+      ${intervalOr(defaultInterval)} / 1000 AS interval
+    FROM connections WHERE status = 'active'`.execute(db);
+  return rows;
+}
+
+/** How many active connections have an error or are late. */
+export async function countTroubled(db: Database, defaultInterval: number): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    SELECT count(*) AS count FROM connections WHERE status = 'active' AND (last_error IS NOT NULL
+      OR now() - greatest(last_sync_at, connected_at)
+        > (${intervalOr(defaultInterval)} * ${intervals}::float8 + ${marginMs}::float8) * interval '1 ms')`.execute(db);
+  return rows[0]!.count;
+}
