@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
-import { exitCodeOf } from './cli/failures.ts';
-import { harmless, printError } from './cli/output.ts';
+import { exitCodeOf, problemOf } from './cli/failures.ts';
+import { harmless, jsonOf, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
@@ -163,12 +163,11 @@ export async function run(): Promise<never> {
     // All work is done; sockets may still be closing.
     process.exit(process.exitCode ?? 0);
   } catch (error) {
-    if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : 2);
-    if (error instanceof ConfigurationError) {
+    const code = exitCodeOf(error);
+    if (code !== 0 && process.argv.includes('--json')) printError(jsonOf(problemOf(error), 2));
+    else if (error instanceof ConfigurationError) {
       printError(['asset-mirror: wrong or missing settings', ...error.problems].join('\n  '));
-      process.exit(2);
-    }
-    printError(`asset-mirror: ${harmless(reasonOf(error))}`);
-    process.exit(exitCodeOf(error));
+    } else if (!(error instanceof CommanderError)) printError(`asset-mirror: ${harmless(reasonOf(error))}`);
+    process.exit(code);
   }
 }

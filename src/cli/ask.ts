@@ -7,7 +7,7 @@ export interface Service {
   adminToken: string | undefined;
 }
 
-const problem = z.object({ detail: z.string(), code: z.string().optional() });
+const problem = z.looseObject({ detail: z.string(), code: z.string().optional() });
 
 export const notOurs = ({ url }: Service, status: number) =>
   new NotReachable(
@@ -47,9 +47,9 @@ export async function ask(
   if (response.status === 401) {
     throw new UsageError(`${url} does not accept this operator token. Set ADMIN_TOKEN to the token of the service.`);
   }
-  const { detail, code } = problem.safeParse(await response.json().catch(() => undefined)).data ?? {};
-  if (detail === undefined) throw notOurs(service, response.status);
-  throw new RefusedByService(detail, response.status, code);
+  const { data } = problem.safeParse(await response.json().catch(() => undefined));
+  if (!data) throw notOurs(service, response.status);
+  throw new RefusedByService({ ...data, status: response.status });
 }
 
 /** A request that is answered with JSON, within 30 seconds. */

@@ -7,7 +7,7 @@ import { disconnect, pause, resume } from './verbs/connections.ts';
 import { type ResyncOptions, resync } from './verbs/resync.ts';
 import { type SetOptions, set } from './verbs/set.ts';
 
-const connectionId = 'its id, from `asset-mirror connections`';
+const connectionId = "its id or the beginning of it, or the user's e-mail or name";
 
 /** The verbs that connect accounts and change connections. */
 export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): void {
@@ -16,7 +16,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     'create a signed link for a user to connect an account; it works for 7 days',
     'asset-mirror connect-link --connection CONNECTION',
   )
-    .option('--connection <id>', 'reconnect this connection instead')
+    .option('--connection <name>', 'reconnect this connection instead')
     .action(async (options) => connectLink(await connect(), options));
 
   verb(
@@ -46,7 +46,7 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
   )
     .argument('[asset...]', 'their ids, from `asset-mirror assets`')
     .option('--failed', 'all failed assets')
-    .option('--connection <id>', 'with --failed: only of this connection')
+    .option('--connection <name>', 'with --failed: only of this connection')
     .action(async (ids: string[], options) => tell(await retry(await connect(), ids, options)));
 
   verb(
@@ -87,5 +87,6 @@ export function changeVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): v
     .option('--exclude <what>', 'skip this, in the same form; may be repeated', collect)
     .option('--concurrency <n>', 'maximum assets in transfer')
     .option('--bandwidth <rate>', 'download limit of each process, such as 20MiB/s')
+    .option('--force', 'accept companies, projects and types that are unknown')
     .action(async (connection: string | undefined, options: SetOptions) => set(await connect(), connection, options));
 }

@@ -11,7 +11,7 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     'asset-mirror verify --repair',
     'Exits with 1 if there is any.',
   )
-    .option('--connection <id>', 'only this connection')
+    .option('--connection <name>', 'only this connection')
     .option('--deep', 'read every object and compare its checksum')
     .option('--repair', 'fetch or write again what is missing or different')
     .option('--inventory', 'write the inventory at the end')

@@ -1,3 +1,6 @@
+import { CommanderError } from 'commander';
+import { ConfigurationError, reasonOf } from '../errors.ts';
+
 /** Nothing answered, or something other than asset-mirror: exit code 3. */
 export class NotReachable extends Error {
   override readonly name = 'NotReachable';
@@ -8,28 +11,50 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** The service refused, with its `detail` as the message: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
+/** A problem document of the service (RFC 9457), as far as verbs need it. */
+export interface Problem {
+  status: number;
+  code?: string | undefined;
+  detail: string;
+}
+
+/** The service refused: exit code 2 for a wrong request, 3 if it cannot answer now, else 1. */
 export class RefusedByService extends Error {
   override readonly name = 'RefusedByService';
-  readonly status: number;
-  readonly code: string | undefined;
+  readonly problem: Problem;
 
-  constructor(message: string, status: number, code: string | undefined) {
-    super(message);
-    this.status = status;
-    this.code = code;
+  constructor(problem: Problem) {
+    super(problem.detail);
+    this.problem = problem;
   }
 }
 
 /** A wrong value, or an unknown id. */
 const wrongOfTheCaller = new Set([400, 404, 413, 414]);
 
-/** The exit code of the process. */
+/** The exit code of the process. 0 for an "error" of commander that is none, such as --help. */
 export function exitCodeOf(error: unknown): number {
   if (error instanceof NotReachable) return 3;
   if (error instanceof RefusedByService) {
-    if (error.status >= 502) return 3;
-    return wrongOfTheCaller.has(error.status) ? 2 : 1;
+    const { status } = error.problem;
+    if (status >= 502) return 3;
+    return wrongOfTheCaller.has(status) ? 2 : 1;
   }
-  return error instanceof UsageError ? 2 : 1;
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  return error instanceof UsageError || error instanceof ConfigurationError ? 2 : 1;
+}
+
+/** What `--json` prints of an error: the problem of the service, or a problem of the same form. */
+export function problemOf(error: unknown): object {
+  if (error instanceof RefusedByService) return error.problem;
+  if (error instanceof ConfigurationError) {
+    return { code: 'wrong_configuration', detail: error.problems.join(' '), problems: error.problems };
+  }
+  const code =
+    error instanceof NotReachable
+      ? 'not_reachable'
+      : error instanceof UsageError || error instanceof CommanderError
+        ? 'wrong_usage'
+        : 'unexpected_error';
+  return { code, detail: reasonOf(error).replace(/^error: /, '') };
 }

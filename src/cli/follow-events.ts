@@ -29,7 +29,8 @@ export function followEvents(
   const source = new EventSource(`${service.url}/api${path}`, {
     fetch: (_url, { headers, signal }) =>
       ask(service, 'GET', path, { headers, signal }).catch((error) => {
-        const passing = error instanceof NotReachable || (error instanceof RefusedByService && error.status >= 500);
+        const passing =
+          error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
         if (!wasOpen || !passing) fail(error);
         throw error;
       }),

@@ -40,7 +40,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'asset-mirror assets --search interview --type videos',
     'All conditions must match.',
   )
-    .option('--connection <id>', 'of this connection')
+    .option('--connection <name>', 'of this connection')
     .option('--company <id>', 'of this company')
     .option('--project <id>', 'of this project')
     .addOption(new Option('--state <state>', 'in this state').choices(states))
@@ -64,7 +64,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'list syncs, newest first: assets seen, new, changed and gone, and errors',
     'asset-mirror syncs --connection CONNECTION',
   )
-    .option('--connection <id>', 'of this connection')
+    .option('--connection <name>', 'of this connection')
     .option('--limit <n>', rows, wholeNumber(1, mostRows), 20)
     .action(async (options) => syncs(await connect(), options));
 
@@ -73,7 +73,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'list events, newest last, including the audit log of operators',
     'asset-mirror events --kind connection.disconnected',
   )
-    .option('--connection <id>', 'of this connection')
+    .option('--connection <name>', 'of this connection')
     .option('--asset <id>', 'of this asset')
     .option('--kind <kind>', 'of this kind, such as asset.failed or operator.pauseConnection')
     .option('--limit <n>', `maximum past events, up to ${mostRows}`, wholeNumber(1, mostRows), 20)

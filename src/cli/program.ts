@@ -12,6 +12,8 @@ export function program(verbs: Verbs, version: string): Command {
   // Verbs inherit exitOverride, so it comes before them.
   const app = new Command('asset-mirror')
     .exitOverride()
+    // With --json, errors are JSON: see command.ts.
+    .configureOutput(process.argv.includes('--json') ? { writeErr: () => {} } : {})
     .description("Keeps a complete, verified copy of a company's media library in object storage.")
     .version(version)
     .showHelpAfterError('(--help lists the possible options and values)')

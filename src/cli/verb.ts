@@ -22,5 +22,5 @@ export type NewVerb = (name: string, summary: string, example: string | string[]
 
 /** Exits with 1 if anything failed or differs. */
 export function tell(wrong: number): void {
-  if (wrong > 0) process.exitCode = 1;
+  if (wrong > 0) process.exitCode ??= 1;
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { expectedOf } from '../store/assets/counts.ts';
 import { isLate } from '../store/connections/lateness.ts';
 import type { AssetState, Connection } from '../store/database/schema.ts';
 import { time } from './fields.ts';
@@ -9,6 +10,7 @@ const texts = {
   waiting: 'Waiting',
   error: 'Problem',
   late: 'Late',
+  all_skipped: 'All skipped',
   first_sync: 'First sync',
   mirroring: 'Mirroring',
   assets_failed: 'Assets failed',
@@ -27,18 +29,25 @@ export const condition = z
 /** The one word for how a connection is, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
 export function conditionOf(
   connection: Connection,
-  options: { byState: Record<AssetState, number>; syncInterval: number; parkedUntil: string | null; now: number },
+  options: {
+    byState: Record<AssetState, number>;
+    skipped: number;
+    syncInterval: number;
+    parkedUntil: string | null;
+    now: number;
+  },
 ): z.infer<typeof condition> {
   const code = codeOf(connection, options);
   return { code, text: texts[code], until: code === 'waiting' ? options.parkedUntil : null };
 }
 
 function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {
-  const { byState, parkedUntil } = options;
+  const { byState, skipped, parkedUntil } = options;
   if (connection.status !== 'active') return connection.status;
   if (parkedUntil !== null) return 'waiting';
   if (connection.lastError !== null) return 'error';
   if (isLate(connection, options)) return 'late';
+  if (skipped > 0 && expectedOf(byState) === 0) return 'all_skipped';
   if (byState.pending + byState.transferring > 0) return 'mirroring';
   if (connection.lastSyncAt === null) return 'first_sync';
   return byState.failed > 0 ? 'assets_failed' : 'up_to_date';

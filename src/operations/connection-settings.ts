@@ -7,8 +7,9 @@ import { parseDuration, syncIntervals } from '../units.ts';
 import { within } from '../within.ts';
 import type { OperationsDeps } from './deps.ts';
 import { text } from './fields.ts';
+import { Refused } from './refused.ts';
 import { rate } from './settings.ts';
-import { unknownNames } from './unknown-names.ts';
+import { type NamesDeps, unknownNames } from './unknown-names.ts';
 
 /** How long an answer waits until changed filters are applied; the rest continues in the background. */
 const patienceMs = 3000;
@@ -35,10 +36,12 @@ export const connectionSettingsRequest = z
     concurrency: z.int().min(1).max(1000).nullable().optional(),
     /** Download limit per process: bytes per second, or a text such as `20MiB/s`. BANDWIDTH_LIMIT applies, too. */
     bandwidth: rate.nullable().optional(),
+    /** Accepts companies, projects and types that are unknown. */
+    force: z.boolean().optional(),
   })
   .meta({ id: 'ConnectionSettingsRequest' });
 export type ConnectionSettingsRequest = z.input<typeof connectionSettingsRequest>;
-type Change = z.output<typeof connectionSettingsRequest>;
+type Change = Omit<z.output<typeof connectionSettingsRequest>, 'force'>;
 
 const chosen = z.object({
   companyIds: z.array(z.string()),
@@ -63,12 +66,12 @@ export const changedSettings = z.object({
   skipped: z.int().nullable().describe('Assets skipped by the change; null: still being applied.'),
   letIn: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
   unknown: chosen.describe(
-    'Unknown names, perhaps typing errors: companies that the connection cannot read, projects and types without assets.',
+    'Accepted with `force`: companies that the connection cannot read, unknown projects and types.',
   ),
   syncId: z.string().nullable().describe('The full sync that lists what was not listed before; null: not needed.'),
 });
 
-type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'>;
+type Deps = Pick<OperationsDeps, 'store' | 'queues' | 'log' | 'filters'> & NamesDeps;
 
 /** The settings in effect for a connection, and the names of its own. */
 export function settingsOf(
@@ -108,6 +111,12 @@ function withLists(before: unknown, change: Record<string, string[] | null | und
   return Object.keys(after).length > 0 ? after : null;
 }
 
+/** The names in the filters of a change. */
+function namesIn({ include, exclude }: Change): Choice {
+  const named = (list: keyof Choice) => [include, exclude].flatMap((choice) => choice?.[list] ?? []);
+  return { companyIds: named('companyIds'), projectIds: named('projectIds'), assetTypes: named('assetTypes') };
+}
+
 export function connectionSettingsOperations<T extends object>(deps: Deps, describe: (id: string) => Promise<T>) {
   const { store, queues, log, filters: defaults } = deps;
   return {
@@ -116,8 +125,13 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
      * assets that they no longer skip are due at once, and a full sync lists those that were never listed.
      */
     async changeConnection(id: string, request: ConnectionSettingsRequest) {
-      const change = connectionSettingsRequest.parse(request);
+      const { force, ...change } = connectionSettingsRequest.parse(request);
       await describe(id);
+      const { unknown, text } = await unknownNames(deps, id, namesIn(change));
+      if (text && !force) {
+        const remedy = 'Correct the names, or accept them with --force (in the API: "force": true).';
+        throw new Refused(400, 'unknown_name', `${text} ${remedy}`);
+      }
       let wider = false;
       let different = false;
       await store.filters.change(id, change, (before) => {
@@ -133,17 +147,12 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
         : { skipped: 0, letIn: 0 };
-      const named = (list: keyof Choice) => [change.include, change.exclude].flatMap((choice) => choice?.[list] ?? []);
       return {
         ...(await describe(id)),
         changed: {
           skipped: applied?.skipped ?? null,
           letIn: applied?.letIn ?? null,
-          unknown: await unknownNames(store, id, {
-            companyIds: named('companyIds'),
-            projectIds: named('projectIds'),
-            assetTypes: named('assetTypes'),
-          }),
+          unknown,
           syncId: syncId ?? null,
         },
       };

@@ -24,7 +24,10 @@ export const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
 
 export const connectionQuery = z.strictObject({
   status: z.enum(connectionStatuses).optional(),
-  q: text.max(200).optional().describe("Part of the user's name or e-mail, or of a company name; or an id."),
+  q: text
+    .max(200)
+    .optional()
+    .describe("Part of the user's name or e-mail, or of a company name; or the beginning of an id."),
   cursor: text.optional(),
   limit: rowsOfPage(100),
 });
@@ -135,6 +138,7 @@ async function describe(deps: Deps, connections: Connection[]) {
       status: connection.status,
       condition: conditionOf(connection, {
         byState: states,
+        skipped: skipped(own),
         syncInterval: settings.syncInterval,
         parkedUntil: adaptiveLimit.parkedUntil,
         now,

@@ -18,14 +18,15 @@ export type Operations = ReturnType<typeof createOperations>;
 /** Every operator action, once; one file per family. HTTP, CLI and demo are thin shells over them. */
 export function createOperations(deps: OperationsDeps) {
   const connections = connectionOperations(deps);
+  const projects = projectOperations(deps);
   return {
     ...connections,
-    ...connectionSettingsOperations(deps, connections.connection),
+    ...connectionSettingsOperations({ ...deps, ...projects }, connections.connection),
     ...planOperations(deps),
-    ...projectOperations(deps),
+    ...projects,
     ...statusOperations(deps),
     ...assetOperations(deps),
-    ...syncOperations(deps),
+    ...syncOperations({ ...deps, ...projects }),
     ...verificationOperations(deps),
     ...eventOperations(deps),
     ...historyOperations(deps),

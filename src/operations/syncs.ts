@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { assetTypes } from '../source/schemas.ts';
 import type { Sync } from '../store/database/schema.ts';
 import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
@@ -7,7 +6,7 @@ import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
-import { typesWithoutAssets } from './unknown-names.ts';
+import { type NamesDeps, unknownNames } from './unknown-names.ts';
 
 const syncModes = ['incremental', 'full'] as const;
 
@@ -73,15 +72,8 @@ export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolea
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 
-export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' | 'queues'>) {
-  async function knownType(type: string | undefined): Promise<void> {
-    if (type === undefined || (await typesWithoutAssets(store, [type])).length === 0) return;
-    throw new Refused(
-      400,
-      'invalid_request',
-      `assetType: no asset has the type ${type}. The types of the library are ${assetTypes.join(', ')}.`,
-    );
-  }
+export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & NamesDeps) {
+  const { store, queues } = deps;
 
   return {
     /** Requests a sync. It is in the database when this returns. */
@@ -89,7 +81,11 @@ export function syncOperations({ store, queues }: Pick<OperationsDeps, 'store' |
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
       const { mode, ...scope } = resyncRequest.parse(request);
-      await knownType(scope.assetType);
+      const { companyId, projectId, assetType } = scope;
+      const some = (name: string | undefined) => (name === undefined ? [] : [name]);
+      const names = { companyIds: some(companyId), projectIds: some(projectId), assetTypes: some(assetType) };
+      const { text } = await unknownNames(deps, connectionId, names);
+      if (text) throw new Refused(400, 'unknown_name', text);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
       // If the queue is away, the dispatcher finds the sync in the database.

@@ -99,7 +99,7 @@ describe('the verbs of operators', () => {
 
   test('retry failed assets, and say which cannot be retried', async () => {
     expect(await run(['retry', failed, 'nothing'])).toMatchObject({
-      code: 1,
+      code: 2,
       stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: retrying now\n✗ nothing: There is no asset nothing`)),
     });
     await scene.mirror.assetIn(failed, 'mirrored');
@@ -113,10 +113,13 @@ describe('the verbs of operators', () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
     const slips = ['company=acmé', 'project=p\u001b[31m', 'type=film'].flatMap((slip) => ['--exclude', slip]);
-    const { stdout } = await run(['set', id, ...slips]);
-    expect(stdout).toContain('Unknown company acmé: this connection cannot read it.');
-    expect(stdout).toMatch(/Unknown project p[^\u001b]*: no listed asset belongs to it\.\n/);
-    expect(stdout).toContain('Unknown type film: no listed asset has it.');
+    const refused = await run(['set', id, ...slips]);
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toContain('This connection cannot read a company acmé. It reads acme (Acme).');
+    expect(refused.stderr).toMatch(/No asset belongs to a project p[^\u001b]*\. The projects are /);
+    expect(refused.stderr).toContain('No asset has the type film. The types are videos, ');
+    expect((await run(['set', id])).stdout).toMatch(/exclude +type=videos type=audio\n/);
+    expect((await run(['set', id, ...slips, '--force'])).stdout).toContain('No asset has the type film.');
     expect((await run(['set', id, '--exclude', 'none', '--interval', 'default'])).stdout).toMatch(/exclude +nothing\n/);
     expect((await run(['set', id, '--exclude', 'default', '--json'])).code).toBe(0);
     expect((await run(['set', id])).stdout).toMatch(/^interval .*\(default\)\n.*\nexclude +nothing {2}\(default\)\n/);
@@ -175,10 +178,12 @@ describe('the verbs of operators', () => {
   });
 
   test('syncs shows below a failed sync why it failed', async () => {
-    const failed = await run(['resync', id, '--company', 'nobodys', '--wait', '--json']);
+    await scene.admin.setFaults({ endpoint: 'assets', status: 403 });
+    const failed = await run(['resync', id, '--company', 'acme', '--wait', '--json']);
+    await scene.admin.clearFaults();
     expect(JSON.parse(failed.stdout)).toMatchObject({ sync: { status: 'failed' } });
     expect((await run(['syncs', '--limit', '2'])).stdout).toMatch(
-      /^SYNC .*\n\S+ +incremental \(partial\) +failed .*\n {4}company nobodys: this connection cannot read it\n\S+ +\w+ +done .*\n$/,
+      /^SYNC .*\n\S+ +incremental \(partial\) +failed .*\n {4}.*403.*\n\S+ +\w+ +done .*\n$/,
     );
   });
 
@@ -256,6 +261,46 @@ describe('the verbs of operators', () => {
     });
     expect((await run(['disconnect', id, '--yes'])).stdout).toContain('was disconnected already');
     expect(await scene.mirror.connect()).toBe(id);
+  });
+
+  test('a connection is named by its id, the beginning of it, or the e-mail or name of its user', async () => {
+    const { user } = await scene.mirror.api('GET', `/connections/${id}`);
+    for (const name of [id, id.slice(0, 8), user.email.toUpperCase(), user.name]) {
+      expect(JSON.parse((await run(['set', name, '--json'])).stdout), name).toHaveProperty('syncInterval');
+      expect((await run(['syncs', '--connection', name])).code, name).toBe(0);
+    }
+    const { code, stderr } = await run(['assets', '--connection', 'nobody']);
+    expect([code, stderr]).toEqual([2, expect.stringContaining('No connection has the id, e-mail or name nobody')]);
+  });
+
+  test('resync refuses an unknown project or company, and names the known ones', async () => {
+    const [project, company] = await Promise.all([
+      run(['resync', id, '--project', 'nope']),
+      run(['resync', id, '--full', '--company', 'nope']),
+    ]);
+    expect(project.code).toBe(2);
+    expect(project.stderr).toMatch(/No asset belongs to a project nope\. The projects are /);
+    expect(company.code).toBe(2);
+    expect(company.stderr).toContain('This connection cannot read a company nope. It reads acme (Acme).');
+  });
+
+  test('--json prints errors as JSON, on stderr', async () => {
+    const [unknown, option, away] = await Promise.all([
+      run(['explain', 'nothing', '--json']),
+      run(['assets', '--colour', '--json']),
+      run(['status', '--json'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }),
+    ]);
+    expect(JSON.parse(unknown.stderr)).toMatchObject({
+      status: 404,
+      code: expect.any(String),
+      requestId: expect.any(String),
+    });
+    expect(JSON.parse(option.stderr)).toEqual({ code: 'wrong_usage', detail: "unknown option '--colour'" });
+    expect(JSON.parse(away.stderr)).toMatchObject({
+      code: 'not_reachable',
+      detail: expect.stringContaining('No asset-mirror'),
+    });
+    expect([unknown, option, away].map(({ code }) => code)).toEqual([2, 2, 3]);
   });
 
   test.each<[string, string[], Record<string, string>, number]>([

@@ -81,7 +81,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
   test('exits with 2 for a connection that is not there or a wrong option, 3 when nothing answers', async () => {
     expect(await verify(['--connection', 'none'])).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no connection none'),
+      stderr: expect.stringContaining('No connection has the id, e-mail or name none'),
     });
     expect(await verify(['--depe'])).toMatchObject({ code: 2, stderr: expect.stringContaining('--deep') });
     expect(await verify([], 'http://127.0.0.1:1')).toMatchObject({ code: 3 });

@@ -138,7 +138,7 @@ describe('a change', () => {
     // Settings of before say nothing of those that came after.
     await stage.store.filters.settled(connectionId, {});
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
-    await patch(connectionId, { exclude: { projectIds: ['p2'] } });
+    await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
     expect(await stage.store.filters.unsettled()).toEqual([]);
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
   });
@@ -170,7 +170,9 @@ describe('a company that two connections read', () => {
 
     // The first gives up the document, and nobody wants it; the film goes to whoever does.
     await patch(second, { exclude: { assetTypes: ['documents'] } });
-    expect(await patch(first, { include: { projectIds: ['nothing'] } })).toMatchObject({ changed: { skipped: 1 } });
+    expect(await patch(first, { include: { projectIds: ['nothing'] }, force: true })).toMatchObject({
+      changed: { skipped: 1 },
+    });
     expect(await rows(companyId)).toMatchObject({
       [film]: { ...waiting, connectionId: second },
       [text]: { ...skipped('no project, and only some are included'), connectionId: first },
@@ -216,7 +218,7 @@ describe('settings of a connection', () => {
       bandwidth: 2 * 2 ** 20,
       own: ['bandwidth', 'concurrency', 'include.assetTypes', 'syncInterval'],
     });
-    const one = await patch(connectionId, { include: { companyIds: ['x'] }, concurrency: null });
+    const one = await patch(connectionId, { include: { companyIds: ['x'] }, concurrency: null, force: true });
     expect(one.settings).toMatchObject({
       include: { assetTypes: ['videos'], companyIds: ['x'] },
       concurrency: 4,
@@ -231,10 +233,10 @@ describe('settings of a connection', () => {
     const { companyId, connectionId, projectId } = await listed();
     const known = { companyIds: [companyId], projectIds: [projectId], assetTypes: ['videos', 'documents'] };
     const slips = { companyIds: ['no-company'], projectIds: ['no-project'], assetTypes: ['film'] };
-    expect((await patch(connectionId, { include: known, exclude: slips })).changed.unknown).toEqual(slips);
+    expect((await patch(connectionId, { include: known, exclude: slips, force: true })).changed.unknown).toEqual(slips);
     const other = await stage.company();
     const companyIds = ['x', other.companyId, companyId];
-    const { settings, changed } = await patch(other.connectionId, { include: { companyIds } });
+    const { settings, changed } = await patch(other.connectionId, { include: { companyIds }, force: true });
     // What another connection reads is as strange to this one.
     expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x', companyId] });
     expect(settings.include).toEqual({ ...nothing, companyIds });

@@ -160,13 +160,16 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
   });
 
-  test('changed settings say what is skipped, and which names are unknown', async () => {
+  test('changed settings say what is skipped; unknown names are refused, and saved on request', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
     await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');
     expect(await flawsOf(page)).toEqual([]);
     await page.keyboard.press('Enter');
-    await shows(/Settings changed.*Unknown, please check: fotos/);
+    await shows(/No asset has the type fotos\. The types are videos/);
+    await press('Save unknown names, too');
+    await press('Save');
+    await shows('Settings changed');
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(settings).toMatchObject({ exclude: { assetTypes: ['videos', 'fotos'] }, own: ['exclude.assetTypes'] });
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });

@@ -13,15 +13,16 @@ const connection = {
   connectedAt: new Date(now - 100 * hour),
   lastSyncAt: new Date(now - 60_000),
 } as Connection;
-const options = { byState: byState([]), syncInterval: 300_000, parkedUntil: null, now };
+const options = { byState: byState([]), skipped: 0, syncInterval: 300_000, parkedUntil: null as string | null, now };
 const ago = (ms: number) => ({ ...connection, lastSyncAt: new Date(now - ms) });
 
 describe('the condition of a connection', () => {
-  test.each<[string, Connection, Partial<typeof options> & { parkedUntil?: string }, string]>([
+  test.each<[string, Connection, Partial<typeof options>, string]>([
     ['synced a minute ago', connection, {}, 'up_to_date'],
     ['whose last sync failed', { ...connection, lastError: 'the library does not answer' }, {}, 'error'],
     ['with failed assets', connection, { byState: { ...options.byState, failed: 1 } }, 'assets_failed'],
     ['with assets to transfer', connection, { byState: { ...options.byState, pending: 2, failed: 1 } }, 'mirroring'],
+    ['whose assets are all skipped', connection, { skipped: 3 }, 'all_skipped'],
     ['that was never synced', { ...connection, connectedAt: new Date(now), lastSyncAt: null }, {}, 'first_sync'],
     ['that was never synced, for a day', { ...connection, lastSyncAt: null }, {}, 'late'],
     ['that waits', { ...connection, lastError: 'asked to wait' }, { parkedUntil: '2026-03-01T12:10:00Z' }, 'waiting'],
@@ -32,7 +33,7 @@ describe('the condition of a connection', () => {
     ['once a day, 29 hours ago', ago(29 * hour), { syncInterval: 24 * hour }, 'up_to_date'],
     ['once a day, 31 hours ago', ago(31 * hour), { syncInterval: 24 * hour }, 'late'],
   ])('of one %s', (_, subject, changed, code) => {
-    const found = conditionOf(subject, { ...options, ...changed } as typeof options);
+    const found = conditionOf(subject, { ...options, ...changed });
     expect(found.code).toBe(code);
     expect(found.until).toBe(code === 'waiting' ? '2026-03-01T12:10:00Z' : null);
   });

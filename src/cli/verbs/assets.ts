@@ -1,7 +1,8 @@
 import { formatBytes } from '../../units.ts';
 import type { AssetList, AssetQuery } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
-import { UsageError } from '../failures.ts';
+import { RefusedByService, UsageError } from '../failures.ts';
+import { findConnection, findOptional } from '../find-connection.ts';
 import { mostRows } from '../options.ts';
 import { ago, type Cell, counted, paint, print, printJson, printJsonLine, table } from '../output.ts';
 
@@ -33,7 +34,7 @@ export const colours: Record<AssetSummary['state'], 'green' | 'red' | 'yellow' |
 /** Lists assets; with `all` and `json`, one per line. */
 export async function assets(api: ApiClient, options: AssetsOptions): Promise<void> {
   const query: AssetQuery = {
-    connectionId: options.connection,
+    connectionId: await findOptional(api, options.connection),
     companyId: options.company,
     projectId: options.project,
     state: options.state,
@@ -101,7 +102,7 @@ function dateOf(ms: number): string {
   return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 10);
 }
 
-/** Retries assets, or all that failed. Returns how many were refused. */
+/** Retries assets, or all that failed. Returns how many were refused. Exits with 2 if one is unknown. */
 export async function retry(
   api: ApiClient,
   ids: string[],
@@ -117,7 +118,7 @@ export async function retry(
 async function retryFailed(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<number> {
   const of =
     options.connection !== undefined
-      ? [options.connection]
+      ? [await findConnection(api, options.connection)]
       : (await api.allConnections())
           .filter(({ status, counts }) => status !== 'disconnected' && counts.byState.failed > 0)
           .map(({ id }) => id);
@@ -141,7 +142,8 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
         );
       }
     } catch (error) {
-      if (!(error instanceof Error && error.name === 'RefusedByService')) throw error;
+      if (!(error instanceof RefusedByService)) throw error;
+      if (error.problem.status === 404) process.exitCode = 2;
       answers.push({ id, refused: error.message });
       if (!options.json) print(`${paint('red', '✗')} ${id}: ${error.message}`);
     }

@@ -1,9 +1,10 @@
 import type { ApiClient } from '../client.ts';
+import { findOptional } from '../find-connection.ts';
 import { print, printJson } from '../output.ts';
 
 /** Prints a signed link with which a user connects, or reconnects one connection. */
 export async function connectLink(api: ApiClient, options: { connection?: string; json?: boolean }): Promise<void> {
-  const link = await api.createConnectLink({ connectionId: options.connection });
+  const link = await api.createConnectLink({ connectionId: await findOptional(api, options.connection) });
   if (options.json) return printJson(link);
   print(link.url);
   if (process.stdout.isTTY)

@@ -3,6 +3,7 @@ import { formatBytes } from '../../units.ts';
 import type { ConnectionQuery, ConnectionSummary } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
+import { findConnection } from '../find-connection.ts';
 import { ago, agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' | 'cyan' | 'yellow' | 'red'> = {
@@ -11,6 +12,7 @@ const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' |
   waiting: 'yellow',
   error: 'red',
   late: 'yellow',
+  all_skipped: 'yellow',
   first_sync: 'cyan',
   mirroring: 'cyan',
   assets_failed: 'red',
@@ -62,7 +64,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
 
 /** Why connections wait or are slow, one line each. */
 export function troubles(connections: ConnectionSummary[]): string[] {
-  return connections.flatMap(({ id, adaptiveLimit, lastError }) => {
+  return connections.flatMap(({ id, adaptiveLimit, condition, lastError }) => {
     const slow = [
       adaptiveLimit.parkedUntil ? `waiting, continues ${ago(adaptiveLimit.parkedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
@@ -70,6 +72,9 @@ export function troubles(connections: ConnectionSummary[]): string[] {
         : '',
     ].filter(Boolean);
     return [
+      ...(condition.code === 'all_skipped'
+        ? [`${paint('yellow', '!')} ${id}: the filters skip all assets; see \`asset-mirror set ${id}\``]
+        : []),
       ...(slow.length > 0 ? [`${paint('yellow', '~')} ${id}: ${slow.join(', ')}`] : []),
       ...(lastError ? [`${paint('yellow', '!')} ${id}: ${harmless(lastError)}`] : []),
     ];
@@ -94,13 +99,15 @@ export async function connections(
   if (lines.length > 0) print(`\n${lines.join('\n')}`);
 }
 
-export async function pause(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
+export async function pause(api: ApiClient, given: string, options: { json?: boolean }): Promise<void> {
+  const id = await findConnection(api, given);
   const connection = await api.pause(id);
   if (options.json) return printJson(connection);
   print(`${nameOf(connection)} is paused. Continue with \`asset-mirror resume ${id}\`.`);
 }
 
-export async function resume(api: ApiClient, id: string, options: { json?: boolean }): Promise<void> {
+export async function resume(api: ApiClient, given: string, options: { json?: boolean }): Promise<void> {
+  const id = await findConnection(api, given);
   const connection = await api.resume(id);
   if (options.json) return printJson(connection);
   print(`${nameOf(connection)} is active again. A sync looks for new assets.`);
@@ -109,9 +116,10 @@ export async function resume(api: ApiClient, id: string, options: { json?: boole
 /** Ends a connection, after a confirmation. */
 export async function disconnect(
   api: ApiClient,
-  id: string,
+  given: string,
   options: { yes?: boolean; json?: boolean },
 ): Promise<void> {
+  const id = await findConnection(api, given);
   if (!options.yes) {
     const connection = await api.connection(id);
     if (!process.stdin.isTTY || !process.stdout.isTTY || options.json) {

@@ -1,5 +1,6 @@
 import type { MirrorEvent } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { findOptional } from '../find-connection.ts';
 import { harmless, paint, print, printError, printJson, printJsonLine } from '../output.ts';
 
 export interface EventsOptions {
@@ -13,7 +14,8 @@ export interface EventsOptions {
 
 /** Lists events, newest last; with `follow` until interrupted, and as JSON one per line. */
 export async function events(api: ApiClient, options: EventsOptions): Promise<void> {
-  const filter = { connectionId: options.connection, assetId: options.asset, kind: options.kind };
+  const connectionId = await findOptional(api, options.connection);
+  const filter = { connectionId, assetId: options.asset, kind: options.kind };
   const past = () => api.events({ ...filter, limit: options.limit });
   if (!options.follow) {
     const page = await past();

@@ -1,6 +1,7 @@
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Plan, PlanProgress } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { findOptional } from '../find-connection.ts';
 import { ago, cut, harmless, overwrite, paint, print, printJson, table } from '../output.ts';
 
 /** Shows what a full sync would transfer. Returns the number of companies that could not be listed. */
@@ -10,7 +11,7 @@ export async function plan(
   options: { json?: boolean },
 ): Promise<number> {
   const line = process.stderr.isTTY && !options.json;
-  const found = await api.plan(connectionId, (progress) => {
+  const found = await api.plan(await findOptional(api, connectionId), (progress) => {
     if (line) overwrite(process.stderr, cut(describeProgress(progress), (process.stderr.columns || 80) - 1));
   });
   if (line) overwrite(process.stderr);

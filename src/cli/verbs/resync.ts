@@ -3,6 +3,7 @@ import { formatBytes, formatDuration } from '../../units.ts';
 import type { ConnectionSummary, ResyncRequest, Status, Sync, Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
+import { findConnection } from '../find-connection.ts';
 import { liveLine } from '../live.ts';
 import { bar, counted, harmless, number, paint, print, printJson } from '../output.ts';
 
@@ -24,7 +25,8 @@ const pollMs = 500;
  * Starts a sync. With `wait`, returns when everything found is mirrored, and the bucket verified if the sync includes that.
  * Returns the number of failures.
  */
-export async function resync(api: ApiClient, connectionId: string, options: ResyncOptions): Promise<number> {
+export async function resync(api: ApiClient, given: string, options: ResyncOptions): Promise<number> {
+  const connectionId = await findConnection(api, given);
   const request: ResyncRequest = {
     mode: options.full || options.acceptGone ? 'full' : 'incremental',
     ...(options.since !== undefined && { since: timeOf(options.since) }),
@@ -130,7 +132,7 @@ const bucketLine = ({ status, progress: { done, total } }: Verification) =>
 /** Only the last verifications are kept; one that is not kept has ended. */
 const kept = (answer: Promise<Verification>) =>
   answer.catch((error) => {
-    if (error instanceof RefusedByService && error.status === 404) return undefined;
+    if (error instanceof RefusedByService && error.problem.status === 404) return undefined;
     throw error;
   });
 

@@ -2,6 +2,7 @@ import { formatBytes, formatDuration, parseDuration, parseRate } from '../../uni
 import type { ConnectionSettingsRequest, ConnectionSummary, Settings } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
 import { UsageError } from '../failures.ts';
+import { findConnection } from '../find-connection.ts';
 import { counted, harmless, paint, print, printJson } from '../output.ts';
 
 export interface SetOptions {
@@ -10,25 +11,30 @@ export interface SetOptions {
   exclude?: string[];
   concurrency?: string;
   bandwidth?: string;
+  force?: boolean;
   json?: boolean;
 }
 
 /** Changes or shows the settings of one connection; without one, those of all processes. */
-export async function set(api: ApiClient, connectionId: string | undefined, options: SetOptions): Promise<void> {
-  if (connectionId === undefined) return setForAll(api, options);
+export async function set(api: ApiClient, given: string | undefined, options: SetOptions): Promise<void> {
+  if (given === undefined) return setForAll(api, options);
+  const id = await findConnection(api, given);
   const request = requestOf(options);
   if (Object.keys(request).length === 0) {
-    const connection = await api.connection(connectionId);
+    const connection = await api.connection(id);
     return options.json ? printJson(connection.settings) : print(describe(connection.settings));
   }
-  const { changed, ...connection } = await api.changeConnection(connectionId, request);
+  const { changed, ...connection } = await api.changeConnection(id, {
+    ...request,
+    ...(options.force && { force: true }),
+  });
   if (options.json) return printJson({ settings: connection.settings, changed });
   print(describe(connection.settings));
   for (const line of consequences(changed)) print(line);
 }
 
 async function setForAll(api: ApiClient, { json, ...options }: SetOptions): Promise<void> {
-  const [other] = Object.keys(options).filter((name) => name !== 'bandwidth');
+  const [other] = Object.keys(options).filter((name) => !['bandwidth', 'force'].includes(name));
   if (other !== undefined) {
     throw new UsageError(
       `--${other} needs a connection: asset-mirror set CONNECTION --${other} …; without one, only --bandwidth can be set`,
@@ -125,9 +131,9 @@ type Changed = Awaited<ReturnType<ApiClient['changeConnection']>>['changed'];
 
 function consequences({ unknown, ...changed }: Changed): string[] {
   const strange = [
-    ...unknown.companyIds.map((id) => `Unknown company ${id}: this connection cannot read it.`),
-    ...unknown.projectIds.map((id) => `Unknown project ${id}: no listed asset belongs to it.`),
-    ...unknown.assetTypes.map((type) => `Unknown type ${type}: no listed asset has it.`),
+    ...unknown.companyIds.map((id) => `This connection cannot read a company ${id}.`),
+    ...unknown.projectIds.map((id) => `No asset belongs to a project ${id}.`),
+    ...unknown.assetTypes.map((type) => `No asset has the type ${type}.`),
   ];
   return [...strange.map((line) => paint('yellow', harmless(line))), ...whatCame(changed)];
 }

@@ -1,6 +1,7 @@
 import { formatDuration } from '../../units.ts';
 import type { Sync } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { findOptional } from '../find-connection.ts';
 import { agoShort, type Cell, harmless, number, paint, print, printJson, table } from '../output.ts';
 
 const colours = { waiting: 'dim', running: 'cyan', done: 'green', failed: 'red' } as const;
@@ -10,7 +11,7 @@ export async function syncs(
   api: ApiClient,
   options: { connection?: string; limit: number; json?: boolean },
 ): Promise<void> {
-  const page = await api.syncs({ connectionId: options.connection, limit: options.limit });
+  const page = await api.syncs({ connectionId: await findOptional(api, options.connection), limit: options.limit });
   if (options.json) return printJson(page);
   if (page.syncs.length === 0) return print('No syncs yet.');
   const rows = page.syncs.map((sync): Cell[] => [

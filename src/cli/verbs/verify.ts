@@ -2,6 +2,7 @@ import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { findOptional } from '../find-connection.ts';
 import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
 
 export interface VerifyOptions {
@@ -22,7 +23,7 @@ const pageSize = 1000;
  */
 export async function verify(api: ApiClient, options: VerifyOptions): Promise<number> {
   const { connection, deep, repair, inventory, all, json } = options;
-  const { id } = await api.verify({ connectionId: connection, deep, repair, inventory, all });
+  const { id } = await api.verify({ connectionId: await findOptional(api, connection), deep, repair, inventory, all });
   const view = json ? jsonView() : process.stdout.isTTY ? terminalView() : textView();
   let after = 0;
   try {

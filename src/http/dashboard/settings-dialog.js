@@ -3,7 +3,7 @@ import { api } from './api.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
-import { html } from './vendor/lit-html/lit-html.js';
+import { html, nothing } from './vendor/lit-html/lit-html.js';
 
 /** @type {[string, number][]} */
 const units = [
@@ -60,6 +60,7 @@ export function settingsDialog(connection, then) {
   ]);
   const field = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint) =>
     html`<label>${label}<input name=${name} .value=${before.get(name) ?? ''} placeholder=${hint} autocomplete="off"></label>`;
+  let hasUnknown = false;
   openDialog({
     title: `Settings of ${nameOf(connection)}`,
     label: 'Save',
@@ -76,7 +77,8 @@ export function settingsDialog(connection, then) {
       </fieldset>
       <fieldset class="fields three"><legend>Skip these</legend>
         ${lists.map(([list, name]) => field(`exclude.${list}`, `Not ${name}`, settings.exclude[list].join(', ') || 'none'))}
-      </fieldset>`,
+      </fieldset>
+      ${hasUnknown ? html`<label class="choice"><input type="checkbox" name="force"><span>Save unknown names, too</span></label>` : nothing}`,
     async send(form) {
       /** @type {Record<string, any>} */
       const change = {};
@@ -88,15 +90,19 @@ export function settingsDialog(connection, then) {
         else change[name] = text === undefined ? null : name === 'concurrency' ? Number(text) : text;
       }
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
-      const { changed } = await api(`/connections/${connection.id}`, { method: 'PATCH', body: change });
+      if (form.has('force')) change.force = true;
+      const { changed } = await api(`/connections/${connection.id}`, { method: 'PATCH', body: change }).catch(
+        (error) => {
+          hasUnknown ||= error.code === 'unknown_name';
+          throw error;
+        },
+      );
       const parts = [
         changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
         changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
         changed.syncId && 'a full sync was started',
       ].filter(Boolean);
-      const unknown = lists.flatMap(([list]) => changed.unknown[list]).join(', ');
-      const said = `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
-      return unknown ? `${said} Unknown, please check: ${unknown}.` : said;
+      return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
     },
   });
 }

@@ -53,6 +53,7 @@ const conditionTones = {
   waiting: 'warn',
   error: 'bad',
   late: 'warn',
+  all_skipped: 'warn',
   first_sync: 'go',
   mirroring: 'go',
   assets_failed: 'bad',
@@ -76,6 +77,7 @@ function moreOf({ condition: { code, until }, counts }) {
   if (code === 'disconnected') return 'The user must connect again.';
   if (code === 'waiting' && until) return `Continues ${ago(until)}.`;
   if (code === 'late') return 'The last sync is overdue.';
+  if (code === 'all_skipped') return 'The filters skip all assets.';
   if (code === 'mirroring') return `${counted(pending + transferring, 'asset')} to go`;
   if (code === 'assets_failed') return counted(failed, 'asset');
   return undefined;

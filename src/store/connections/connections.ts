@@ -41,7 +41,7 @@ export async function search(
     .$if(filter.status !== undefined, (query) => query.where('status', '=', filter.status!))
     .$if(q !== undefined, (query) =>
       query.where(
-        sql<boolean>`(id = ${q} OR user_name ILIKE ${like} OR user_email ILIKE ${like} OR id IN (
+        sql<boolean>`((id = ${q} OR length(${q}) >= 4 AND starts_with(id, ${q})) OR user_name ILIKE ${like} OR user_email ILIKE ${like} OR id IN (
           SELECT a.connection_id FROM access a JOIN companies c ON c.id = a.company_id
           WHERE a.lost_at IS NULL AND (c.id = ${q} OR c.name ILIKE ${like})))`,
       ),
