@@ -45,8 +45,8 @@ export const denied: ConnectPage = {
   retry: true,
   title: 'Access was not allowed',
   paragraphs: [
-    'You cancelled, so nothing was connected and nothing is copied.',
-    'If you did not want that, try again.',
+    'You cancelled, so this sign-in changed nothing. An account that was connected before stays connected.',
+    'If you want to allow access, try again.',
   ],
 };
 
