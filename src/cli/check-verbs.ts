@@ -14,6 +14,8 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     .option('--connection <name>', 'only this connection')
     .option('--deep', 'read every object and compare its checksum')
     .option('--repair', 'fetch or write again what is missing or different')
+    .option('--wait', 'with --repair: wait for the repairs, then verify once more')
+    .option('--ignore-foreign', 'only count objects that no record names')
     .option('--inventory', 'write the inventory at the end')
     .option('--all', 'also print objects that are as expected')
     .action(async (options: VerifyOptions) => tell(await verify(await verbs.api(), options)));

@@ -39,6 +39,8 @@ export function createApiClient(service: Service) {
   const assets = (query: AssetQuery = {}) => get<AssetList>('/assets', query);
 
   return {
+    /** The address of a page of the dashboard. */
+    page: (path: string) => `${service.url}/#${path}`,
     createConnectLink: (request: { connectionId?: string | undefined }) =>
       send<{ url: string; expiresAt: string }>('POST', '/connect-links', request),
     settings: () => get<Settings>('/settings'),

@@ -1,10 +1,10 @@
 import { z } from 'zod';
-import { verificationPhases } from '../store/database/schema.ts';
+import { type Verification, verificationPhases } from '../store/database/schema.ts';
 import { differencesIn, nothingFound } from '../verify/counts.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, text, time } from './fields.ts';
-import { numberIn } from './pages.ts';
+import { numberIn, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
 export const verifyRequest = z
@@ -18,6 +18,8 @@ export const verifyRequest = z
     all: z.boolean().optional(),
     /** Writes the inventory at the end. */
     inventory: z.boolean().optional(),
+    /** Only counts objects that no record names. */
+    ignoreForeign: z.boolean().optional(),
   })
   .meta({ id: 'VerifyRequest' });
 export type VerifyRequest = z.infer<typeof verifyRequest>;
@@ -31,7 +33,7 @@ export type LinesQuery = z.input<typeof linesQuery>;
 
 export const verifyAnswer = z.object({ id: z.string() }).meta({ id: 'VerificationAccepted' });
 
-export const verificationAnswer = z
+const verificationSummary = z
   .object({
     id: z.string(),
     connectionId: z.string().nullable().describe('null: all connections.'),
@@ -39,6 +41,7 @@ export const verificationAnswer = z
     repair: z.boolean().optional(),
     all: z.boolean().optional(),
     inventory: z.boolean().optional(),
+    ignoreForeign: z.boolean().optional(),
     routine: z.literal(true).optional().describe('A scheduled verification.'),
     status: z.enum(['waiting', 'running', 'done', 'failed']),
     phase: z.enum(verificationPhases).nullable(),
@@ -60,6 +63,18 @@ export const verificationAnswer = z
     requestedAt: time,
     startedAt: time.nullable(),
     finishedAt: time.nullable(),
+  })
+  .meta({ id: 'VerificationSummary' });
+
+export const verificationList = z
+  .object({ verifications: z.array(verificationSummary) })
+  .meta({ id: 'VerificationList' });
+
+export const verificationQuery = z.strictObject({ connectionId: text.optional(), limit: rowsOfPage(50) });
+export type VerificationQuery = z.input<typeof verificationQuery>;
+
+export const verificationAnswer = verificationSummary
+  .extend({
     lines: z.array(
       z.object({
         number: count,
@@ -84,6 +99,13 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
       return { id: await store.verifications.request(how, connectionId) };
     },
 
+    /** The open verifications and the last 20 of operators and of the schedule, newest first. */
+    async verifications(query: VerificationQuery = {}) {
+      const { connectionId, limit } = verificationQuery.parse(query);
+      if (connectionId !== undefined) await existingConnection(store, connectionId);
+      return { verifications: (await store.verifications.list({ connectionId, limit })).map(summaryOf) };
+    },
+
     /** The progress and counts of a verification, and a page of its lines. */
     async verification(id: string, query: LinesQuery = {}) {
       const { after, limit } = linesQuery.parse(query);
@@ -96,23 +118,30 @@ export function verificationOperations({ store }: Pick<OperationsDeps, 'store'>)
         );
       }
       const rows = await store.verifications.lines(id, { after, limit });
-      const { lines: told = 0, assets = 0, assetsTotal = 0, ...counts } = { ...nothingFound, ...run.counts };
+      const last = rows.at(-1)?.number;
       return {
-        id: run.id,
-        connectionId: run.connectionId,
-        ...run.options,
-        status: run.status,
-        phase: run.status === 'running' ? (run.position.phase ?? 'library') : null,
-        progress: { done: assets, total: assetsTotal },
-        counts,
-        differences: differencesIn(counts),
-        error: run.error,
-        requestedAt: run.requestedAt.toISOString(),
-        startedAt: run.startedAt?.toISOString() ?? null,
-        finishedAt: run.finishedAt?.toISOString() ?? null,
+        ...summaryOf(run),
         lines: rows.map(({ remedy: _, ...line }) => line),
-        next: rows.length > 0 && rows.at(-1)!.number < told ? rows.at(-1)!.number : null,
+        next: last !== undefined && last < (run.counts.lines ?? 0) ? last : null,
       };
     },
+  };
+}
+
+function summaryOf(run: Verification) {
+  const { lines: _, assets = 0, assetsTotal = 0, ...counts } = { ...nothingFound, ...run.counts };
+  return {
+    id: run.id,
+    connectionId: run.connectionId,
+    ...run.options,
+    status: run.status,
+    phase: run.status === 'running' ? (run.position.phase ?? 'library') : null,
+    progress: { done: assets, total: assetsTotal },
+    counts,
+    differences: differencesIn(counts, run.options),
+    error: run.error,
+    requestedAt: run.requestedAt.toISOString(),
+    startedAt: run.startedAt?.toISOString() ?? null,
+    finishedAt: run.finishedAt?.toISOString() ?? null,
   };
 }

@@ -1,4 +1,4 @@
-import type { VerificationCounts } from '../store/database/schema.ts';
+import type { VerificationCounts, VerificationOptions } from '../store/database/schema.ts';
 import type { Finding } from './compare-objects.ts';
 
 export const nothingFound: VerificationCounts = {
@@ -25,7 +25,11 @@ export function countOf({ mark, difference, skipped }: NonNullable<Finding>) {
   return skipped ? ('skipped' as const) : ('absent' as const);
 }
 
-export function differencesIn(counts: Partial<VerificationCounts>): number {
+/** Objects that are not ours are only counted: by a routine verification, and on request. */
+export const ignoresForeign = ({ routine, ignoreForeign }: VerificationOptions): boolean =>
+  routine === true || ignoreForeign === true;
+
+export function differencesIn(counts: Partial<VerificationCounts>, options: VerificationOptions): number {
   const { missing = 0, foreign = 0, different = 0, errors = 0 } = counts;
-  return missing + foreign + different + errors;
+  return missing + different + errors + (ignoresForeign(options) ? 0 : foreign);
 }

@@ -6,7 +6,7 @@ import type {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { Finding } from './compare-objects.ts';
-import { countOf, nothingFound } from './counts.ts';
+import { countOf, ignoresForeign, nothingFound } from './counts.ts';
 
 /** Another process has taken the verification over. */
 export class VerificationLost extends Error {
@@ -34,7 +34,7 @@ export class Progress {
   /** @throws VerificationLost */
   async save(found: Finding[], next: VerificationPosition): Promise<void> {
     this.#signal.throwIfAborted();
-    const { all, routine } = this.#run.options;
+    const { options } = this.#run;
     const { counts } = this;
     const lines: VerificationLine[] = [];
     for (const line of found) {
@@ -43,7 +43,7 @@ export class Progress {
         continue;
       }
       counts[countOf(line)]++;
-      if (line.mark === '=' ? all : line.mark !== '+' || !routine) lines.push(line);
+      if (line.mark === '=' ? options.all : line.mark !== '+' || !ignoresForeign(options)) lines.push(line);
     }
     counts.lines += lines.length;
     const { since } = this.position;

@@ -63,13 +63,14 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
 
   const { counts } = progress;
   const { missing, different, errors, foreign, repaired } = counts;
-  const differs = options.routine && missing + different + errors > 0;
+  const isDifferent = differencesIn(counts, options) > 0;
+  const differs = options.routine && isDifferent;
   const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
   await deps.store.verifications.done(run.id, owner, event);
   const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
   if (differs) deps.log.warn(found, 'bucket differs from the records; repair requested');
   else if (options.routine) deps.log.info(found, 'bucket matches the records');
-  else deps.log.info(found, differencesIn(counts) > 0 ? 'verified: differences' : 'verified');
+  else deps.log.info(found, isDifferent ? 'verified: differences' : 'verified');
 }
 
 const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {

@@ -28,7 +28,9 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
   test('exits with 0 and one sentence when there are no differences, and with a line of each when it is asked to', async () => {
     const plain = await verify();
     expect(plain).toMatchObject({ code: 0, stderr: '' });
-    expect(plain.stdout).toMatch(/^Objects: 2 as expected\nCompared sizes .* in .*\nNo differences\.\n$/);
+    expect(plain.stdout).toMatch(
+      /^Objects: 2 as expected\nCompared sizes .* in .*\nNo differences\.\nIn the dashboard: http:\S+\/#\/verify\/\S+\n$/,
+    );
     const all = await verify(['--all', '--deep']);
     expect(all.code).toBe(0);
     expect(all.stdout.split('\n').slice(0, 2)).toEqual([`= ${key}`, `= ${key}.asset.json`]);
@@ -66,6 +68,26 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     await scene.mirror.quiet();
     for (const name of ['stranger.txt', 'stranger \u001b[1A.txt']) await scene.storage.remove(name);
     expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
+  });
+
+  test('--repair --wait ends when a second verification finds no difference; foreign objects can be left out', async () => {
+    await scene.storage.remove(key);
+    await scene.storage.put('stranger.txt', 'hello');
+    const repaired = await verify(['--repair', '--wait', '--ignore-foreign']);
+    expect(repaired.stdout).toMatch(/Waiting for the repairs[\s\S]*\nNo differences\.\n/);
+    expect(repaired.stdout).not.toContain('+ stranger.txt');
+    expect(repaired.code).toBe(0);
+    expect((await verify()).code).toBe(1);
+    await scene.storage.remove('stranger.txt');
+    const { verifications } = await scene.mirror.api('GET', '/verify?limit=2');
+    expect(verifications).toMatchObject([
+      { status: 'done', differences: 1, counts: { foreign: 1 } },
+      { status: 'done', differences: 0, ignoreForeign: true, counts: { foreign: 1 } },
+    ]);
+    expect(await verify(['--wait'])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--wait needs --repair'),
+    });
   });
 
   test('assets skipped by filters are no difference, and are counted apart from those without a file in the library', async () => {

@@ -212,6 +212,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['assets', '#/assets', 'Launch film.mp4'],
     ['asset', 'asset', 'History'],
     ['activity', '#/activity', 'An operator signed in'],
+    ['verifications', '#/verify', 'By an operator'],
     ['verification', 'verification', 'No differences'],
   ])('%s: every text can be read, everything has a name and fits, in light and dark', async (name, hash, words) => {
     const places: Record<string, string> = {

@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { MultiBar, Presets } from 'cli-progress';
 import { formatBytes, formatDuration } from '../../units.ts';
 import type { Verification } from '../answers.ts';
 import type { ApiClient } from '../client.ts';
+import { UsageError } from '../failures.ts';
 import { findOptional } from '../find-connection.ts';
 import { harmless, paint, print, printJsonLine, speed } from '../output.ts';
 
@@ -10,6 +12,8 @@ export interface VerifyOptions {
   deep?: boolean;
   repair?: boolean;
   inventory?: boolean;
+  ignoreForeign?: boolean;
+  wait?: boolean;
   all?: boolean;
   json?: boolean;
 }
@@ -18,12 +22,35 @@ const pollMs = 300;
 const pageSize = 1000;
 
 /**
- * Starts a verification and prints each finding as it is found, as text or as JSON, then a summary.
- * Returns the number of differences.
+ * Starts a verification and prints each finding as it is found, as text or as JSON, then a summary. With `wait`, waits for the
+ * repairs and verifies once more. Returns the number of differences.
  */
 export async function verify(api: ApiClient, options: VerifyOptions): Promise<number> {
-  const { connection, deep, repair, inventory, all, json } = options;
-  const { id } = await api.verify({ connectionId: await findOptional(api, connection), deep, repair, inventory, all });
+  const { connection, repair, wait, json } = options;
+  if (wait && !repair) throw new UsageError('--wait needs --repair');
+  const connectionId = await findOptional(api, connection);
+  const { sidecars } = (await api.status()).outstanding;
+  const first = await follow(api, { ...options, connectionId });
+  if (!wait || first.counts.repaired === 0) return first.differences;
+  if (!json) print('\nWaiting for the repairs, then verifying once more.');
+  await untilRepaired(api, connectionId, sidecars);
+  return (await follow(api, { ...options, connectionId, repair: false })).differences;
+}
+
+/** Runs one verification to its end. */
+async function follow(
+  api: ApiClient,
+  {
+    connectionId,
+    deep,
+    repair,
+    inventory,
+    ignoreForeign,
+    all,
+    json,
+  }: VerifyOptions & { connectionId?: string | undefined },
+): Promise<Verification> {
+  const { id } = await api.verify({ connectionId, deep, repair, inventory, ignoreForeign, all });
   const view = json ? jsonView() : process.stdout.isTTY ? terminalView() : textView();
   let after = 0;
   try {
@@ -36,12 +63,29 @@ export async function verify(api: ApiClient, options: VerifyOptions): Promise<nu
       if (run.status === 'failed') throw new Error(`the verification failed: ${run.error}`);
       if (run.status === 'done') {
         view.end(run);
-        return run.differences;
+        if (!json) print(paint('dim', `In the dashboard: ${api.page(`/verify/${id}`)}`));
+        return run;
       }
-      await new Promise((resolve) => setTimeout(resolve, pollMs));
+      await sleep(pollMs);
     }
   } finally {
     view.close();
+  }
+}
+
+/**
+ * Waits until nothing is to be transferred, except what waits for a later attempt, and as few assets wait for a sidecar as
+ * before the repair.
+ */
+async function untilRepaired(api: ApiClient, connectionId: string | undefined, sidecarsBefore: number): Promise<void> {
+  for (;;) {
+    const { outstanding } = await api.status();
+    const { pending, transferring } =
+      connectionId === undefined
+        ? { pending: outstanding.assets, transferring: 0 }
+        : (await api.connection(connectionId)).counts.byState;
+    if (pending + transferring <= outstanding.later && outstanding.sidecars <= sidecarsBefore) return;
+    await sleep(pollMs);
   }
 }
 

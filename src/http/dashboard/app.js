@@ -11,6 +11,7 @@ import { assetsView } from './views/assets.js';
 import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
 import { verificationView } from './views/verification.js';
+import { verificationsView } from './views/verifications.js';
 import { tell } from './words.js';
 
 /** What is shown is asked for again at most so often, while things change; and so often in any case. */
@@ -31,7 +32,7 @@ let place = '';
 function viewOf(first, rest) {
   if (first === 'connections' && rest.length > 0) return [connectionView, 'overview'];
   if (first === 'assets') return rest.length > 0 ? [assetView, 'assets'] : [assetsView, 'assets'];
-  if (first === 'verify' && rest.length > 0) return [verificationView, 'overview'];
+  if (first === 'verify') return [rest.length > 0 ? verificationView : verificationsView, 'verify'];
   if (first === 'activity') return [activity, 'activity'];
   return [overview, 'overview'];
 }

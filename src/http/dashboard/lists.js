@@ -50,10 +50,10 @@ export function listOf(path, field) {
           );
           rows.push(...answer[field]);
           cursor = answer.nextCursor;
-        } while (cursor !== null && rows.length < wantedRows);
+        } while (typeof cursor === 'string' && rows.length < wantedRows);
         if (request !== asked) return;
         list.rows = rows;
-        list.isMore = cursor !== null;
+        list.isMore = typeof cursor === 'string';
         list.error = undefined;
       } catch (error) {
         if (request === asked) list.error = /** @type {Error} */ (error);

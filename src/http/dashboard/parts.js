@@ -144,7 +144,10 @@ export const eventList = (events) =>
           : after && !before
             ? 'Something'
             : nothing;
-      return html`<li class=${tone}><span>${before} ${link} ${after}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
+      const { verificationId } = event.data;
+      const findings =
+        typeof verificationId === 'string' ? html`. <a href="#/verify/${verificationId}">See the findings</a>` : nothing;
+      return html`<li class=${tone}><span>${before} ${link} ${after}${findings}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
     },
   )}</ul>`;
 

@@ -9,7 +9,7 @@ import type { statusAnswer } from '../../operations/status.ts';
 import type { syncAnswer } from '../../operations/syncs.ts';
 import type { historyAnswer } from '../../operations/throughput.ts';
 import type { upcomingAnswer } from '../../operations/upcoming.ts';
-import type { verificationAnswer } from '../../operations/verifications.ts';
+import type { verificationAnswer, verificationList } from '../../operations/verifications.ts';
 
 export type Status = z.infer<typeof statusAnswer>;
 export type Connection = z.infer<typeof connectionAnswer>;
@@ -17,6 +17,7 @@ export type AssetSummary = z.infer<typeof assetList>['assets'][number];
 export type Asset = z.infer<typeof assetAnswer>;
 export type Project = z.infer<typeof projectList>['projects'][number];
 export type Verification = z.infer<typeof verificationAnswer>;
+export type VerificationSummary = z.infer<typeof verificationList>['verifications'][number];
 export type Sync = z.infer<typeof syncAnswer>;
 export type MirrorEvent = z.infer<typeof eventAnswer>;
 export type History = z.infer<typeof historyAnswer>;

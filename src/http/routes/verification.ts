@@ -1,6 +1,13 @@
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
-import { linesQuery, verificationAnswer, verifyAnswer, verifyRequest } from '../../operations/verifications.ts';
+import {
+  linesQuery,
+  verificationAnswer,
+  verificationList,
+  verificationQuery,
+  verifyAnswer,
+  verifyRequest,
+} from '../../operations/verifications.ts';
 import { type Api, route } from './route.ts';
 
 export function verificationRoutes(app: Api, operations: Operations): void {
@@ -11,6 +18,14 @@ export function verificationRoutes(app: Api, operations: Operations): void {
       response: { 202: verifyAnswer },
     }),
     async (request, reply) => reply.code(202).send(await operations.verify(request.body ?? {})),
+  );
+  app.get(
+    '/verify',
+    route('verification', 'listVerifications', 'List verifications: open ones and the last of each kind', {
+      querystring: verificationQuery,
+      response: { 200: verificationList },
+    }),
+    async (request) => operations.verifications(request.query),
   );
   app.get(
     '/verify/:id',

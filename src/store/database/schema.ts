@@ -269,6 +269,8 @@ export interface VerificationOptions {
   all?: boolean | undefined;
   /** Writes the day's inventory at the end. */
   inventory?: boolean | undefined;
+  /** Only counts objects that no record names. */
+  ignoreForeign?: boolean | undefined;
   /** Requested by the mirror itself: compares only database and bucket, and only counts foreign objects. */
   routine?: true | undefined;
 }

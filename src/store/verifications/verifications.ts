@@ -145,6 +145,21 @@ export async function failed(db: Database, id: string, error: string): Promise<v
     WHERE id = ${id} AND owner IS NULL`.execute(db);
 }
 
+/** The latest verifications, newest first: those that are kept and those that are open. */
+export async function list(
+  db: Database,
+  filter: { connectionId?: string | undefined; limit: number },
+): Promise<Verification[]> {
+  return db
+    .selectFrom('verifications')
+    .selectAll()
+    .$if(filter.connectionId !== undefined, (query) => query.where('connectionId', '=', filter.connectionId!))
+    .orderBy('requestedAt', 'desc')
+    .orderBy('id', 'desc')
+    .limit(filter.limit)
+    .execute();
+}
+
 export async function get(db: Database, id: string): Promise<Verification | undefined> {
   return db.selectFrom('verifications').selectAll().where('id', '=', id).executeTakeFirst();
 }

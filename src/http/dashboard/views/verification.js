@@ -1,4 +1,4 @@
-/** @import { Verification } from '../types.d.ts' */
+/** @import { Verification, VerificationSummary } from '../types.d.ts' */
 import { act } from '../actions.js';
 import { api, queryOf } from '../api.js';
 import { bytes, counted, duration, number } from '../format.js';
@@ -53,8 +53,8 @@ async function load() {
 
 const ended = (/** @type {Verification} */ { status }) => status === 'done' || status === 'failed';
 
-/** @param {Verification} of @returns {{ tone: string, word: string }} */
-function outcomeOf({ status, differences }) {
+/** @param {VerificationSummary} of @returns {{ tone: string, word: string }} */
+export function outcomeOf({ status, differences }) {
   if (status === 'waiting') return { tone: 'plain', word: 'Waiting' };
   if (status === 'running') return { tone: 'go', word: 'Running' };
   if (status === 'failed') return { tone: 'bad', word: 'Failed' };
@@ -105,7 +105,7 @@ export const verificationView = {
     const fact = (/** @type {string} */ name, /** @type {number} */ n) =>
       html`<div><dt>${name}</dt><dd>${number(n)}</dd></div>`;
     return html`
-      <nav aria-label="You are here" class="crumbs"><a href="#/">Overview</a>${
+      <nav aria-label="You are here" class="crumbs"><a href="#/verify">Verifications</a>${
         run.connectionId ? html` <a href="#/connections/${run.connectionId}">Connection</a>` : nothing
       }</nav>
       ${trouble(error)}

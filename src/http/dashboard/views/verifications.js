@@ -1,0 +1,57 @@
+/** @import { VerificationSummary } from '../types.d.ts' */
+import { duration } from '../format.js';
+import { listOf } from '../lists.js';
+import { connectionName } from '../names.js';
+import { empty, pill, skeleton, time, trouble } from '../parts.js';
+import { repeat } from '../vendor/lit-html/directives/repeat.js';
+import { html } from '../vendor/lit-html/lit-html.js';
+import { verifyDialog } from '../verify-dialog.js';
+import { outcomeOf } from './verification.js';
+
+/** @type {ReturnType<typeof listOf<VerificationSummary>>} */
+const runs = listOf('/verify', 'verifications');
+
+export const verificationsView = {
+  title: 'Verifications',
+  open: () => runs.filter({}),
+  refresh: () => runs.refresh(),
+  render: () => html`
+    <section class="card" aria-labelledby="verifications-title">
+      <div class="head"><h1 id="verifications-title" tabindex="-1">Verifications</h1>
+        <div class="tools"><button class="main" @click=${() => verifyDialog(undefined)}>Verify …</button></div></div>
+      ${trouble(runs.error)}
+      ${
+        runs.rows === undefined
+          ? skeleton(6)
+          : runs.rows.length > 0
+            ? table(runs.rows)
+            : empty('No verification yet. A scheduled one compares the database with the bucket once a day.')
+      }
+    </section>`,
+};
+
+/** @param {VerificationSummary[]} rows */
+const table = (rows) => html`<table role="table" class="cards small-figures">
+  <thead role="rowgroup"><tr role="row">
+    <th role="columnheader" scope="col">Requested</th><th role="columnheader" scope="col">What</th>
+    <th role="columnheader" scope="col">How</th><th role="columnheader" scope="col">Result</th>
+    <th role="columnheader" scope="col">Duration</th>
+  </tr></thead>
+  <tbody role="rowgroup">${repeat(
+    rows,
+    ({ id }) => id,
+    (run) => {
+      const { tone, word } = outcomeOf(run);
+      const { startedAt, finishedAt } = run;
+      return html`<tr role="row">
+        <th role="rowheader" scope="row"><a href="#/verify/${run.id}">${time(run.requestedAt)}</a>
+          <small>${run.routine ? 'Scheduled' : 'By an operator'}</small></th>
+        <td role="cell" data-label="What">${run.connectionId ? connectionName(run.connectionId) : 'Everything'}</td>
+        <td role="cell" data-label="How">${run.deep ? 'Every byte' : 'Sizes and ETags'}${run.repair ? ', repairs' : ''}</td>
+        <td role="cell" data-label="Result" class="whole">${pill(tone, word)}</td>
+        <td role="cell" data-label="Duration">${
+          startedAt && finishedAt ? duration((Date.parse(finishedAt) - Date.parse(startedAt)) / 1000) : ''
+        }</td>
+      </tr>`;
+    },
+  )}</tbody></table>`;
