@@ -6,6 +6,7 @@ import { exitCodeOf, problemOf } from './cli/failures.ts';
 import { harmless, jsonOf, printError } from './cli/output.ts';
 import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
+import type { ContextOptions } from './context.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
 import type { RebuildReport } from './rebuild.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
@@ -84,82 +85,83 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(process.exitCode ?? 0);
 });
 
-const app = program(
-  {
-    async start(role, { json }) {
-      const config = await configured();
-      // Instrumentation must start before the modules that it instruments are loaded.
-      if (config.tracing) {
-        const { startOpenTelemetry } = await import('./tracing/otel.ts');
-        setTracing(startOpenTelemetry({ ...config.tracing, version }));
-      }
-      const { createLog, startService } = await loaded();
-      const log = createLog(json ? { ...config.log, pretty: false } : config.log);
-      // Node would print secrets; the log removes them.
-      for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
-        process.on(event, (err) => {
-          log.fatal({ err }, 'unexpected error, exiting');
-          process.exit(1);
+const app = (options: ContextOptions) =>
+  program(
+    {
+      async start(role, { json }) {
+        const config = await configured();
+        // Instrumentation must start before the modules that it instruments are loaded.
+        if (config.tracing) {
+          const { startOpenTelemetry } = await import('./tracing/otel.ts');
+          setTracing(startOpenTelemetry({ ...config.tracing, version }));
+        }
+        const { createLog, startService } = await loaded();
+        const log = createLog(json ? { ...config.log, pretty: false } : config.log);
+        // Node would print secrets; the log removes them.
+        for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
+          process.on(event, (err) => {
+            log.fatal({ err }, 'unexpected error, exiting');
+            process.exit(1);
+          });
+        }
+        const stop = stopSignal();
+        const service = await startService(config, log, role, { ...options, signal: stop }).catch((error) => {
+          if (error !== stop.reason) throw error;
+          log.info('stopped while starting');
         });
-      }
-      const stop = stopSignal();
-      const service = await startService(config, log, role, { signal: stop }).catch((error) => {
-        if (error !== stop.reason) throw error;
-        log.info('stopped while starting');
-      });
-      if (!service) return;
-      const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
-      if (adminTokenIsNew && role !== 'worker') {
-        printError(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}`);
-      }
-      await aborted(stop);
-      await service.stop();
-      await stopTracing();
+        if (!service) return;
+        const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
+        if (adminTokenIsNew && role !== 'worker') {
+          printError(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}`);
+        }
+        await aborted(stop);
+        await service.stop();
+        await stopTracing();
+      },
+      async demo(options) {
+        const { readConfig } = await import('./config/config.ts');
+        const { startService } = await loaded();
+        const { demo } = await import('./cli/verbs/demo.ts');
+        const stop = stopSignal();
+        await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
+      },
+      async library(options) {
+        const { library } = await import('./cli/verbs/library.ts');
+        await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
+      },
+      async doctor(options) {
+        const { examine } = await import('./doctor.ts');
+        const { doctor } = await import('./cli/verbs/doctor.ts');
+        const wrong = await doctor(examine(await configured(), stopSignal()), options);
+        if (wrong > 0) process.exitCode = 1;
+      },
+      async rebuild(options) {
+        const { rebuildFrom } = await import('./rebuild.ts');
+        const { rebuild } = await import('./cli/verbs/rebuild.ts');
+        const config = await configured();
+        const log = await terminalLog();
+        const stop = stopSignal();
+        const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
+        if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
+      },
+      async api() {
+        const { readClientConfig } = await import('./config/config.ts');
+        const { createApiClient } = await import('./cli/client.ts');
+        const { findAdminToken } = await import('./config/secrets.ts');
+        const config = readClientConfig(process.env);
+        return createApiClient({
+          url: config.url,
+          adminToken: config.adminToken ?? (await findAdminToken(config.dataDir)),
+        });
+      },
     },
-    async demo(options) {
-      const { readConfig } = await import('./config/config.ts');
-      const { startService } = await loaded();
-      const { demo } = await import('./cli/verbs/demo.ts');
-      const stop = stopSignal();
-      await demo(options, { environment: process.env, readConfig, startDatabase, startService, freePort, stop });
-    },
-    async library(options) {
-      const { library } = await import('./cli/verbs/library.ts');
-      await library(options, { dataDir: process.env.DATA_DIR || 'data', startDatabase, stop: stopSignal() });
-    },
-    async doctor(options) {
-      const { examine } = await import('./doctor.ts');
-      const { doctor } = await import('./cli/verbs/doctor.ts');
-      const wrong = await doctor(examine(await configured(), stopSignal()), options);
-      if (wrong > 0) process.exitCode = 1;
-    },
-    async rebuild(options) {
-      const { rebuildFrom } = await import('./rebuild.ts');
-      const { rebuild } = await import('./cli/verbs/rebuild.ts');
-      const config = await configured();
-      const log = await terminalLog();
-      const stop = stopSignal();
-      const work = (report: RebuildReport) => rebuildFrom(config, { log, stop, report });
-      if ((await rebuild(work, { ...options, stop })) > 0) process.exitCode ??= 1;
-    },
-    async api() {
-      const { readClientConfig } = await import('./config/config.ts');
-      const { createApiClient } = await import('./cli/client.ts');
-      const { findAdminToken } = await import('./config/secrets.ts');
-      const config = readClientConfig(process.env);
-      return createApiClient({
-        url: config.url,
-        adminToken: config.adminToken ?? (await findAdminToken(config.dataDir)),
-      });
-    },
-  },
-  version,
-);
+    version,
+  );
 
-/** Runs the verb of `argv`, and ends the process. */
-export async function run(): Promise<never> {
+/** Runs the verb of `argv`, and ends the process. `options` are for the service of `start`. */
+export async function run(options: ContextOptions = {}): Promise<never> {
   try {
-    await app.parseAsync();
+    await app(options).parseAsync();
     // All work is done; sockets may still be closing.
     process.exit(process.exitCode ?? 0);
   } catch (error) {

@@ -14,9 +14,11 @@ import { openDirectory } from '../../src/storage/directory/directory.ts';
 import { ours } from '../../src/storage/keys.ts';
 import { openS3 } from '../../src/storage/s3/s3.ts';
 import type { Storage } from '../../src/storage/storage.ts';
+import type { Timings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
 import { newDatabase } from './database.ts';
 import type { S3Server } from './services.ts';
+import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
 
 /** Where a mirror under test keeps things; several processes may share one. */
@@ -27,6 +29,7 @@ export interface Ground {
   leftovers(): Promise<string[]>;
   port: number;
   publicUrl: string;
+  timings: Timings;
   /** The lines of log of each mirror that was started here. */
   logs: (() => string[])[];
   clear(): Promise<void>;
@@ -42,6 +45,7 @@ export async function newGround(options: {
   redis?: string | undefined;
   s3?: S3Server | undefined;
   environment?: Record<string, string>;
+  timings?: Timings;
 }): Promise<Ground> {
   const database = await newDatabase();
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-ground-'));
@@ -58,6 +62,7 @@ export async function newGround(options: {
     leftovers,
     port: options.port,
     publicUrl,
+    timings: options.timings ?? shortTimings,
     logs: [],
     environment: {
       ...environment,
@@ -142,14 +147,15 @@ export async function startMirror(ground: Ground, library: Library, role: 'all' 
     pretty: false,
     destination: { write: (line: string) => lines.push(JSON.parse(line)) } as never,
   });
-  const service: Service = await startService(config, log, role);
+  const service: Service = await startService(config, log, role, { timings: ground.timings });
   ground.logs.push(() => lines.map((line) => JSON.stringify(line)));
   return { ...operatorOf(ground), service, store: service.context.store, lines, stop: () => service.stop() };
 }
 
 /** A mirror as a process of its own. */
 export async function spawnMirror(ground: Ground, library: Library, role: 'all' | 'web' | 'worker' = 'all') {
-  const child = spawn(process.execPath, ['src/main.ts', 'start', '--role', role], {
+  const program = ['test/support/main.ts', JSON.stringify(ground.timings)];
+  const child = spawn(process.execPath, [...program, 'start', '--role', role], {
     env: { PATH: process.env.PATH, ...ground.environment, ...libraryEnvironment(library) },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

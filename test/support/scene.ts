@@ -1,3 +1,4 @@
+import type { Timings } from '../../src/timings.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary, type Upload } from './library.ts';
 import { contentOf, type Ground, keysOf, newGround, startMirror } from './mirror.ts';
 import { freePort } from './ports.ts';
@@ -16,6 +17,7 @@ export async function newScene(
     /** What of the environment is reached in another way, such as over a line in which things go wrong. */
     through?: (environment: Record<string, string>) => Promise<Record<string, string>>;
     role?: 'all' | 'web';
+    timings?: Timings;
   } = {},
 ) {
   const port = await freePort();

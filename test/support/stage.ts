@@ -20,7 +20,9 @@ export const overlap = 10 * 60_000;
  * A library and a mirror without workers: nothing happens by itself. Tests run the syncs, as many and when they want, and
  * each makes its own companies and people, so they do not meet.
  */
-export async function newStage(options: { redis?: string | undefined; environment?: Record<string, string> } = {}) {
+export async function newStage(
+  options: Partial<Pick<Parameters<typeof newGround>[0], 'redis' | 'environment' | 'timings'>> = {},
+) {
   const port = await freePort();
   const ground = await newGround({ port, ...options });
   const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });

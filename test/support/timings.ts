@@ -1,0 +1,16 @@
+import { defaultTimings, type Timings } from '../../src/timings.ts';
+
+/** A test that kills a process waits until others notice. Long enough for a machine that is busy. */
+export const shortTimings: Timings = {
+  ...defaultTimings,
+  assetLease: 5_000,
+  heartbeat: 1_000,
+  fenceMargin: 1_500,
+  staleJob: 5_000,
+  sweep: 1_000,
+  jobLock: 4_000,
+  stalledCheck: 1_000,
+  syncLease: 6_000,
+  verificationLease: 6_000,
+  firstRetry: 250,
+};
