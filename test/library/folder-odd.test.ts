@@ -26,7 +26,7 @@ let headers: { authorization: string };
 const log: object[] = [];
 
 beforeAll(async () => {
-  database = await newDatabase();
+  database = await newDatabase({ empty: true });
 });
 afterAll(() => database.drop());
 beforeEach(() => {

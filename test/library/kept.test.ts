@@ -20,7 +20,7 @@ import { until } from '../support/until.ts';
 
 let database: Awaited<ReturnType<typeof newDatabase>>;
 beforeAll(async () => {
-  database = await newDatabase();
+  database = await newDatabase({ empty: true });
 });
 afterAll(() => database.drop());
 
@@ -189,7 +189,7 @@ describe('a library whose database does not answer', () => {
   });
 
   it('says so, gives no token that it could not keep, and goes on when it is back', async () => {
-    other = await newDatabase();
+    other = await newDatabase({ empty: true });
     const errors: object[] = [];
     const started = await startLibrary({ ...options, databaseUrl: other.url, log: (line) => errors.push(line) });
     close = started.close;
@@ -219,7 +219,7 @@ describe('a library whose database does not answer', () => {
   });
 
   it('ends the start with what is wrong', async () => {
-    other = await newDatabase();
+    other = await newDatabase({ empty: true });
     close = async () => {};
     await expect(openDatabase('postgres://nobody:x@127.0.0.1:1/none', () => {})).rejects.toThrow();
   });

@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
 
-/** A new, empty database on the test server, and how to drop it. */
-export async function newDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+/** A new database on the test server, with the mirror's schema or without, and how to drop it. */
+export async function newDatabase({ empty = false } = {}): Promise<{ url: string; drop(): Promise<void> }> {
   const server = inject('postgres');
   const name = `test_${randomUUID().replaceAll('-', '')}`;
-  await ask(server, `CREATE DATABASE ${name}`);
+  await ask(server, `CREATE DATABASE ${name}${empty ? '' : ` TEMPLATE ${inject('template')}`}`);
   const url = new URL(server);
   url.pathname = `/${name}`;
   return { url: url.href, drop: () => drop(server, name) };
@@ -24,7 +24,7 @@ async function drop(server: string, name: string): Promise<void> {
   });
 }
 
-async function ask(url: string, sql: string): Promise<void> {
+export async function ask(url: string, sql: string): Promise<void> {
   const client = new pg.Client({ connectionString: url });
   client.on('error', () => {});
   await client.connect();

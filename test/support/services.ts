@@ -1,4 +1,5 @@
-import { execFile, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { glob, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -6,9 +7,12 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import type { TestProject } from 'vitest/node';
 import { createLog } from '../../src/log.ts';
-import { startEmbeddedPostgres } from '../../src/store/embedded/embedded.ts';
+import { Queues } from '../../src/queue/queues.ts';
+import { minimalEnvironment, openCluster } from '../../src/store/embedded/cluster.ts';
+import { openStore } from '../../src/store/store.ts';
 import type { Certificates } from './certificates.ts';
 import { startContainers } from './containers.ts';
+import { ask } from './database.ts';
 import { freePort } from './ports.ts';
 import { until } from './until.ts';
 
@@ -17,6 +21,8 @@ const run = promisify(execFile);
 declare module 'vitest' {
   export interface ProvidedContext {
     postgres: string;
+    /** The database that new ones are copies of. */
+    template: string;
     /** Undefined when no Redis is installed. */
     redis: string | undefined;
     s3: S3Server | undefined;
@@ -28,6 +34,8 @@ declare module 'vitest' {
     engine: boolean;
   }
 }
+
+type Stops = (() => Promise<unknown>)[];
 
 export interface S3Server {
   name: string;
@@ -43,9 +51,9 @@ export interface S3Server {
  * missing is named, so that nothing is skipped silently.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const stops: (() => Promise<unknown>)[] = [];
+  const stops: Stops = [];
   const stop = async () => {
-    for (const end of stops.reverse()) await end();
+    for (const end of stops.splice(0).reverse()) await end();
   };
   try {
     await start(project, stops);
@@ -57,45 +65,84 @@ export default async function setup(project: TestProject): Promise<() => Promise
   return stop;
 }
 
-async function start(project: TestProject, stops: (() => Promise<unknown>)[]): Promise<void> {
+async function start(project: TestProject, stops: Stops): Promise<void> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-test-'));
   stops.push(() => rm(directory, { recursive: true, force: true }));
 
   const containers = await startContainers(stops);
   project.provide('engine', containers !== undefined);
-  if (!containers) process.stdout.write('\n  No container engine here, so the tests of the image are skipped\n');
+  if (!containers) say('No container engine here, so the tests of the image are skipped');
 
-  project.provide('postgres', containers?.postgres ?? (await startPostgres(directory, stops)));
-  const missing: string[] = [];
-  const redis = containers?.redis ?? (await startRedis(directory, stops));
-  if (!redis) missing.push('Redis (redis-server)');
+  // All at once: Ceph takes the longest.
+  const [postgres, redis, s3, s3modern, faketime] = await Promise.all([
+    containers?.postgres ?? startPostgres(directory, stops),
+    containers?.redis ?? startRedis(directory, stops),
+    startCeph(directory, stops),
+    containers?.s3 ?? startVersity(directory, stops),
+    findFaketime(),
+  ]);
+  project.provide('postgres', postgres);
+  project.provide('template', await makeTemplate(postgres));
   project.provide('redis', redis);
-  const s3 = await startCeph(directory, stops);
-  if (!s3) missing.push('an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)');
   project.provide('s3', s3);
-  const [faketime] = await Array.fromAsync(glob('/usr/lib/*/faketime/libfaketimeMT.so.1'));
-  if (!faketime) missing.push('faketime');
-  project.provide('faketime', faketime);
-  const s3modern = containers?.s3 ?? (await startVersity(directory, stops));
   project.provide('s3modern', s3modern);
-  if (!s3modern) {
-    // It is built from source by a Go that few systems bring along: where there is none, that is said and no fault.
-    process.stdout.write('\n  No versitygw here, so the tests on an S3 server with checksums of objects are skipped\n');
-  }
-  if (missing.length > 0) {
-    if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be skipped`);
-    process.stdout.write(`\n  Not installed, so its tests are skipped: ${missing.join('; ')}\n`);
-  }
+  project.provide('faketime', faketime);
+
+  // It is built from source by a Go that few systems have, so a run without it is no error in CI either.
+  if (!s3modern) say('No versitygw here, so the tests on an S3 server with checksums of objects are skipped');
+  const missing = [
+    ...(redis ? [] : ['Redis (redis-server)']),
+    ...(s3 ? [] : ['an S3 server (radosgw ceph-mon ceph-mgr ceph-osd ceph-common, as root)']),
+    ...(faketime ? [] : ['faketime']),
+  ];
+  if (missing.length === 0) return;
+  if (process.env.CI) throw new Error(`not installed: ${missing.join(', ')}; here nothing may be skipped`);
+  say(`Not installed, so its tests are skipped: ${missing.join('; ')}`);
 }
 
-async function startPostgres(directory: string, stops: (() => Promise<unknown>)[]): Promise<string> {
+const say = (sentence: string) => process.stdout.write(`\n  ${sentence}\n`);
+
+/** The PostgreSQL that comes with the packages, without its guarantees: what the tests keep in it is thrown away. */
+async function startPostgres(directory: string, stops: Stops): Promise<string> {
+  const cluster = await openCluster(join(directory, 'database'), createLog({ level: 'silent', pretty: false }));
+  const port = await freePort();
+  const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200'];
+  const unsafe = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off'];
+  const args = ['-D', cluster.path, '-p', String(port), ...[...settings, ...unsafe].flatMap((one) => ['-c', one])];
+  const options = { ...cluster.account, cwd: cluster.data, env: minimalEnvironment(), stdio: 'ignore' as const };
+  const child = spawn(join(cluster.bin, 'postgres'), args, options);
+  stops.push(() => ended(child, 'SIGQUIT'));
+  const url = `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`;
+  await until('PostgreSQL to answer', () =>
+    ask(url, 'SELECT').then(
+      () => true,
+      () => child.exitCode !== null,
+    ),
+  );
+  return url;
+}
+
+/** A database with the schema of the mirror and of its queues, which `newDatabase` copies. */
+async function makeTemplate(postgres: string): Promise<string> {
+  const name = 'mirror_template';
+  await ask(postgres, `CREATE DATABASE ${name}`);
+  const url = new URL(postgres);
+  url.pathname = `/${name}`;
   const log = createLog({ level: 'silent', pretty: false });
-  const postgres = await startEmbeddedPostgres({ directory: join(directory, 'database'), log });
-  stops.push(() => postgres.stop());
-  return postgres.url;
+  const store = await openStore({ url: url.href, log });
+  const queues = new Queues({ databaseUrl: url.href, installation: 'template', log, redisUrl: undefined });
+  await queues.ready();
+  await queues.close();
+  await store.close();
+  return name;
 }
 
-export async function startRedis(directory: string, stops: (() => Promise<unknown>)[]): Promise<string | undefined> {
+async function findFaketime(): Promise<string | undefined> {
+  const [path] = await Array.fromAsync(glob('/usr/lib/*/faketime/libfaketimeMT.so.1'));
+  return path;
+}
+
+export async function startRedis(directory: string, stops: Stops): Promise<string | undefined> {
   if (!(await installed('redis-server'))) return undefined;
   const port = await freePort();
   const child = spawn(
@@ -116,16 +163,13 @@ export async function startRedis(directory: string, stops: (() => Promise<unknow
     ],
     { stdio: 'ignore' },
   );
-  stops.push(async () => {
-    child.kill();
-    await new Promise((resolve) => (child.exitCode === null ? child.once('exit', resolve) : resolve(undefined)));
-  });
+  stops.push(() => ended(child));
   await answers(port);
   return `redis://127.0.0.1:${port}`;
 }
 
 /** A whole Ceph with its S3 gateway, in memory (see ceph-rgw.sh). */
-async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): Promise<S3Server | undefined> {
+async function startCeph(directory: string, stops: Stops): Promise<S3Server | undefined> {
   if (process.getuid?.() !== 0 || !(await installed('radosgw')) || !(await installed('ceph-mon'))) return undefined;
   const script = join(import.meta.dirname, 'ceph-rgw.sh');
   const env = {
@@ -160,7 +204,7 @@ async function startCeph(directory: string, stops: (() => Promise<unknown>)[]): 
  */
 export async function startVersity(
   directory: string,
-  stops: (() => Promise<unknown>)[],
+  stops: Stops,
   {
     keepAlive = false,
     versions = false,
@@ -190,10 +234,7 @@ export async function startVersity(
   child.stderr.on('data', (chunk) => {
     said += chunk;
   });
-  stops.push(async () => {
-    child.kill();
-    await new Promise((resolve) => (child.exitCode === null ? child.once('exit', resolve) : resolve(undefined)));
-  });
+  stops.push(() => ended(child));
   await answers(
     port,
     () => `versitygw, which ${child.exitCode === null ? 'runs' : `ended (${child.exitCode})`}: ${said}`,
@@ -208,7 +249,7 @@ export async function startVersity(
 }
 
 /** MinIO, which knows everything of S3 (CONTRIBUTING.md says where to get it). */
-export async function startMinio(directory: string, stops: (() => Promise<unknown>)[]): Promise<S3Server | undefined> {
+export async function startMinio(directory: string, stops: Stops): Promise<S3Server | undefined> {
   if (!(await installed('minio'))) return undefined;
   const [accessKey, secretKey, region] = ['testaccesskey', 'testsecretkey0123456789', 'us-east-1'];
   const [port, console] = [await freePort(), await freePort()];
@@ -220,14 +261,18 @@ export async function startMinio(directory: string, stops: (() => Promise<unknow
       env: { ...process.env, MINIO_ROOT_USER: accessKey, MINIO_ROOT_PASSWORD: secretKey, MINIO_BROWSER: 'off' },
     },
   );
-  stops.push(async () => {
-    child.kill();
-    await new Promise((resolve) => (child.exitCode === null ? child.once('exit', resolve) : resolve(undefined)));
-  });
+  stops.push(() => ended(child));
   const endpoint = `http://127.0.0.1:${port}`;
   await answers(port, () => 'minio');
   await until('MinIO to be ready', async () => (await fetch(`${endpoint}/minio/health/ready`)).ok);
   return { name: 'MinIO', endpoint, region, accessKey, secretKey };
+}
+
+async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exit = once(child, 'exit');
+  child.kill(signal);
+  await exit;
 }
 
 /** Whether a program can be run here. */

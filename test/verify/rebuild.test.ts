@@ -75,7 +75,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
 
   async function loseTheDatabase(): Promise<void> {
     await scene.mirror.stop();
-    const database = await newDatabase();
+    const database = await newDatabase({ empty: true });
     databases.push(database);
     scene.ground.environment.DATABASE_URL = database.url;
   }

@@ -16,7 +16,7 @@ const program = `
 `;
 
 test('three processes that start at once migrate an empty database once', async () => {
-  const database = await newDatabase();
+  const database = await newDatabase({ empty: true });
   try {
     const start = () =>
       promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
@@ -35,7 +35,7 @@ test('three processes that start at once migrate an empty database once', async 
 });
 
 test('many stores that open at once in one process migrate once, and can open again', async () => {
-  const database = await newDatabase();
+  const database = await newDatabase({ empty: true });
   try {
     for (let round = 0; round < 2; round++) {
       const stores = await Promise.all(Array.from({ length: 8 }, () => openStore({ url: database.url, log: silent })));

@@ -53,7 +53,7 @@ test('a migration does not disturb a process that mirrors', {
 
 let database: Awaited<ReturnType<typeof newDatabase>>;
 beforeEach(async () => {
-  database = await newDatabase();
+  database = await newDatabase({ empty: true });
 });
 afterEach(async () => {
   await database.drop();
