@@ -1,15 +1,32 @@
 import { defineConfig } from 'vitest/config';
 
+/** Each takes minutes, or tests a product of the release. `npm test` leaves them out, `npm run test:all` and .ci/run do not. */
+const slow = [
+  'test/chaos.test.ts',
+  'test/compose.test.ts',
+  'test/helm.test.ts',
+  'test/image.test.ts',
+  'test/library/mutations.test.ts',
+  'test/package.test.ts',
+];
+
+const options = {
+  // For tests of what is held in memory.
+  execArgv: ['--expose-gc'],
+  // No test fails because the machine is slow; one that hangs does.
+  testTimeout: 120_000,
+  hookTimeout: 180_000,
+};
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
+    // Once for both projects.
     globalSetup: 'test/support/services.ts',
-    // For tests of what is held in memory.
-    execArgv: ['--expose-gc'],
     // Most of them wait most of the time.
     maxWorkers: 3,
-    // No test fails because the machine is slow; one that hangs does.
-    testTimeout: 120_000,
-    hookTimeout: 180_000,
+    projects: [
+      { test: { ...options, name: 'default', include: ['test/**/*.test.ts'], exclude: slow } },
+      { test: { ...options, name: 'slow', include: slow } },
+    ],
   },
 });
