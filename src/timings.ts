@@ -15,6 +15,8 @@ export const defaultTimings = {
   stalledCheck: 10_000,
   syncLease: 45_000,
   verificationLease: 45_000,
+  /** How often the records are asked for work that nothing tells of: assets that fall due, requested verifications. */
+  poll: 1_000,
   /** The first wait after a failed attempt at an asset. */
   firstRetry: 1_000,
 };

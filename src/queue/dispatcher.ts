@@ -9,8 +9,6 @@ import type { Queues } from './queues.ts';
 import type { Schedule } from './scheduler.ts';
 import { sweep } from './sweep.ts';
 
-/** How often the records are asked for due assets when nothing wakes the dispatcher. */
-const tickMs = 1000;
 /** A slot that became free waits this long for others, so that one batch fills them all. */
 const batchMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
@@ -105,7 +103,9 @@ export class Dispatcher {
       if (this.#woken && !failing) continue;
       const pause = new AbortController();
       this.#endPause = () => pause.abort();
-      await sleep(tickMs, undefined, { signal: AbortSignal.any([pause.signal, signal]) }).catch(() => {});
+      await sleep(this.#options.timings.poll, undefined, { signal: AbortSignal.any([pause.signal, signal]) }).catch(
+        () => {},
+      );
     }
   }
 
@@ -122,7 +122,7 @@ export class Dispatcher {
   async #dispatch(): Promise<void> {
     const { store, queues, perConnection } = this.#options;
     // Also while slots become free all the time: nobody reports what fell due elsewhere, or by time.
-    if (performance.now() - this.#lastAll >= tickMs) this.#all = true;
+    if (performance.now() - this.#lastAll >= this.#options.timings.poll) this.#all = true;
     const only = this.#all ? undefined : [...this.#freed];
     if (this.#all) this.#lastAll = performance.now();
     this.#all = false;

@@ -4,7 +4,7 @@ import type { Connection, VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import { told } from './compare-objects.ts';
 
-const pollMs = 500;
+const pollMs = 200;
 /** A full sync that makes no progress for this long is not waited for. */
 const patienceMs = 30 * 60_000;
 

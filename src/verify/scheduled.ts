@@ -24,7 +24,6 @@ export interface ScheduledDeps {
   fileSize?: number;
 }
 
-const requestsEveryMs = 1000;
 const dayEveryMs = 60_000;
 const routineEveryMs = 5000;
 /** How long a verification waits after an error, and an inventory for the process that failed to write it. */
@@ -42,12 +41,12 @@ export function startScheduledVerification(
   },
 ) {
   const stopping = new AbortController();
-  const { store, log, reconcileInterval } = deps;
+  const { store, log, reconcileInterval, timings = defaultTimings } = deps;
   const { signal } = stopping;
   // A process that has just started has other things to do first.
   const often = { signal, log, failed: 'scheduled verification failed, will retry', later: true };
   const scheduled = [
-    every(requestsEveryMs, () => runVerification(deps, signal), often),
+    every(timings.poll, () => runVerification(deps, signal), often),
     every(dayEveryMs, () => runInventory(deps, signal), often),
     every(routineEveryMs, () => store.verifications.routine(reconcileInterval), often),
   ];

@@ -262,8 +262,10 @@ describe('coming back', () => {
     const page = await text(await browser.get(back));
     expect(page).toMatchObject({ status: 202, text: expect.stringContaining('you will be connected soon') });
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
-    const [consent] = await stage.query<{ tokens: string }>('SELECT * FROM consents');
+    const [consent] = await stage.query<{ tokens: string; next_at: Date }>('SELECT * FROM consents');
     expect(consent!.tokens).toMatch(/^v1\./);
+    expect(consent!.next_at.getTime()).toBeGreaterThan(Date.now() + 10_000);
+    await stage.ground.endWaits();
     await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
     await until('its first sync', async () => (await stage.run(id)) === '1 done');
@@ -306,6 +308,7 @@ describe('coming back', () => {
     expect((await second.browser.get(second.back)).status).toBe(200);
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
     const { tokens } = (await stage.store.connections.get(id))!;
+    await stage.ground.endWaits();
     await until('the first consent to end', async () => (await stage.rows('consents')) === 0);
     expect(await stage.store.connections.get(id)).toMatchObject({ status: 'active', tokens });
     expect(await stage.run(id)).toBe('1 done');

@@ -142,6 +142,12 @@ describe('mirroring an asset', () => {
     await scene.admin.addFault({ endpoint: 'me', skip: 1, times: 1, status: 401 });
     await scene.admin.clearRequests();
     await scene.resync();
+    const parkedUntil = await until('the connection to wait', async () => {
+      const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+      return adaptiveLimit.parkedUntil;
+    });
+    expect(Date.parse(parkedUntil)).toBeGreaterThan(Date.now() + 15_000);
+    await scene.ground.endWaits();
     expect(await scene.mirror.assetIn(other, 'mirrored')).toMatchObject({ spent: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });

@@ -16,7 +16,7 @@ import { openS3 } from '../../src/storage/s3/s3.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import type { Timings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
-import { newDatabase } from './database.ts';
+import { ask, newDatabase } from './database.ts';
 import type { S3Server } from './services.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
@@ -30,6 +30,8 @@ export interface Ground {
   port: number;
   publicUrl: string;
   timings: Timings;
+  /** As if everything that waits for a time had waited for it. */
+  endWaits(): Promise<void>;
   /** The lines of log of each mirror that was started here. */
   logs: (() => string[])[];
   clear(): Promise<void>;
@@ -82,6 +84,13 @@ export async function newGround(options: {
       LOG_PRETTY: 'false',
       ...options.environment,
     },
+    endWaits: () =>
+      ask(
+        database.url,
+        `UPDATE connections SET parked_until = now() WHERE parked_until > now();
+         UPDATE assets SET next_at = now() WHERE next_at > now();
+         UPDATE consents SET next_at = now() WHERE next_at > now()`,
+      ),
     async clear() {
       await storage.close();
       await database.drop();

@@ -12,5 +12,6 @@ export const shortTimings: Timings = {
   stalledCheck: 1_000,
   syncLease: 6_000,
   verificationLease: 6_000,
+  poll: 250,
   firstRetry: 250,
 };
