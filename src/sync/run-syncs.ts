@@ -39,6 +39,7 @@ export async function runSyncs(
       begun = undefined;
       if (sync === 'busy') return 'another process has the lease';
       if (sync === undefined) return runs === 0 ? 'nothing waited' : `${runs} done`;
+      lease.taken();
       const end = await runSync(deps, sync, owner, signal).catch((error) => endEarly(deps, sync, owner, signal, error));
       isReleased = end === 'done';
       if (isReleased) return `${runs + 1} done`;
@@ -51,15 +52,21 @@ export async function runSyncs(
   }
 }
 
-/** Renews a connection's lease until `stop`: regularly, and at each notice about the connection. `lost` aborts when it is lost. */
+/**
+ * Renews a connection's lease from `taken` until `stop`: regularly, and at each notice about the connection. `lost` aborts when
+ * it is lost.
+ */
 function keepLease(
   store: Store,
   connectionId: string,
   owner: string,
   leaseMs: number,
-): { lost: AbortSignal; stop: () => void } {
+): { lost: AbortSignal; taken: () => void; stop: () => void } {
   const lost = new AbortController();
+  let isTaken = false;
   const renew = async () => {
+    // A late notice of an earlier change may come while the lease is being taken.
+    if (!isTaken) return;
     const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
     if (!held) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
   };
@@ -69,6 +76,9 @@ function keepLease(
   const heartbeat = setInterval(() => void renew(), leaseMs / 4);
   return {
     lost: lost.signal,
+    taken: () => {
+      isTaken = true;
+    },
     stop() {
       clearInterval(heartbeat);
       silence();
