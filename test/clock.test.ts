@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
-import { type Ground, newGround, newRedis, spawnMirror } from './support/mirror.ts';
+import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
+import { newRedis } from './support/redis.ts';
 import { newStage, type Stage } from './support/stage.ts';
 import { until } from './support/until.ts';
 

@@ -8,9 +8,9 @@ import { parse, parseAllDocuments, stringify } from 'yaml';
 import { generate } from '../helm/generate.ts';
 import { readConfig } from '../src/config/config.ts';
 import { secretVariables, variableNames } from '../src/config/environment.ts';
+import { installed } from './support/installed.ts';
 import { newGround } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
-import { installed } from './support/services.ts';
 import { until } from './support/until.ts';
 
 const chart = 'helm/asset-mirror';

@@ -8,13 +8,13 @@ import { openS3 } from '../src/storage/s3/s3.ts';
 import { openStore } from '../src/store/store.ts';
 import { silent } from './store/records.ts';
 import { type Certificates, newCertificates } from './support/certificates.ts';
+import { installed } from './support/installed.ts';
 import { type Admin, type Library, type LibraryOptions, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
 import { newPooledPostgres } from './support/pgbouncer.ts';
 import { freePort } from './support/ports.ts';
 import { newProxy, newTlsFront } from './support/proxy.ts';
 import { newCluster, newSentinels } from './support/redis-many.ts';
-import { installed } from './support/services.ts';
 import { newTokenService } from './support/token-service.ts';
 
 /** What stands around a mirror in a company: TLS of a private authority, passwords, poolers, proxies, servers that fail over. */

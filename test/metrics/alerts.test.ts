@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { installed } from '../support/services.ts';
+import { installed } from '../support/installed.ts';
 
 const rules = 'ops/prometheus/alerts.yml';
 const cases = 'ops/prometheus/alerts.test.yml';

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Queues } from '../../src/queue/queues.ts';
 import { silent } from '../store/records.ts';
 import { newDatabase } from '../support/database.ts';
-import { newRedis } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
+import { newRedis } from '../support/redis.ts';
 import { until } from '../support/until.ts';
 
 const backends = [

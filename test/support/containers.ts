@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { GenericContainer, getContainerRuntimeClient, type StartedTestContainer, Wait } from 'testcontainers';
 import { parse } from 'yaml';
+import { redisDatabases } from './redis.ts';
 import type { S3Server } from './services.ts';
 
 type Stops = (() => Promise<unknown>)[];
@@ -47,7 +48,17 @@ const postgresContainer = () =>
 
 const redisContainer = () =>
   new GenericContainer(imageOf('redis'))
-    .withCommand(['redis-server', '--save', '', '--maxmemory-policy', 'noeviction', '--protected-mode', 'no'])
+    .withCommand([
+      'redis-server',
+      '--databases',
+      String(redisDatabases),
+      '--save',
+      '',
+      '--maxmemory-policy',
+      'noeviction',
+      '--protected-mode',
+      'no',
+    ])
     .withExposedPorts(6379)
     .withWaitStrategy(Wait.forSuccessfulCommand('redis-cli ping | grep -q PONG'));
 

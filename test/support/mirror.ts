@@ -4,7 +4,6 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { CreateBucketCommand, ListMultipartUploadsCommand, S3Client } from '@aws-sdk/client-s3';
-import { Redis } from 'ioredis';
 import { inject } from 'vitest';
 import { readConfig } from '../../src/config/config.ts';
 import type { Library } from '../../src/library/index.ts';
@@ -17,6 +16,7 @@ import type { Storage } from '../../src/storage/storage.ts';
 import type { Timings } from '../../src/timings.ts';
 import { newBrowser } from './browser.ts';
 import { ask, newDatabase } from './database.ts';
+import { newRedis } from './redis.ts';
 import type { S3Server } from './services.ts';
 import { shortTimings } from './timings.ts';
 import { until } from './until.ts';
@@ -97,17 +97,6 @@ export async function newGround(options: {
       await rm(directory, { recursive: true, force: true });
     },
   };
-}
-
-let redisDatabase = Number(process.env.VITEST_POOL_ID ?? 1) - 1;
-/** Each ground an empty Redis database of its own; the workers of the test runner take every fourth. */
-export async function newRedis(server: string): Promise<string> {
-  redisDatabase = (redisDatabase + 4) % 16;
-  const url = `${server}/${redisDatabase}`;
-  const redis = new Redis(url);
-  await redis.flushdb();
-  redis.disconnect();
-  return url;
 }
 
 async function newBucket(server: S3Server) {

@@ -6,6 +6,21 @@ import { Redis } from 'ioredis';
 import { freePort } from './ports.ts';
 import { until } from './until.ts';
 
+/** How many databases the server of all tests has, and how many of them each worker of the test runner. */
+export const redisDatabases = 1024;
+const databasesEach = 64;
+let taken = 0;
+
+/** An empty database of the server. */
+export async function newRedis(server: string): Promise<string> {
+  const first = databasesEach * (Number(process.env.VITEST_POOL_ID ?? 1) - 1);
+  const url = `${server}/${first + (taken++ % databasesEach)}`;
+  const redis = new Redis(url);
+  await redis.flushdb();
+  redis.disconnect();
+  return url;
+}
+
 /** A Redis of the test's own, which may be emptied, killed, and started again empty on the same port. */
 export async function newRedisServer() {
   const port = await freePort();

@@ -13,7 +13,9 @@ import { openStore } from '../../src/store/store.ts';
 import type { Certificates } from './certificates.ts';
 import { startContainers } from './containers.ts';
 import { ask } from './database.ts';
+import { installed } from './installed.ts';
 import { freePort } from './ports.ts';
+import { redisDatabases } from './redis.ts';
 import { until } from './until.ts';
 
 const run = promisify(execFile);
@@ -158,6 +160,8 @@ export async function startRedis(directory: string, stops: Stops): Promise<strin
       'no',
       '--maxmemory-policy',
       'noeviction',
+      '--databases',
+      String(redisDatabases),
       '--dir',
       directory,
     ],
@@ -273,14 +277,6 @@ async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): P
   const exit = once(child, 'exit');
   child.kill(signal);
   await exit;
-}
-
-/** Whether a program can be run here. */
-export async function installed(program: string): Promise<boolean> {
-  return run('which', [program]).then(
-    () => true,
-    () => false,
-  );
 }
 
 async function answers(port: number, who = () => 'the server'): Promise<void> {

@@ -14,7 +14,8 @@ import { identified } from '../../../src/storage/mirror-id.ts';
 import { probeS3 } from '../../../src/storage/s3/probe.ts';
 import type { Storage } from '../../../src/storage/storage.ts';
 import { newHttpLine } from '../../support/http-line.ts';
-import { installed, type S3Server, startMinio, startVersity } from '../../support/services.ts';
+import { installed } from '../../support/installed.ts';
+import { type S3Server, startMinio, startVersity } from '../../support/services.ts';
 import { openBucket } from '../grounds.ts';
 
 type Start = (home: string, stops: (() => Promise<unknown>)[]) => Promise<S3Server | undefined>;

@@ -6,7 +6,7 @@ import { remembered } from '../../../src/store/database/prune.ts';
 import type { Sync } from '../../../src/store/database/schema.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { decide } from '../../../src/sync/decide.ts';
-import { newRedis } from '../../support/mirror.ts';
+import { newRedis } from '../../support/redis.ts';
 import { until } from '../../support/until.ts';
 import { grantOf, listed, newStore, silent } from '../records.ts';
 
