@@ -6,14 +6,13 @@ import { request } from 'undici';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { chunksOf } from '../src/library/index.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
-import { type Ground, grounds, keysOf, newGround, operatorOf, spawnMirror } from './support/mirror.ts';
+import { type Ground, keysOf, newGround, operatorOf, richest, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { until } from './support/until.ts';
 
 type Mirror = Awaited<ReturnType<typeof spawnMirror>>;
 
-/** The most that is installed here: queues in Redis, records in PostgreSQL, objects in S3. */
-const kind = grounds().at(-1)!;
+const kind = richest();
 const part = 16 * 2 ** 20;
 const large = { parts: 6, bytes: 5 * part + 4321 };
 const small = 305;

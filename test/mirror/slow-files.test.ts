@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { chunksOf } from '../../src/library/index.ts';
-import { grounds } from '../support/mirror.ts';
+import { richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -13,7 +13,7 @@ function shaOf(seed: string, bytes: number): string {
   return hash.digest('hex');
 }
 
-describe.each(grounds())('a slow file ($name)', (kind) => {
+describe.each([richest()])('a slow file ($name)', (kind) => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene({

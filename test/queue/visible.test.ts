@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { grounds, keysOf } from '../support/mirror.ts';
+import { keysOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 const record = '.asset.json';
 
-describe.each(grounds())('a listing of the bucket during work ($name)', { timeout: 180_000 }, (kind) => {
+describe.each([richest()])('a listing of the bucket during work ($name)', { timeout: 180_000 }, (kind) => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene(kind);

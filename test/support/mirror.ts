@@ -270,7 +270,7 @@ export async function keysOf(storage: Storage): Promise<string[]> {
   return keys;
 }
 
-/** What this run can use: Redis and S3 when they are there. */
+/** Each backend of the queues and each kind of store that this run can use: Redis and S3 when they are there. */
 export const grounds = () => {
   const [redis, s3] = [inject('redis'), inject('s3')];
   return [
@@ -280,3 +280,6 @@ export const grounds = () => {
     ...(!redis && s3 ? [{ name: `queues in PostgreSQL, objects in ${s3.name}`, redis: undefined, s3 }] : []),
   ];
 };
+
+/** The one of `grounds` with the most of it, for tests of what does not depend on them. */
+export const richest = () => grounds().at(-1)!;

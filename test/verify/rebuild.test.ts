@@ -9,7 +9,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { type Rebuilding, rebuild } from '../../src/verify/rebuild.ts';
 import { silent } from '../store/records.ts';
 import { newDatabase } from '../support/database.ts';
-import { grounds, keysOf, newGround } from '../support/mirror.ts';
+import { grounds, keysOf, newGround, richest } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { connectAs } from '../support/stage.ts';
@@ -148,7 +148,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   });
 });
 
-describe.each(grounds())('records that are read from the bucket ($name)', { timeout: minutes(5) }, (kind) => {
+describe.each([richest()])('records that are read from the bucket ($name)', { timeout: minutes(5) }, (kind) => {
   let ground: Awaited<ReturnType<typeof newGround>>;
   let store: Store;
   let storage: Storage;

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { createLog } from '../../src/log.ts';
 import type { Storage } from '../../src/storage/storage.ts';
 import { verify } from '../../src/verify/verify.ts';
-import { contentOf, grounds } from '../support/mirror.ts';
+import { contentOf, richest } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -21,7 +21,7 @@ interface Line {
 
 /** What has settled long ago is compared where it is listed, all else behind that. */
 const ages = [
-  ...grounds().map((kind) => ({ ...kind, name: `${kind.name}, settled long ago`, old: true })),
+  { ...richest(), name: `${richest().name}, settled long ago`, old: true },
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
 ];
 
