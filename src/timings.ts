@@ -15,8 +15,13 @@ export const defaultTimings = {
   stalledCheck: 10_000,
   syncLease: 45_000,
   verificationLease: 45_000,
+  /** How long a verification waits after an error; how often is asked whether the whole bucket is to be compared again. */
+  verificationRetry: 10_000,
+  routineCheck: 5_000,
   /** How often the records are asked for work that nothing tells of: assets that fall due, requested verifications. */
   poll: 1_000,
+  /** How long the circuit breaker of the bucket stays open at first. */
+  breakerCheck: 2_000,
   /** The first wait after a failed attempt at an asset. */
   firstRetry: 1_000,
 };

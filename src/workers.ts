@@ -39,7 +39,7 @@ export async function startWorkers(context: Context) {
   const { config, log, timings, store, storage, queues, schedule, tokens, metrics } = context;
   const stopping = new AbortController();
   const leases = new Leases({ store, log, timings });
-  const breaker = createCircuitBreaker({ storage, log, onClose: () => dispatcher.wake() });
+  const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
   const dispatcher = new Dispatcher({
     store,
     queues,

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Storage } from '../storage/storage.ts';
+import type { Timings } from '../timings.ts';
 
 export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
 
@@ -9,14 +10,14 @@ export type CircuitBreaker = ReturnType<typeof createCircuitBreaker>;
  * The circuit breaker of the bucket. While it is open, no asset is started, and all of them wait instead of failing.
  * It closes when the bucket passes its check again.
  */
-export function createCircuitBreaker(options: { storage: Storage; log: Log; onClose: () => void }) {
-  const { storage, log } = options;
+export function createCircuitBreaker(options: { storage: Storage; log: Log; timings: Timings; onClose: () => void }) {
+  const { storage, log, timings } = options;
   const stopping = new AbortController();
   let reason: string | undefined;
   let probing: Promise<void> | undefined;
   let checking: Promise<void> | undefined;
   // A breaker that opens again right after it closed stays open longer each time.
-  let waitMs = 2000;
+  let waitMs = timings.breakerCheck;
   let closedAt = Number.NEGATIVE_INFINITY;
 
   async function probe(): Promise<void> {
@@ -37,7 +38,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; onCl
 
   function open(error: unknown): void {
     log.error({ storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
-    if (performance.now() - closedAt > 120_000) waitMs = 2000;
+    if (performance.now() - closedAt > 120_000) waitMs = timings.breakerCheck;
     reason = reasonOf(error);
     probing = probe();
   }

@@ -25,8 +25,7 @@ export interface ScheduledDeps {
 }
 
 const dayEveryMs = 60_000;
-const routineEveryMs = 5000;
-/** How long a verification waits after an error, and an inventory for the process that failed to write it. */
+/** How long an inventory waits for the process that failed to write it. */
 const laterMs = 10_000;
 const mostFailures = 5;
 
@@ -48,7 +47,7 @@ export function startScheduledVerification(
   const scheduled = [
     every(timings.poll, () => runVerification(deps, signal), often),
     every(dayEveryMs, () => runInventory(deps, signal), often),
-    every(routineEveryMs, () => store.verifications.routine(reconcileInterval), often),
+    every(timings.routineCheck, () => store.verifications.routine(reconcileInterval), often),
   ];
   return {
     async stop(): Promise<void> {
@@ -61,7 +60,7 @@ export function startScheduledVerification(
 /** Runs the next verification that waits or was interrupted. */
 export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
-  const { verificationLease: leaseMs } = deps.timings ?? defaultTimings;
+  const { verificationLease: leaseMs, verificationRetry } = deps.timings ?? defaultTimings;
   const owner = `${deps.instance} ${randomUUID()}`;
   const run = await store.verifications.takeNext(owner, leaseMs);
   if (!run) return;
@@ -76,7 +75,7 @@ export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): P
       return;
     }
     const reason = reasonOf(error);
-    const failures = await store.verifications.putOff(run.id, owner, reason, laterMs);
+    const failures = await store.verifications.putOff(run.id, owner, reason, verificationRetry);
     if (failures === 1) {
       log.warn({ verificationId: run.id, err: error }, 'verification interrupted, will resume');
     }

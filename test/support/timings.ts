@@ -12,6 +12,9 @@ export const shortTimings: Timings = {
   stalledCheck: 1_000,
   syncLease: 6_000,
   verificationLease: 6_000,
+  verificationRetry: 1_000,
+  routineCheck: 1_000,
   poll: 250,
+  breakerCheck: 500,
   firstRetry: 250,
 };
