@@ -2,6 +2,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, inject, test } from 'vitest';
+import { defaultTimings } from '../src/timings.ts';
 import { type Admin, type Library, startTestLibrary } from './support/library.ts';
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
@@ -102,7 +103,7 @@ describe.skipIf(!faketime).each([
   let company: Awaited<ReturnType<Stage['company']>>;
 
   beforeAll(async () => {
-    stage = await newStage();
+    stage = await newStage({ timings: defaultTimings });
     company = await stage.company();
     const environment = {
       ...stage.ground.environment,
