@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { type Environment, readEnvironment, variables } from './environment.ts';
+import { type Environment, isSet, readEnvironment, variables } from './environment.ts';
 import { databaseUrl, httpUrl, type StorageTarget } from './parsers.ts';
 
 /** The environment as a typed configuration. Durations are milliseconds, sizes bytes. */
@@ -15,8 +15,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   const shared: string[] = [];
   if (!embedded) shared.push('DATABASE_URL');
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
-  if (!embedded || environment.DATABASE_URL?.trim()) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
-  if (environment.WEBHOOK_URL?.trim()) shared.push('WEBHOOK_SECRET');
+  if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
+  if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
   const noDatabase = databaseUrl('for no PostgreSQL comes with this installation').optional();
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };
   const env = readEnvironment(known, withProxies(environment), shared);

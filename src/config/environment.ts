@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { ConfigurationError, scrub } from '../errors.ts';
 import { parseRate, syncIntervals } from '../units.ts';
@@ -115,7 +116,7 @@ export const variables = {
 
 export const variableNames: readonly string[] = Object.keys(variables);
 
-/** Variables whose values are never shown. */
+/** Variables whose values are never shown. Each may be in a file instead, which `NAME_FILE` names. */
 export const secretVariables: ReadonlySet<string> = new Set([
   'LIBRARY_CLIENT_SECRET',
   'DATABASE_URL',
@@ -128,6 +129,10 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'WEBHOOK_SECRET',
 ]);
 
+/** Whether the variable is set, itself or by the name of a file. */
+export const isSet = (environment: Environment, name: string) =>
+  Boolean(environment[name]?.trim() || environment[`${name}_FILE`]?.trim());
+
 /**
  * Reads the variables of `schema`. An empty value counts as unset, because compose files and charts pass those; spaces and
  * line ends around a value are dropped.
@@ -138,22 +143,43 @@ export function readEnvironment<T extends z.ZodRawShape>(
   environment: Environment,
   alsoRequired: readonly string[] = [],
 ): z.output<z.ZodObject<T>> {
+  const problems = new Map<string, string>();
+  const fromFiles = readSecretFiles(Object.keys(schema), environment, problems);
   const given = Object.fromEntries(
-    Object.entries(environment)
+    Object.entries({ ...environment, ...fromFiles })
       .map(([name, value]) => [name, value?.trim()] as const)
       .filter(([, value]) => value),
   );
   const result = z.object(schema).safeParse(given);
-  const wrong = new Set([
+  const wrong = [
     ...(result.error?.issues.map((issue) => String(issue.path[0])) ?? []),
     ...alsoRequired.filter((name) => given[name] === undefined),
-  ]);
-  if (wrong.size > 0 || !result.success) {
-    throw new ConfigurationError(
-      [...wrong].map((name) => `${name} ${shown(name, given[name])}; expected ${expectedOf(schema[name])}.`),
-    );
+  ].filter((name) => !problems.has(name));
+  for (const name of wrong) {
+    problems.set(name, `${name} ${shown(name, given[name])}; expected ${expectedOf(schema[name])}.`);
   }
+  if (problems.size > 0 || !result.success) throw new ConfigurationError([...problems.values()]);
   return result.data;
+}
+
+/** The secrets that are in files, as Docker and Kubernetes mount them. What is wrong goes to `problems`, by name. */
+function readSecretFiles(names: string[], environment: Environment, problems: Map<string, string>): Environment {
+  const values: Record<string, string> = {};
+  for (const name of names.filter((it) => secretVariables.has(it))) {
+    const file = environment[`${name}_FILE`]?.trim();
+    if (!file) continue;
+    if (environment[name]?.trim()) problems.set(name, `${name} and ${name}_FILE are both set; expected one of them.`);
+    try {
+      values[name] = readFileSync(file, 'utf8');
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      problems.set(
+        name,
+        `${name}_FILE is ${JSON.stringify(file)} (${code}); expected a file that this account can read.`,
+      );
+    }
+  }
+  return values;
 }
 
 function shown(name: string, value: string | undefined): string {

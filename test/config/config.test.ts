@@ -1,10 +1,11 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { readClientConfig, readConfig } from '../../src/config/config.ts';
-import { variableNames } from '../../src/config/environment.ts';
+import { secretVariables, variableNames } from '../../src/config/environment.ts';
 import { ConfigurationError } from '../../src/errors.ts';
 
 const required = {
@@ -384,6 +385,66 @@ describe('what is wrong', () => {
   });
 });
 
+describe('a secret in a file', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'asset-mirror-secrets-'));
+  afterAll(() => rmSync(directory, { recursive: true }));
+  const file = (text: string) => {
+    const path = join(directory, randomBytes(8).toString('hex'));
+    writeFileSync(path, text);
+    return path;
+  };
+  const secrets = {
+    DATABASE_URL: 'postgres://u:p@h/d',
+    REDIS_URL: 'redis://:p@h',
+    LIBRARY_CLIENT_SECRET: 'the secret',
+    ENCRYPTION_KEYS: key(1).toString('base64'),
+    ADMIN_TOKEN: 'a-token-of-24-characters',
+    HTTP_PROXY: 'http://p',
+    HTTPS_PROXY: 'http://u:p@p',
+    WEBHOOK_URL: 'https://h/hook',
+    WEBHOOK_SECRET: `whsec_${key(2).toString('base64')}`,
+  };
+
+  it('is read as if its variable had it, without the line end', () => {
+    expect(Object.keys(secrets).sort()).toEqual([...secretVariables].sort());
+    const inFiles = Object.entries(secrets).map(([name, value]) => [`${name}_FILE`, `${file(`${value}\n`)}`]);
+    const { LIBRARY_CLIENT_SECRET: _, ...others } = required;
+    const { instance: __, ...config } = readConfig({ ...others, ...Object.fromEntries(inFiles) }, { embedded: false });
+    const { instance: ___, ...expected } = readConfig({ ...others, ...secrets }, { embedded: false });
+    expect(config).toEqual(expected);
+  });
+
+  it('makes the same other variables required', () => {
+    const DATABASE_URL_FILE = file(secrets.DATABASE_URL);
+    expect(problemsOf({ ...required, DATABASE_URL_FILE }).map((problem) => problem.split(' ', 1)[0])).toEqual([
+      'ENCRYPTION_KEYS',
+      'ADMIN_TOKEN',
+    ]);
+  });
+
+  it('is read by verbs that talk to a service, and only theirs', () => {
+    const environment = { ADMIN_TOKEN_FILE: file(secrets.ADMIN_TOKEN), DATABASE_URL_FILE: '/none' };
+    expect(readClientConfig(environment).adminToken).toBe(secrets.ADMIN_TOKEN);
+  });
+
+  it('is refused if it cannot be read, is set twice or is wrong, all at once and without its content', () => {
+    const [ADMIN_TOKEN_FILE, REDIS_URL_FILE] = [file('hunter2'), file('redis://h')];
+    const LIBRARY_CLIENT_SECRET_FILE = join(directory, 'none');
+    const { LIBRARY_CLIENT_SECRET: _, ...others } = required;
+    const more = { ADMIN_TOKEN_FILE, REDIS_URL_FILE, REDIS_URL: 'redis://h', LIBRARY_CLIENT_SECRET_FILE, PORT: 'x' };
+    expect(problemsOf({ ...others, ...more })).toEqual([
+      `LIBRARY_CLIENT_SECRET_FILE is ${JSON.stringify(LIBRARY_CLIENT_SECRET_FILE)} (ENOENT); expected a file that this account can read.`,
+      'REDIS_URL and REDIS_URL_FILE are both set; expected one of them.',
+      expect.stringMatching(/^PORT is "x"/),
+      expect.stringMatching(/^ADMIN_TOKEN is set to something else \(7 characters, not shown\)/),
+    ]);
+  });
+
+  it('of a variable that is no secret is not read', () => {
+    expect(problemsOf({ ...required, LIBRARY_CLIENT_ID: '', LIBRARY_CLIENT_ID_FILE: file('x') })).toHaveLength(1);
+  });
+});
+
 describe('a verb that talks to a running service', () => {
   it('needs nothing, and finds the service where it listens by default', () => {
     expect(readClientConfig({})).toEqual({
@@ -459,6 +520,11 @@ describe('docs/reference/configuration.md', () => {
     name: name!,
     value: value!,
   }));
+
+  it('names every secret that can be in a file', () => {
+    const [paragraph] = /- A secret can be in a file[\s\S]*?\n- /.exec(text)!;
+    for (const name of secretVariables) expect(paragraph).toContain(`\`${name}\``);
+  });
 
   it('describes exactly the variables that are read, each once', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
