@@ -7,7 +7,7 @@ const checkTimeoutMs = 5000;
 
 /** Whether the dependencies of a process answer. Each of `checks` throws if its dependency does not. */
 export function createReadiness(checks: Record<string, () => Promise<void>>) {
-  let last: { at: number; answer: Promise<{ ready: boolean; checks: Record<string, string> }> } | undefined;
+  let last: { at: number; answer: Promise<Record<string, string>> } | undefined;
 
   async function ask() {
     const results = await Promise.all(
@@ -19,7 +19,7 @@ export function createReadiness(checks: Record<string, () => Promise<void>>) {
         return [name, result ?? `no answer within ${checkTimeoutMs / 1000} s`] as const;
       }),
     );
-    return { ready: results.every(([, result]) => result === 'ok'), checks: Object.fromEntries(results) };
+    return Object.fromEntries(results);
   }
 
   return {

@@ -40,7 +40,7 @@ export function createExposition(options: {
   return {
     contentType: registry.contentType,
     async text(): Promise<string> {
-      const [{ checks }] = await Promise.all([options.readiness.look(looksFreshMs), options.refresh?.()]);
+      const [checks] = await Promise.all([options.readiness.look(looksFreshMs), options.refresh?.()]);
       for (const [dependency, answer] of Object.entries(checks)) up.set({ dependency }, answer === 'ok' ? 1 : 0);
       return Registry.merge([registry, dependencies, ofRuntime()]).metrics();
     },

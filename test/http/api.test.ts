@@ -317,8 +317,8 @@ describe('assets', () => {
 });
 
 describe('readiness', () => {
-  const ready = async () => {
-    const response = await fetch(`${stage.ground.publicUrl}/readyz`);
+  const ready = async (query = '') => {
+    const response = await fetch(`${stage.ground.publicUrl}/readyz${query}`);
     return { status: response.status, body: (await response.json()) as { checks: Record<string, string> } };
   };
 
@@ -336,6 +336,11 @@ describe('readiness', () => {
       });
       expect(away.body).toMatchObject({ status: 'not ready', checks: { database: 'ok', queue: 'ok' } });
       expect(away.body.checks.bucket).toMatch(/directory|mirror|ENOENT/);
+      expect(await ready('?without=bucket')).toEqual({ status: 200, body: { ...away.body, status: 'ready' } });
+      expect((await ready('?without=queue')).status).toBe(503);
+      // What a probe of web processes with ?without=bucket relies on.
+      expect((await ask('POST', '/api/connect-links', {})).status).toBe(201);
+      expect((await ask('GET', '/api/status')).status).toBe(200);
     } finally {
       await rename(`${directory}-away`, directory);
     }
