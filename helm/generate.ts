@@ -4,8 +4,8 @@ import { isMap, isScalar, type Pair, parseDocument, type YAMLMap } from 'yaml';
 import { secretVariables, variableNames } from '../src/config/environment.ts';
 
 /**
- * Makes the chart's README and values.schema.json of its values.yaml: what stands above a value there is its description.
- * `node helm/generate.ts` writes them; a test holds them against what this says.
+ * Generates the chart's README and values.schema.json from its values.yaml: the comment above a value is its description.
+ * `node helm/generate.ts` writes them, and a test compares them with the result of this module.
  */
 
 const chart = join(import.meta.dirname, 'asset-mirror');
@@ -16,22 +16,28 @@ interface Value {
   fallback: unknown;
 }
 
-/** What the chart sets itself. */
+/** Set by the chart itself. */
 const set = ['HOST', 'PORT', 'METRICS_PORT', 'DATA_DIR'];
 const required = ['LIBRARY_API_URL', 'LIBRARY_APP_URL', 'PUBLIC_URL', 'STORAGE_URL'];
 const inSecret = [...variableNames.filter((name) => secretVariables.has(name)), 'LIBRARY_CLIENT_ID'];
 const inConfig = variableNames.filter((name) => !inSecret.includes(name) && !set.includes(name));
 const text = { type: 'string' };
+const port = { type: 'integer', minimum: 1, maximum: 65_535 };
+/** Without user, password, query and fragment, as the configuration requires. */
+const httpUrl = { type: 'string', pattern: '^https?://[^/?#@\\s]+(/[^?#\\s]*)?$' };
 const anything = { type: ['string', 'number', 'boolean'] };
 
-/** Where a default does not say all that is known of a value. */
+/** Schemas of values whose default does not show all that is allowed. */
 const schemas: Record<string, object> = {
   config: {
     type: 'object',
     required,
     properties: {
       ...Object.fromEntries(inConfig.map((name) => [name, anything])),
-      PUBLIC_URL: { type: 'string', pattern: '^https?://' },
+      ...Object.fromEntries([...secretVariables].map((name) => [`${name}_FILE`, text])),
+      LIBRARY_API_URL: httpUrl,
+      LIBRARY_APP_URL: httpUrl,
+      PUBLIC_URL: httpUrl,
       STORAGE_URL: { type: 'string', pattern: '^(s3|file)://' },
       SHUTDOWN_GRACE: { type: 'string', pattern: '^(\\d+(\\.\\d+)? *(ms|s|m|h|d) *)+$' },
     },
@@ -46,15 +52,17 @@ const schemas: Record<string, object> = {
   'image.digest': { type: 'string', pattern: '^(sha256:[0-9a-f]{64})?$' },
   'image.pullPolicy': { enum: ['Always', 'IfNotPresent', 'Never'] },
   'service.type': { enum: ['ClusterIP', 'NodePort', 'LoadBalancer'] },
+  'service.port': port,
+  'metrics.port': port,
   'worker.keda.minReplicas': { type: 'integer', minimum: 1 },
   ...Object.fromEntries(
     ['web', 'worker'].flatMap((role) => [
-      [`${role}.readinessPath`, { enum: ['/readyz', '/healthz'] }],
+      [`${role}.readinessPath`, { enum: ['/readyz', '/readyz?without=bucket', '/healthz'] }],
       [`${role}.podDisruptionBudget.maxUnavailable`, { type: ['integer', 'string'] }],
     ]),
   ),
 };
-/** Maps whose default is one of many. */
+/** Maps that may have any keys. */
 const open = /(resources|[sS]ecurityContext|labels|Labels|annotations|Annotations|nodeSelector|affinity)$/;
 
 const describe = (comment: string | null | undefined) =>
@@ -69,7 +77,7 @@ function walk(map: YAMLMap, prefix: string, values: Value[]): { properties: Reco
   for (const [index, pair] of (map.items as Pair[]).entries()) {
     const key = pair.key as { value: string; commentBefore?: string };
     const path = prefix ? `${prefix}.${key.value}` : key.value;
-    // What stands above the first value of all, or of a map, belongs to that.
+    // The parser attaches a comment above the first key to the map.
     const before = index === 0 ? (map.commentBefore ?? key.commentBefore) : key.commentBefore;
     const node = pair.value;
     const description = describe(before);
@@ -96,7 +104,7 @@ export function generate(): { readme: string; schema: string } {
   const root = document.contents as YAMLMap;
   if (document.commentBefore && !root.commentBefore) root.commentBefore = document.commentBefore;
   const walked = walk(root, '', values);
-  // Helm's own.
+  // Helm sets it.
   walked.properties.global = { type: 'object' };
   const schema = { $schema: 'http://json-schema.org/draft-07/schema#', ...walked };
   const cell = (it: string) => it.replaceAll('|', '\\|');
@@ -106,7 +114,7 @@ export function generate(): { readme: string; schema: string } {
   });
   const readme = readFileSync(join(chart, 'README.md.tpl'), 'utf8').replace(
     '{{values}}',
-    ['| value | default | what |', '| --- | --- | --- |', ...rows].join('\n'),
+    ['| value | default | meaning |', '| --- | --- | --- |', ...rows].join('\n'),
   );
   return { readme, schema: `${JSON.stringify(schema, null, 2)}\n` };
 }

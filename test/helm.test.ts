@@ -30,34 +30,49 @@ type Manifest = any;
 
 const ci = (name: string) => `${chart}/ci/${name}-values.yaml`;
 
-async function render(values: string, ...more: string[]): Promise<Manifest[]> {
-  const text = await helm('template', 'mirror', chart, '--kube-version', kubernetes, '--values', values, ...more);
+const render = (values: string, ...more: string[]) => renderChart(chart, values, ...more);
+
+async function renderChart(from: string, values: string, ...more: string[]): Promise<Manifest[]> {
+  const text = await helm('template', 'mirror', from, '--kube-version', kubernetes, '--values', values, ...more);
   return parseAllDocuments(text)
     .map((document) => document.toJS())
     .filter(Boolean);
 }
 
-/** What Helm says when it refuses these values on top of those of ci/. */
-async function refusal(name: string, values: object): Promise<string> {
+async function inDirectory<T>(work: (directory: string) => Promise<T>): Promise<T> {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-helm-'));
   try {
-    const file = join(directory, 'values.yaml');
-    await writeFile(file, stringify(values));
-    return await render(ci(name), '--values', file).then(
-      () => 'nothing',
-      (error) => error.stderr,
-    );
+    return await work(directory);
   } finally {
     await rm(directory, { recursive: true });
   }
 }
+
+/** Renders these values on top of those of ci/. */
+const renderWith = (name: string, values: object) =>
+  inDirectory(async (directory) => {
+    const file = join(directory, 'values.yaml');
+    await writeFile(file, stringify(values));
+    return render(ci(name), '--values', file);
+  });
+
+/** What Helm says when it refuses these values on top of those of ci/. */
+const refusal = (name: string, values: object): Promise<string> =>
+  renderWith(name, values).then(
+    () => 'nothing',
+    (error) => error.stderr,
+  );
 
 /** Holds a manifest against the schema of its kind. */
 async function validate(manifest: Manifest): Promise<void> {
   const [group, version] = manifest.apiVersion.includes('/')
     ? manifest.apiVersion.split('/')
     : ['', manifest.apiVersion];
-  const own: Record<string, string> = { 'keda.sh': 'keda', 'monitoring.coreos.com': 'prometheus-operator' };
+  const own: Record<string, string> = {
+    'keda.sh': 'keda',
+    'monitoring.coreos.com': 'prometheus-operator',
+    'gateway.networking.k8s.io': 'gateway-api',
+  };
   const place = own[group]
     ? `@kubernetes-models/${own[group]}/${group}/${version}`
     : `kubernetes-models/${[group, version].filter(Boolean).join('/')}`;
@@ -81,11 +96,21 @@ test('README and schema of the chart are what its values say (node helm/generate
   expect(undescribed).toEqual([]);
 });
 
+test('the chart says where it comes from, and has the icon of the dashboard', async () => {
+  const about = parse(await readFile(`${chart}/Chart.yaml`, 'utf8'));
+  expect(about.sources).toEqual([about.home]);
+  expect(about.maintainers).toHaveLength(1);
+  const [type, data] = about.icon.split(',');
+  expect(type).toBe('data:image/svg+xml;base64');
+  expect(Buffer.from(data, 'base64')).toEqual(await readFile('src/http/dashboard/icon.svg'));
+});
+
 test('every variable of the configuration can be set in the chart', async () => {
   const { properties } = JSON.parse(await readFile(`${chart}/values.schema.json`, 'utf8'));
   const settable = [...Object.keys(properties.config.properties), ...Object.keys(properties.secrets.properties)];
   const byChart = ['HOST', 'PORT', 'METRICS_PORT', 'DATA_DIR'];
-  expect([...settable, ...byChart].sort()).toEqual([...variableNames].sort());
+  const files = [...secretVariables].map((name) => `${name}_FILE`);
+  expect([...settable, ...byChart].sort()).toEqual([...variableNames, ...files].sort());
   for (const name of secretVariables) expect(Object.keys(properties.secrets.properties)).toContain(name);
 });
 
@@ -103,8 +128,9 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     const kinds = ['ConfigMap', 'Service', 'Deployment', 'ServiceAccount', 'Pod', 'PodDisruptionBudget'];
     expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining(kinds));
     if (name !== 'everything') return;
-    const optional = ['Secret', 'Ingress', 'NetworkPolicy', 'ServiceMonitor', 'PrometheusRule', 'ScaledObject'];
-    expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining([...optional, 'HorizontalPodAutoscaler']));
+    const optional = ['Secret', 'Ingress', 'HTTPRoute', 'NetworkPolicy', 'ServiceMonitor', 'PrometheusRule'];
+    const scaling = ['ScaledObject', 'HorizontalPodAutoscaler'];
+    expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining([...optional, ...scaling]));
   });
 
   test('sets variables that the configuration knows, to values that it takes', async () => {
@@ -142,6 +168,99 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
         expect(mounts).toEqual(expect.arrayContaining(['/data', '/tmp']));
       }
     }
+  });
+
+  test('a new version of the chart alone changes no pod and no selector', async () => {
+    await inDirectory(async (directory) => {
+      const ofVersion = async (version: string) => {
+        await helm('package', chart, '--destination', directory, '--version', version, '--app-version', version);
+        // A release whose image is set by the user.
+        const packaged = join(directory, `asset-mirror-${version}.tgz`);
+        const manifests = await renderChart(packaged, ci('minimal'), '--set', 'image.tag=1.2.3');
+        expect(find(manifests, 'Service').metadata.labels['helm.sh/chart']).toBe(`asset-mirror-${version}`);
+        return manifests.filter(({ kind }) => kind === 'Deployment').map(({ spec }) => spec);
+      };
+      const [before, after] = [await ofVersion('9.9.8'), await ofVersion('9.9.9')];
+      expect(after).toHaveLength(2);
+      expect(after).toEqual(before);
+    });
+  });
+
+  test('changed settings and secrets restart the pods', async () => {
+    const checksums = async (values: object) =>
+      (await renderWith('everything', values))
+        .filter(({ kind }) => kind === 'Deployment')
+        .map(({ spec }) => JSON.stringify(spec.template.metadata.annotations));
+    const before = await checksums({});
+    for (const values of [{ config: { LOG_LEVEL: 'debug' } }, { secrets: { ADMIN_TOKEN: 'another-token' } }]) {
+      const after = await checksums(values);
+      for (const [role, annotations] of after.entries()) expect(annotations).not.toBe(before[role]);
+    }
+  });
+
+  test('web pods stay in the Service while only the bucket fails; workers must reach it', async () => {
+    const manifests = await render(ci('minimal'));
+    const path = (role: string) =>
+      find(manifests, 'Deployment', role).spec.template.spec.containers[0].readinessProbe.httpGet.path;
+    // test/http/api.test.ts has what this path answers.
+    expect(path('web')).toBe('/readyz?without=bucket');
+    expect(path('worker')).toBe('/readyz');
+  });
+
+  test('passes on what it is given for pods, and evaluates extra objects', async () => {
+    const manifests = await render(ci('everything'));
+    for (const { spec } of manifests.filter(({ kind }) => kind === 'Deployment')) {
+      expect(spec).toMatchObject({ strategy: { type: 'Recreate' }, revisionHistoryLimit: 5 });
+      expect(spec.strategy.rollingUpdate).toBeUndefined();
+      const pod = spec.template.spec;
+      expect(pod.initContainers.map(({ name }: Manifest) => name)).toEqual(['wait']);
+      expect(pod.containers.map(({ name }: Manifest) => name)).toEqual([expect.any(String), 'proxy']);
+      expect(pod.hostAliases).toEqual([{ ip: '10.0.0.5', hostnames: ['library.internal'] }]);
+      expect(pod.dnsConfig).toEqual({ options: [{ name: 'ndots', value: '2' }] });
+      expect(pod.volumes).toContainEqual({ name: 'mirror', persistentVolumeClaim: { claimName: 'mirror' } });
+      expect(pod.containers[0].volumeMounts).toContainEqual({ name: 'mirror', mountPath: '/mirror' });
+    }
+    expect(find(manifests, 'ConfigMap', 'mirror-as-map').data).toEqual({ namespace: 'default' });
+    expect(find(manifests, 'ConfigMap', 'mirror-as-text')).toBeDefined();
+    const [{ spec }] = (await render(ci('minimal'))).filter(({ kind }) => kind === 'Deployment');
+    expect(spec.strategy).toEqual({ rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } });
+  });
+
+  test('leads host and path of PUBLIC_URL, and more hosts, to the web processes', async () => {
+    const manifests = await render(ci('everything'));
+    const [ingress, route] = [find(manifests, 'Ingress').spec, find(manifests, 'HTTPRoute').spec];
+    const service = find(manifests, 'Service', 'mirror');
+    const hosts = ['media.example.com', 'mirror.example.com', '*.media.example.com'];
+    expect(ingress.rules.map(({ host }: Manifest) => host)).toEqual(hosts);
+    expect(ingress.tls).toEqual([{ hosts, secretName: 'certificate' }]);
+    for (const { http } of ingress.rules) {
+      expect(http.paths).toEqual([
+        {
+          path: '/mirror/',
+          pathType: 'Prefix',
+          backend: { service: { name: service.metadata.name, port: { name: 'http' } } },
+        },
+      ]);
+    }
+    expect(route.hostnames).toEqual(['media.example.com', 'mirror.example.com']);
+    expect(route.parentRefs).toEqual([{ name: 'public', namespace: 'gateways', sectionName: 'https' }]);
+    expect(route.rules).toEqual([
+      {
+        matches: [{ path: { type: 'PathPrefix', value: '/mirror/' } }],
+        backendRefs: [{ name: service.metadata.name, port: service.spec.ports[0].port }],
+      },
+    ]);
+  });
+
+  test('takes secrets from files that are mounted', async () => {
+    const inFiles = ['DATABASE_URL', 'REDIS_URL', 'ENCRYPTION_KEYS', 'ADMIN_TOKEN', 'LIBRARY_CLIENT_SECRET'];
+    const manifests = await renderWith('minimal', {
+      existingSecret: '',
+      secrets: { LIBRARY_CLIENT_ID: 'mirror' },
+      config: Object.fromEntries(inFiles.map((name) => [`${name}_FILE`, `/run/secrets/${name}`])),
+    });
+    expect(find(manifests, 'Secret').stringData).toEqual({ LIBRARY_CLIENT_ID: 'mirror' });
+    expect(find(manifests, 'ConfigMap').data).toMatchObject({ ADMIN_TOKEN_FILE: '/run/secrets/ADMIN_TOKEN' });
   });
 
   test('starts, with the arguments and settings of a worker, what answers its probes', async () => {
@@ -190,8 +309,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     expect(JSON.parse(data['asset-mirror.json'])).toEqual(JSON.parse(dashboard!));
     expect(rule.spec).toEqual(parseAllDocuments(alerts!)[0]!.toJS());
 
-    const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-helm-'));
-    try {
+    await inDirectory(async (directory) => {
       await helm('package', chart, '--destination', directory, '--version', '9.9.9');
       const unpack = (file: string) =>
         execFileSync('tar', [
@@ -201,9 +319,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
         ]).toString();
       expect(unpack('alerts.yml')).toBe(alerts);
       expect(unpack('dashboard.json')).toBe(dashboard);
-    } finally {
-      await rm(directory, { recursive: true });
-    }
+    });
   });
 
   test('asks with KEDA for what the metrics have', async () => {
@@ -222,6 +338,42 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     ['both kinds of secrets', 'everything', { existingSecret: 'x' }, 'existingSecret and secrets are both set'],
     ['two autoscalers', 'everything', { worker: { autoscaling: { enabled: true } } }, 'enable one of them'],
     ['no worker at all', 'everything', { worker: { keda: { minReplicas: 0 } } }, 'minReplicas'],
+    [
+      'the port of the dashboard for metrics',
+      'minimal',
+      { metrics: { port: 8080 } },
+      'metrics.port is 8080, the port of',
+    ],
+    ['a port of another container for metrics', 'everything', { metrics: { port: 5432 } }, 'the container proxy'],
+    ['a port that does not exist', 'minimal', { metrics: { port: 70_000 } }, 'metrics/port'],
+    [
+      'a label that selectors use',
+      'minimal',
+      { commonLabels: { 'app.kubernetes.io/name': 'x' } },
+      'commonLabels has the label app.kubernetes.io/name',
+    ],
+    [
+      'such a label of pods',
+      'minimal',
+      { worker: { podLabels: { 'app.kubernetes.io/component': 'x' } } },
+      'worker.podLabels has the label app.kubernetes.io/component',
+    ],
+    [
+      'an API address without http',
+      'minimal',
+      { config: { LIBRARY_API_URL: 'library.example.com' } },
+      'LIBRARY_API_URL',
+    ],
+    ['an API address with a query', 'minimal', { config: { LIBRARY_API_URL: 'https://h/?a=b' } }, 'LIBRARY_API_URL'],
+    ['an API address with a user', 'minimal', { config: { LIBRARY_API_URL: 'https://u@h/' } }, 'LIBRARY_API_URL'],
+    ['an empty API address', 'minimal', { config: { LIBRARY_API_URL: '' } }, 'LIBRARY_API_URL'],
+    [
+      'TLS for an address without it',
+      'production',
+      { config: { PUBLIC_URL: 'http://mirror.example.com' } },
+      'ingress.tls is enabled, but config.PUBLIC_URL begins with http://',
+    ],
+    ['a route without a Gateway', 'minimal', { httpRoute: { enabled: true } }, 'httpRoute.parentRefs is empty'],
   ])('refuses %s', async (_, name, values, reason) => {
     expect(await refusal(name, values)).toContain(reason);
   });

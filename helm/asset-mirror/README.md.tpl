@@ -1,7 +1,7 @@
 # asset-mirror on Kubernetes
 
-Web processes, and workers that mirror. PostgreSQL, Redis and the bucket are yours:
-[Deployment](../../docs/operate/deployment.md) says what they may be and how to configure them.
+The chart installs web processes (dashboard, operator API, connect flow) and workers, which mirror. You provide PostgreSQL, Redis
+and the bucket: see [Deployment](../../docs/operate/deployment.md).
 
 ```sh
 kubectl create secret generic mirror \
@@ -30,26 +30,31 @@ ingress:
   enabled: true
 ```
 
-Keep a copy of `ENCRYPTION_KEYS` apart from the database: without it, every user has to connect again.
+Keep a copy of `ENCRYPTION_KEYS` apart from the database. Without it, every user has to connect again.
 
-## What is good to know
+## Good to know
 
-- **Migrations** run at the start of each process, under a lock in the database: the first one brings the schema up to date, the
-  others wait. There is no hook, for a hook runs before the new settings and secrets are there, and nobody sees it fail. Old
-  processes go on beside the new schema ([upgrades](../../docs/operate/upgrades.md)).
-- **Stopping:** the pods have `SHUTDOWN_GRACE`, the sleep before it, and 65 seconds more, which a token that is just being renewed may take. What a worker has not ended by then is
-  handed back, spends no attempt, and goes on in another from the parts that are stored.
-- **Probes** ask the metrics port, which every process has: `/healthz` whether it lives, `/readyz` whether database, queue and bucket
-  answer. Readiness of workers holds a rollout up when the new ones cannot work; nothing else depends on it.
-- **Scaling:** a worker has `TRANSFER_CONCURRENCY` assets in transfer, a connection has `CONNECTION_CONCURRENCY` in all of them. More
-  workers help more connections; for one, raise the latter. `BANDWIDTH_LIMIT` is for each process. Workers that are taken away
-  lose nothing, but for the parts in flight.
-- **Storage in a directory** (`STORAGE_URL: file:///mirror`) needs a volume that all pods may write to (ReadWriteMany):
+- **Secrets:** pods get them as environment variables from the Secret. If a driver mounts them as files instead, set their paths:
+  `config.DATABASE_URL_FILE: /run/secrets/database-url`, with `extraVolumes` and `extraVolumeMounts`.
+- **Migrations** run when a process starts, under a lock in the database: the first process migrates, the others wait. There is no
+  Helm hook. Old processes keep working with the new schema ([upgrades](../../docs/operate/upgrades.md)).
+- **Restarts:** changed settings, `secrets` and images restart the pods. A new chart version alone does not.
+- **Stopping:** a pod has `preStopSeconds`, `SHUTDOWN_GRACE` and 65 more seconds for a token refresh that is under way. Work that a
+  worker has not finished by then goes to another worker. It spends no attempt, and continues from the stored parts.
+- **Probes** use the metrics port: `/healthz` for liveness, `/readyz` for readiness. Workers are ready if database, queue and bucket
+  answer; a rollout waits for that. Web processes do not need the bucket, so the dashboard and the connect flow stay reachable
+  while it fails.
+- **Scaling:** a worker has up to `TRANSFER_CONCURRENCY` assets in transfer, and a connection up to `CONNECTION_CONCURRENCY` over all
+  workers. More workers help if there are several connections. For one connection, raise `CONNECTION_CONCURRENCY`. `BANDWIDTH_LIMIT`
+  is per process. Removing workers loses only the parts in flight.
+- **Storage in a directory** (`STORAGE_URL: file:///mirror`) needs a volume that all pods can write to (ReadWriteMany):
   `extraVolumes` and `extraVolumeMounts`.
-- **Alerts and dashboard** are those of `ops/`, which this chart holds as links; `helm package` takes the files.
+- **Gateway API:** `httpRoute` needs the CRDs of the Gateway API, version 1. The Gateway terminates TLS.
+- **Alerts and dashboard** are links to the files in `ops/`. `helm package` includes the files.
 
 ## Values
 
 {{values}}
 
-Made by `node helm/generate.ts` of values.yaml, as is values.schema.json, by which Helm refuses what is not known here.
+`node helm/generate.ts` generates this page and values.schema.json from values.yaml. Helm refuses values that the schema does not
+know.

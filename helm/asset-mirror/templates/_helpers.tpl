@@ -20,6 +20,7 @@ app.kubernetes.io/name: {{ include "asset-mirror.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{/* Labels of objects, not of pods: the versions in them would restart all pods with each new chart. */}}
 {{- define "asset-mirror.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 {{ include "asset-mirror.selector" . }}
@@ -28,6 +29,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{/* Host name of PUBLIC_URL, and its path. */}}
+{{- define "asset-mirror.host" -}}
+{{- regexReplaceAll ":[0-9]+$" (urlParse .Values.config.PUBLIC_URL).host "" -}}
+{{- end -}}
+{{- define "asset-mirror.path" -}}
+{{- default "/" (urlParse .Values.config.PUBLIC_URL).path -}}
 {{- end -}}
 
 {{- define "asset-mirror.serviceAccount" -}}
@@ -50,7 +59,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whole seconds, rounded up, of a duration as the settings have it: 500ms, 25s, 1m30s. */}}
+{{/* Seconds of a duration such as 500ms, 25s or 1m30s, rounded up. */}}
 {{- define "asset-mirror.seconds" -}}
 {{- $factors := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 -}}
 {{- $total := 0.0 -}}
@@ -60,7 +69,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- ceil $total | int -}}
 {{- end -}}
 
-{{/* Everything that both Deployments have. Wants a dict of root, role and values. */}}
+{{/* The Deployment of a role. Takes a dict of root, role and the values of that role. */}}
 {{- define "asset-mirror.deployment" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "asset-mirror.fullname" $root) .role -}}
@@ -78,8 +87,9 @@ spec:
   {{- if not (or .values.autoscaling.enabled $keda) }}
   replicas: {{ .values.replicas }}
   {{- end }}
+  revisionHistoryLimit: {{ $root.Values.revisionHistoryLimit }}
   strategy:
-    rollingUpdate: { maxSurge: 1, maxUnavailable: 0 }
+    {{- toYaml (default (dict "rollingUpdate" (dict "maxSurge" 1 "maxUnavailable" 0)) $root.Values.strategy) | nindent 4 }}
   selector:
     matchLabels:
       {{- include "asset-mirror.selector" $root | nindent 6 }}
@@ -87,13 +97,13 @@ spec:
   template:
     metadata:
       labels:
-        {{- include "asset-mirror.labels" $root | nindent 8 }}
+        {{- include "asset-mirror.selector" $root | nindent 8 }}
         app.kubernetes.io/component: {{ .role }}
-        {{- with .values.podLabels }}
+        {{- with mergeOverwrite (dict) $root.Values.commonLabels .values.podLabels }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
       annotations:
-        # Changed settings are a new rollout.
+        # Changed settings restart the pods.
         checksum/config: {{ toJson $root.Values.config | sha256sum }}
         checksum/secret: {{ toJson $root.Values.secrets | sha256sum }}
         {{- with .values.podAnnotations }}
@@ -102,9 +112,9 @@ spec:
     spec:
       serviceAccountName: {{ include "asset-mirror.serviceAccount" $root }}
       automountServiceAccountToken: {{ $root.Values.serviceAccount.automount }}
-      # The variables of other Services are not settings.
+      # Variables of other Services, such as METRICS_PORT of a Service "metrics", would change settings.
       enableServiceLinks: false
-      # Above what a stop takes: SHUTDOWN_GRACE, the sleep before it, and a token that is just being renewed.
+      # Longer than a stop takes: the sleep, SHUTDOWN_GRACE, and a token refresh that is under way.
       terminationGracePeriodSeconds: {{ add $grace .values.preStopSeconds 65 }}
       {{- with $root.Values.imagePullSecrets }}
       imagePullSecrets:
@@ -113,8 +123,20 @@ spec:
       {{- with .values.priorityClassName }}
       priorityClassName: {{ . }}
       {{- end }}
+      {{- with $root.Values.hostAliases }}
+      hostAliases:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.dnsConfig }}
+      dnsConfig:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       securityContext:
         {{- toYaml $root.Values.podSecurityContext | nindent 8 }}
+      {{- with $root.Values.initContainers }}
+      initContainers:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       containers:
         - name: {{ .role }}
           image: {{ include "asset-mirror.image" $root | quote }}
@@ -140,7 +162,7 @@ spec:
             {{- with $root.Values.extraEnv }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
-          # The schema is brought up to date before anything listens, by one process while the others wait.
+          # A process listens after the migrations, which one process runs while the others wait.
           startupProbe:
             httpGet: { path: /healthz, port: metrics }
             periodSeconds: 5
@@ -151,7 +173,7 @@ spec:
             timeoutSeconds: 5
             failureThreshold: 6
           readinessProbe:
-            httpGet: { path: {{ .values.readinessPath }}, port: metrics }
+            httpGet: { path: {{ .values.readinessPath | quote }}, port: metrics }
             periodSeconds: 15
             timeoutSeconds: 7
           {{- if gt (int .values.preStopSeconds) 0 }}
@@ -170,6 +192,9 @@ spec:
             {{- with $root.Values.extraVolumeMounts }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+        {{- with $root.Values.extraContainers }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       volumes:
         - { name: data, emptyDir: { sizeLimit: 1Gi } }
         - { name: tmp, emptyDir: { sizeLimit: 1Gi } }
@@ -207,7 +232,7 @@ spec:
         {{- end }}
 {{- end -}}
 
-{{/* The budget and the autoscaler of one role. Wants the same. */}}
+{{/* The PodDisruptionBudget and the autoscaler of a role. Takes the same dict. */}}
 {{- define "asset-mirror.scaling" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "asset-mirror.fullname" $root) .role -}}
