@@ -33,10 +33,11 @@ describe.runIf(engine)('the image', () => {
   });
 
   /** With nothing that it could write to, and nothing that it may do beyond what any process may. */
-  async function start(words: string[], environment: Record<string, string> = {}, program?: string) {
+  async function start(words: string[], environment: Record<string, string> = {}, program?: string, user?: string) {
     const container = await docker.createContainer({
       Image: image,
       ...(program && { Entrypoint: [program] }),
+      ...(user && { User: user }),
       Cmd: words,
       Env: Object.entries(environment).map(([name, value]) => `${name}=${value}`),
       HostConfig: { NetworkMode: 'host', ReadonlyRootfs: true, CapDrop: ['ALL'], SecurityOpt: ['no-new-privileges'] },
@@ -62,7 +63,17 @@ describe.runIf(engine)('the image', () => {
     expect(Config.Labels).toMatchObject({
       'org.opencontainers.image.title': 'asset-mirror',
       'org.opencontainers.image.licenses': 'Apache-2.0',
+      'org.opencontainers.image.source': expect.stringMatching(/^https:\/\//),
+      'org.opencontainers.image.version': expect.any(String),
+      'org.opencontainers.image.revision': expect.any(String),
     });
+  });
+
+  test('has no program that changes the user or the group', async () => {
+    // As root, which can read every directory.
+    const container = await start(['/', '-xdev', '-type', 'f', '-perm', '/6000'], {}, 'find', '0');
+    expect(await container.ended()).toBe(0);
+    expect(await container.output()).toBe('');
   });
 
   test('has checksums compiled for it, and neither a compiler nor PostgreSQL', async () => {

@@ -56,7 +56,21 @@ test('the image that is published is built on base images by digest', () => {
   expect(builds).toHaveLength(2);
   for (const { with: options } of builds) {
     expect(options?.['build-contexts']).toContain('steps.bases.outputs.contexts');
+    expect(options?.['build-args']).toMatch(/^VERSION=\$\{\{ .+ \}\}\nREVISION=\$\{\{ github\.sha \}\}$/m);
   }
+});
+
+test('an image with a known and fixed vulnerability is not published', () => {
+  const { build, publish } = workflows.find(({ file }) => file === 'image.yml')!.jobs;
+  const index = (action: string) => build!.steps.findIndex(({ uses }) => uses?.startsWith(`${action}@`));
+  const scan = build!.steps[index('anchore/scan-action')]!;
+  const tried = build!.steps[index('docker/build-push-action')]!;
+  expect(scan.with).toMatchObject({ image: tried.with!.tags, 'severity-cutoff': 'high', 'only-fixed': true });
+  // By default, the step fails the build.
+  expect(scan).not.toHaveProperty('continue-on-error');
+  expect(scan.with).not.toHaveProperty('fail-build');
+  expect(index('anchore/scan-action')).toBeLessThan(index('actions/upload-artifact'));
+  expect(publish).toMatchObject({ needs: 'build' });
 });
 
 test('every package in package-lock.json has a hash', () => {
