@@ -1,13 +1,15 @@
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectLikeABrowser } from '/app/dist/cli/browser.js';
 
-/** Connects the demo's mirror to the demo's library as a browser would, once, and says when everything is mirrored. */
-const { PUBLIC_URL, ADMIN_TOKEN } = process.env;
+/** Connects the demo's mirror to the demo's library as a browser would, once, and tells when everything is mirrored. */
+const { PUBLIC_URL } = process.env;
+const token = readFileSync('/run/secrets/admin_token', 'utf8').trim();
 
 async function api(method, path, body) {
   const response = await fetch(`${PUBLIC_URL}/api${path}`, {
     method,
-    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
     ...(body && { body: JSON.stringify(body) }),
   });
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
