@@ -1,90 +1,32 @@
-import { execFile, execFileSync, spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { execFileSync, spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { describe, expect, inject, test } from 'vitest';
-import { parse, parseAllDocuments, stringify } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { generate } from '../helm/generate.ts';
 import { readConfig } from '../src/config/config.ts';
 import { secretVariables, variableNames } from '../src/config/environment.ts';
+import {
+  chart,
+  ci,
+  find,
+  helm,
+  inDirectory,
+  type Manifest,
+  pods,
+  refusal,
+  render,
+  renderChart,
+  renderWith,
+  validate,
+} from './support/helm.ts';
 import { installed } from './support/installed.ts';
 import { newGround } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { until } from './support/until.ts';
 
-const chart = 'helm/asset-mirror';
-/** What the manifests are rendered for. */
-const kubernetes = '1.34.0';
-
 const isThere = await installed('helm');
 const skipped = isThere ? '' : ' (skipped: helm is not installed)';
-
-async function helm(...args: string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)('helm', args, { maxBuffer: 32 * 2 ** 20 });
-  return stdout;
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: tests say what they expect
-type Manifest = any;
-
-const ci = (name: string) => `${chart}/ci/${name}-values.yaml`;
-
-const render = (values: string, ...more: string[]) => renderChart(chart, values, ...more);
-
-async function renderChart(from: string, values: string, ...more: string[]): Promise<Manifest[]> {
-  const text = await helm('template', 'mirror', from, '--kube-version', kubernetes, '--values', values, ...more);
-  return parseAllDocuments(text)
-    .map((document) => document.toJS())
-    .filter(Boolean);
-}
-
-async function inDirectory<T>(work: (directory: string) => Promise<T>): Promise<T> {
-  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-helm-'));
-  try {
-    return await work(directory);
-  } finally {
-    await rm(directory, { recursive: true });
-  }
-}
-
-/** Renders these values on top of those of ci/. */
-const renderWith = (name: string, values: object) =>
-  inDirectory(async (directory) => {
-    const file = join(directory, 'values.yaml');
-    await writeFile(file, stringify(values));
-    return render(ci(name), '--values', file);
-  });
-
-/** What Helm says when it refuses these values on top of those of ci/. */
-const refusal = (name: string, values: object): Promise<string> =>
-  renderWith(name, values).then(
-    () => 'nothing',
-    (error) => error.stderr,
-  );
-
-/** Holds a manifest against the schema of its kind. */
-async function validate(manifest: Manifest): Promise<void> {
-  const [group, version] = manifest.apiVersion.includes('/')
-    ? manifest.apiVersion.split('/')
-    : ['', manifest.apiVersion];
-  const own: Record<string, string> = {
-    'keda.sh': 'keda',
-    'monitoring.coreos.com': 'prometheus-operator',
-    'gateway.networking.k8s.io': 'gateway-api',
-  };
-  const place = own[group]
-    ? `@kubernetes-models/${own[group]}/${group}/${version}`
-    : `kubernetes-models/${[group, version].filter(Boolean).join('/')}`;
-  const Model = (await import(place))[manifest.kind];
-  expect(Model, `${manifest.apiVersion} ${manifest.kind}`).toBeDefined();
-  new Model(manifest).validate();
-}
-
-const find = (manifests: Manifest[], kind: string, name = '') =>
-  manifests.find((it) => it.kind === kind && it.metadata.name.endsWith(name));
-const pods = (manifests: Manifest[]) =>
-  manifests.filter((it) => it.kind === 'Deployment').map((it) => it.spec.template.spec);
 
 test('README and schema of the chart are what its values say (node helm/generate.ts)', async () => {
   const { readme, schema } = generate();
