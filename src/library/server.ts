@@ -1,8 +1,8 @@
 import formBody from '@fastify/formbody';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import { connectionOf } from './api.ts';
-import type { Fault } from './faults.ts';
-import { sendFault, spoil } from './faulty.ts';
+import { connectionOf } from './api/api.ts';
+import { sendFault, spoil } from './faults/inject.ts';
+import type { Fault } from './faults/rules.ts';
 import { sendPage } from './pages/layout.ts';
 import { problemPage } from './pages/pages.ts';
 import type { Endpoint, Entry } from './requests.ts';

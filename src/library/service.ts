@@ -1,9 +1,9 @@
 import type { Accounts } from './accounts.ts';
 import type { Catalogue } from './catalogue.ts';
 import type { Clock } from './clock.ts';
-import type { Connections } from './connections.ts';
 import type { Store } from './database/store.ts';
-import type { Faults } from './faults.ts';
+import type { Faults } from './faults/rules.ts';
+import type { Connections } from './oauth/connections.ts';
 import type { RequestLog } from './requests.ts';
 
 /** What every endpoint works with. */

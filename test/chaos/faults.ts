@@ -1,4 +1,4 @@
-import type { Rule } from '../../src/library/faults.ts';
+import type { Rule } from '../../src/library/faults/rules.ts';
 import type { Random } from './prng.ts';
 import type { World } from './world.ts';
 

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Rule } from '../../src/library/faults.ts';
+import type { Rule } from '../../src/library/faults/rules.ts';
 import { type Admin, adminOf } from '../support/library.ts';
 import type { Content } from './content.ts';
 import type { Program } from './program.ts';

@@ -1,7 +1,7 @@
 import { createCipheriv, createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseRange } from '../../src/library/api/range.ts';
 import { bytesOf } from '../../src/library/index.ts';
-import { parseRange } from '../../src/library/range.ts';
 import {
   type Admin,
   connect,

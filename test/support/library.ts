@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
-import type { Rule } from '../../src/library/faults.ts';
+import type { Change, Upload } from '../../src/library/admin/uploads.ts';
+import type { Rule } from '../../src/library/faults/rules.ts';
 import { type Library, type LibraryOptions, startLibrary } from '../../src/library/index.ts';
 import type { Company, Project, Registration, User } from '../../src/library/model.ts';
 import type { Entry } from '../../src/library/requests.ts';
-import type { Change, Upload } from '../../src/library/uploads.ts';
 
 export type { Change, Entry, Library, LibraryOptions, Rule, Upload };
 

@@ -4,8 +4,8 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readdir } from 'node:fs/promises';
 import { join, sep } from 'node:path';
 import type { Body } from './body.ts';
-import { factsOf } from './facts/facts.ts';
-import type { Facts } from './facts/types.ts';
+import { factsOf } from './metadata/metadata.ts';
+import type { Facts } from './metadata/types.ts';
 
 const CHUNK = 256 * 1024;
 

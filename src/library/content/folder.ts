@@ -6,8 +6,8 @@ import { createMemory, type Source } from '../catalogue.ts';
 import type { Store } from '../database/store.ts';
 import { type File, keyOf } from '../database/tables.ts';
 import { ASSET_TYPES, type Asset, type Company, isVideo, type Project } from '../model.ts';
-import type { Facts } from './facts/types.ts';
 import { bodyOfFile, type Found, hash, readFacts, stampOf, walk } from './files.ts';
+import type { Facts } from './metadata/types.ts';
 import { placeholder } from './thumbnail.ts';
 
 const INTERVAL = 1000;

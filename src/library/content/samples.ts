@@ -1,8 +1,8 @@
 import { ASSET_TYPES, type Asset, type Company, isVideo, type Project, type User } from '../model.ts';
 import { ADA, type Content, type Delays, NEWEST } from './content.ts';
 import { nameOf, tagsOf } from './names.ts';
-import * as make from './originals.ts';
 import { randomOf } from './random.ts';
+import * as make from './sample-files.ts';
 import { speech } from './speech.ts';
 import { placeholder } from './thumbnail.ts';
 

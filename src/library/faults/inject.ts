@@ -3,9 +3,9 @@ import { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import { constants, createBrotliCompress, createDeflate, createGzip, createZstdCompress } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Fault } from './faults.ts';
-import { expiredLink } from './links.ts';
-import type { Service } from './service.ts';
+import { expiredLink } from '../api/links.ts';
+import type { Service } from '../service.ts';
+import type { Fault } from './rules.ts';
 
 const ENCODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   gzip: createGzip,

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { User } from './model.ts';
-import { digest, mac, newSecret, same } from './secrets.ts';
-import { Refusal, type Service } from './service.ts';
+import type { User } from '../model.ts';
+import { digest, mac, newSecret, same } from '../secrets.ts';
+import { Refusal, type Service } from '../service.ts';
 
 const LIFETIME = 12 * 3600 * 1000;
 

@@ -1,7 +1,7 @@
+import { soundFacts } from './audio.ts';
 import { imageFacts } from './images.ts';
 import { matroskaFacts } from './matroska.ts';
 import { mp4Facts } from './mp4.ts';
-import { soundFacts } from './sound.ts';
 import type { Facts, Read } from './types.ts';
 
 const READERS: [RegExp, (read: Read, size: number, mimeType: string) => Promise<Facts>][] = [

@@ -1,5 +1,5 @@
-import { mac, same } from './secrets.ts';
-import { Refusal, type Service } from './service.ts';
+import { mac, same } from '../secrets.ts';
+import { Refusal, type Service } from '../service.ts';
 
 export type Kind = 'original' | 'mp4' | 'thumbnail';
 

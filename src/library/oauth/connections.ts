@@ -1,6 +1,6 @@
-import type { Changes, Store } from './database/store.ts';
-import type { Code, Connection } from './database/tables.ts';
-import { digest, newId, newSecret } from './secrets.ts';
+import type { Changes, Store } from '../database/store.ts';
+import type { Code, Connection } from '../database/tables.ts';
+import { digest, newId, newSecret } from '../secrets.ts';
 
 export type { Code, Connection };
 

@@ -1,6 +1,6 @@
+import { type Asset, isVideo, statusAt, transcriptAt } from '../model.ts';
+import type { Service } from '../service.ts';
 import { downloadExpiry, link, thumbnailLink } from './links.ts';
-import { type Asset, isVideo, statusAt, transcriptAt } from './model.ts';
-import type { Service } from './service.ts';
 
 type Json = Record<string, unknown>;
 

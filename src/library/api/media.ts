@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { type Body, resized } from './content/body.ts';
+import { type Body, resized } from '../content/body.ts';
+import { type Asset, isVideo, statusAt } from '../model.ts';
+import { Refusal, type Service } from '../service.ts';
 import { checkLink, type Kind, type LinkQuery } from './links.ts';
-import { type Asset, isVideo, statusAt } from './model.ts';
 import { parseRange } from './range.ts';
-import { Refusal, type Service } from './service.ts';
 
 const ENDPOINT = { original: 'media', mp4: 'mp4', thumbnail: 'thumbnail' } as const;
 

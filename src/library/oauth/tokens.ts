@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { same } from '../secrets.ts';
+import { asRefusal } from '../server.ts';
+import { Refusal, type Service } from '../service.ts';
 import type { Tokens } from './connections.ts';
-import { same } from './secrets.ts';
-import { asRefusal } from './server.ts';
-import { Refusal, type Service } from './service.ts';
 
 const Credentials = z.object({ client_id: z.string().optional(), client_secret: z.string().optional() });
 

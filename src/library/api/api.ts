@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Position } from './catalogue.ts';
-import type { Connection } from './connections.ts';
-import { ASSET_TYPES, type Asset, type Company, isTimed, transcriptAt } from './model.ts';
+import type { Position } from '../catalogue.ts';
+import { ASSET_TYPES, type Asset, type Company, isTimed, transcriptAt } from '../model.ts';
+import type { Connection } from '../oauth/connections.ts';
+import { Refusal, type Service } from '../service.ts';
 import { detailed, listed } from './represent.ts';
-import { Refusal, type Service } from './service.ts';
 
 type Of<Params> = FastifyRequest<{ Params: Params }>;
 type CompanyRequest = Of<{ companyId: string }>;

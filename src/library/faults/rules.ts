@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ENDPOINTS, type Endpoint } from './requests.ts';
+import { ENDPOINTS, type Endpoint } from '../requests.ts';
 
 const Count = z.int().nonnegative();
 

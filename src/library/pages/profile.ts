@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { readableCompanies } from './api.ts';
-import type { User } from './model.ts';
-import { sendPage } from './pages/layout.ts';
-import { type ConnectedApp, profilePage } from './pages/pages.ts';
-import type { Service } from './service.ts';
+import { readableCompanies } from '../api/api.ts';
+import type { User } from '../model.ts';
+import type { Service } from '../service.ts';
+import { sendPage } from './layout.ts';
+import { type ConnectedApp, profilePage } from './pages.ts';
 import type { Sessions } from './sessions.ts';
 
 /** The user's profile, where an app is disconnected (sections 3.2 and 5). */

@@ -1,10 +1,10 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Company, Registration, User } from './model.ts';
-import { sendPage } from './pages/layout.ts';
-import { consentPage } from './pages/pages.ts';
-import { Refusal, type Service } from './service.ts';
-import type { Sessions } from './sessions.ts';
+import type { Company, Registration, User } from '../model.ts';
+import { sendPage } from '../pages/layout.ts';
+import { consentPage } from '../pages/pages.ts';
+import type { Sessions } from '../pages/sessions.ts';
+import { Refusal, type Service } from '../service.ts';
 
 /** Section 2.2. */
 const CODE_LIFETIME = 10 * 60 * 1000;

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { contentsOf } from '../../src/library/content/body.ts';
-import { factsOf } from '../../src/library/content/facts/facts.ts';
+import { factsOf } from '../../src/library/content/metadata/metadata.ts';
 import { samples } from '../../src/library/content/samples.ts';
 
 function facts(file: Buffer, mimeType: string): Promise<object> {

@@ -1,13 +1,13 @@
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { readableCompanies } from './api.ts';
-import { Rule } from './faults.ts';
-import type { Registration } from './model.ts';
-import { NewRegistration, registerApp, rotateSecret, unregisterApp } from './registrations.ts';
-import { listed } from './represent.ts';
-import { newId, newPassword } from './secrets.ts';
-import { asRefusal } from './server.ts';
-import { Refusal, type Service } from './service.ts';
+import { readableCompanies } from '../api/api.ts';
+import { listed } from '../api/represent.ts';
+import { Rule } from '../faults/rules.ts';
+import type { Registration } from '../model.ts';
+import { NewRegistration, registerApp, rotateSecret, unregisterApp } from '../oauth/registrations.ts';
+import { newId, newPassword } from '../secrets.ts';
+import { asRefusal } from '../server.ts';
+import { Refusal, type Service } from '../service.ts';
 import { Change, change, Upload, upload } from './uploads.ts';
 
 const NewUser = z.strictObject({

@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts';
+import type { Clock } from '../clock.ts';
 
 const WINDOW = 15 * 60 * 1000;
 const PER_EMAIL = 10;

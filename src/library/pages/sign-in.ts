@@ -1,9 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Registration } from '../model.ts';
+import type { Service } from '../service.ts';
 import { createAttempts } from './attempts.ts';
-import type { Registration } from './model.ts';
-import { sendPage } from './pages/layout.ts';
-import { signInPage } from './pages/pages.ts';
-import type { Service } from './service.ts';
+import { sendPage } from './layout.ts';
+import { signInPage } from './pages.ts';
 import type { Sessions } from './sessions.ts';
 
 type Fields = { next?: unknown; email?: unknown; password?: unknown };

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { settingOf } from './database/store.ts';
-import type { Registration } from './model.ts';
-import { newId, newSecret } from './secrets.ts';
-import type { Service } from './service.ts';
+import { settingOf } from '../database/store.ts';
+import type { Registration } from '../model.ts';
+import { newId, newSecret } from '../secrets.ts';
+import type { Service } from '../service.ts';
 
 const DEFAULT_REDIRECT = 'http://localhost:8080/oauth/callback';
 

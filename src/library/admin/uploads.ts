@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { type Body, bodyOf, generated } from './content/body.ts';
-import { placeholder } from './content/thumbnail.ts';
-import { type Asset, isVideo } from './model.ts';
-import { newId } from './secrets.ts';
-import { Refusal, type Service } from './service.ts';
+import { type Body, bodyOf, generated } from '../content/body.ts';
+import { placeholder } from '../content/thumbnail.ts';
+import { type Asset, isVideo } from '../model.ts';
+import { newId } from '../secrets.ts';
+import { Refusal, type Service } from '../service.ts';
 
 const Content = z.union([
   z.strictObject({ text: z.string() }),

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Body, bodyOf } from './body.ts';
+import { mp3WithTitle, wav } from './formats/audio.ts';
 import { docx, pdf, zip } from './formats/documents.ts';
 import { jpegWithComment, png, svg } from './formats/images.ts';
-import { mp3WithTitle, wav } from './formats/sound.ts';
 import { withFreeBox, withVoid } from './formats/video.ts';
 import type { Random } from './random.ts';
 
