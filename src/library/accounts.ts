@@ -1,113 +1,125 @@
 import type { Store } from './database/store.ts';
-import { keyOf } from './database/tables.ts';
+import { keyOf, type Tables } from './database/tables.ts';
 import type { Company, Registration, User } from './model.ts';
-import { digest, hashPassword, isPassword, same } from './secrets.ts';
+import { digest, hashPassword, isPassword, safeEqual } from './secrets.ts';
 
-/** Who there is and who may read what. */
-export type Accounts = {
-  /** Without a secret, the one it has stays. */
-  register(registration: Registration, clientSecret?: string): Promise<void>;
-  /** The app is no longer known. Its connections are not touched. */
-  unregister(clientId: string): Promise<void>;
-  registrations(): Registration[];
-  registration(clientId: string): Registration | undefined;
-  isClientSecret(clientId: string, clientSecret: string): boolean;
+/** Apps, users, companies, and which user can read which company. */
+export class Accounts {
+  readonly #store: Store;
+  /** Companies of the content. They are not stored: they exist while the content has them. */
+  readonly #contentCompanies = new Map<string, Company>();
+  readonly #unknownUserHash = hashPassword('');
 
-  addUser(user: User, password: string): Promise<void>;
-  removeUser(id: string): Promise<void>;
-  /** Also those that were removed. */
-  wasAdded(id: string): boolean;
-  users(): User[];
-  user(id: string): User | undefined;
-  userByPassword(email: string, password: string): Promise<User | undefined>;
+  constructor(store: Store) {
+    this.#store = store;
+  }
 
-  addCompany(company: Company): Promise<void>;
-  /** A company that is there because its content is, and only for as long. */
-  bringCompany(company: Company): void;
-  company(id: string): Company | undefined;
-  companies(): Company[];
-  companiesOf(userId: string): Company[];
-  setAccess(userId: string, companyId: string, allowed: boolean): Promise<void>;
-  /** Whether it was ever said if a user may read a company. */
-  isAccessSet(userId: string, companyId: string): boolean;
-};
+  /** Adds or changes an app. Without a secret, the app keeps the one it has. */
+  register(registration: Registration, clientSecret?: string): Promise<void> {
+    return this.#store.change((changes) => {
+      const stored = this.#store.rows('apps').get(registration.clientId);
+      const secretHash = clientSecret === undefined ? stored?.secretHash : digest(clientSecret);
+      if (secretHash === undefined) throw new Error(`The app ${registration.clientId} needs a secret.`);
+      changes.put('apps', { ...registration, secretHash });
+    });
+  }
 
-export function createAccounts(store: Store): Accounts {
-  const apps = store.rows('apps');
-  const users = store.rows('users');
-  const added = store.rows('companies');
-  const access = store.rows('access');
-  const brought = new Map<string, Company>();
-  const nobody = hashPassword('nobody');
+  /** Removes an app, but not its connections. */
+  unregister(clientId: string): Promise<void> {
+    return this.#store.change((changes) => changes.delete('apps', clientId));
+  }
 
-  const companies = () => [...brought.values(), ...added.values()];
-  const accessOf = (userId: string, companyId: string) =>
-    access.get(keyOf('access', { userId, companyId, allowed: true }));
-  const present = () => [...users.values()].filter(({ removed }) => !removed);
+  registrations(): Registration[] {
+    return [...this.#store.rows('apps').values()].map(registrationOf);
+  }
 
-  return {
-    register: (registration, clientSecret) =>
-      store.change((changes) => {
-        const secretHash =
-          clientSecret === undefined ? apps.get(registration.clientId)?.secretHash : digest(clientSecret);
-        if (secretHash === undefined) throw new Error(`${registration.clientId} has no secret`);
-        changes.put('apps', { ...registration, secretHash });
-      }),
-    unregister: (clientId) => store.change((changes) => changes.delete('apps', clientId)),
-    registrations: () => [...apps.values()].map(publicRegistration),
-    registration(clientId) {
-      const app = apps.get(clientId);
-      return app && publicRegistration(app);
-    },
-    isClientSecret(clientId, clientSecret) {
-      const secretHash = apps.get(clientId)?.secretHash;
-      return same(digest(clientSecret), secretHash ?? '') && secretHash !== undefined;
-    },
+  registration(clientId: string): Registration | undefined {
+    const app = this.#store.rows('apps').get(clientId);
+    return app && registrationOf(app);
+  }
 
-    async addUser(user, password) {
-      const passwordHash = await hashPassword(password);
-      await store.change((changes) => changes.put('users', { ...publicUser(user), passwordHash, removed: false }));
-    },
-    removeUser: (id) =>
-      store.change((changes) => {
-        const user = users.get(id);
-        if (user) changes.put('users', { ...user, removed: true });
-        for (const row of access.values()) if (row.userId === id) changes.put('access', { ...row, allowed: false });
-      }),
-    wasAdded: (id) => users.has(id),
-    users: () => present().map(publicUser),
-    user(id) {
-      const user = users.get(id);
-      return user && !user.removed ? publicUser(user) : undefined;
-    },
-    async userByPassword(email, password) {
-      const user = present().find((user) => user.email.toLowerCase() === email.trim().toLowerCase());
-      // An unknown address takes as long as a wrong password.
-      const right = await isPassword(password, user?.passwordHash ?? (await nobody));
-      return user && right ? publicUser(user) : undefined;
-    },
+  isClientSecret(clientId: string, clientSecret: string): boolean {
+    const secretHash = this.#store.rows('apps').get(clientId)?.secretHash;
+    return safeEqual(digest(clientSecret), secretHash ?? '') && secretHash !== undefined;
+  }
 
-    addCompany: (company) => store.change((changes) => changes.put('companies', publicCompany(company))),
-    bringCompany(company) {
-      brought.set(company.id, publicCompany(company));
-    },
-    company: (id) => brought.get(id) ?? added.get(id),
-    companies,
-    companiesOf: (userId) => companies().filter(({ id }) => accessOf(userId, id)?.allowed),
-    setAccess: (userId, companyId, allowed) =>
-      store.change((changes) => changes.put('access', { userId, companyId, allowed })),
-    isAccessSet: (userId, companyId) => accessOf(userId, companyId) !== undefined,
-  };
+  async addUser({ id, name, email }: User, password: string): Promise<void> {
+    const passwordHash = await hashPassword(password);
+    await this.#store.change((changes) => changes.put('users', { id, name, email, passwordHash, removed: false }));
+  }
+
+  removeUser(id: string): Promise<void> {
+    return this.#store.change((changes) => {
+      const user = this.#store.rows('users').get(id);
+      if (user) changes.put('users', { ...user, removed: true });
+      const access = [...this.#store.rows('access').values()].filter(({ userId }) => userId === id);
+      changes.put('access', ...access.map((row) => ({ ...row, allowed: false })));
+    });
+  }
+
+  /** Whether a user was ever added, removed users included. */
+  wasAdded(id: string): boolean {
+    return this.#store.rows('users').has(id);
+  }
+
+  users(): User[] {
+    return this.#activeUsers().map(userOf);
+  }
+
+  user(id: string): User | undefined {
+    const user = this.#store.rows('users').get(id);
+    return user && !user.removed ? userOf(user) : undefined;
+  }
+
+  async userByPassword(email: string, password: string): Promise<User | undefined> {
+    const user = this.#activeUsers().find((user) => user.email.toLowerCase() === email.trim().toLowerCase());
+    // An unknown address takes as long as a wrong password.
+    const isRight = await isPassword(password, user?.passwordHash ?? (await this.#unknownUserHash));
+    return user && isRight ? userOf(user) : undefined;
+  }
+
+  addCompany({ id, name }: Company): Promise<void> {
+    return this.#store.change((changes) => changes.put('companies', { id, name }));
+  }
+
+  addContentCompany({ id, name }: Company): void {
+    this.#contentCompanies.set(id, { id, name });
+  }
+
+  company(id: string): Company | undefined {
+    return this.#contentCompanies.get(id) ?? this.#store.rows('companies').get(id);
+  }
+
+  companies(): Company[] {
+    return [...this.#contentCompanies.values(), ...this.#store.rows('companies').values()];
+  }
+
+  companiesOf(userId: string): Company[] {
+    return this.companies().filter(({ id }) => this.#access(userId, id)?.allowed);
+  }
+
+  setAccess(userId: string, companyId: string, allowed: boolean): Promise<void> {
+    return this.#store.change((changes) => changes.put('access', { userId, companyId, allowed }));
+  }
+
+  /** Whether access was ever granted or revoked. */
+  isAccessSet(userId: string, companyId: string): boolean {
+    return this.#access(userId, companyId) !== undefined;
+  }
+
+  #access(userId: string, companyId: string): Tables['access'] | undefined {
+    return this.#store.rows('access').get(keyOf('access', { userId, companyId }));
+  }
+
+  #activeUsers(): Tables['users'][] {
+    return [...this.#store.rows('users').values()].filter(({ removed }) => !removed);
+  }
 }
 
-function publicRegistration({ clientId, name, logoUrl, websiteUrl, redirectUris }: Registration): Registration {
-  return { clientId, name, logoUrl, websiteUrl, redirectUris };
+function registrationOf({ secretHash: _, ...registration }: Tables['apps']): Registration {
+  return registration;
 }
 
-function publicUser({ id, name, email }: User): User {
+function userOf({ id, name, email }: User): User {
   return { id, name, email };
-}
-
-function publicCompany({ id, name }: Company): Company {
-  return { id, name };
 }

@@ -1,6 +1,6 @@
 import type { Asset, Project } from './model.ts';
 
-/** Where a page of the listing ended. Newest first; assets of the same millisecond are ordered by id. */
+/** A position in a listing, which is in the order of `newestFirst`. */
 export type Position = { uploadDate: number; id: string };
 
 export type Query = {
@@ -12,123 +12,121 @@ export type Query = {
   projectId: string | null;
 };
 
-/** Something that holds assets: the memory, a folder, a formula. `list` leaves out what `isHidden`. */
+/** Holds assets: memory, a folder, or generated assets. */
 export type Source = {
   projects(companyId: string): Project[];
   find(id: string): Asset | undefined;
+  /** Lists at most `limit` assets, without hidden ones. */
   list(query: Query, isHidden: (id: string) => boolean): Asset[];
 };
 
-export type Catalogue = {
-  projects(companyId: string): Promise<Project[]>;
-  find(id: string): Promise<Asset | undefined>;
+/** All projects and assets: those of the content, and above them those of the admin API. */
+export class Catalogue {
+  readonly #sources: Source[];
+  readonly #memory = new Memory();
+  readonly #removed = new Set<string>();
+
+  constructor(sources: Source[] = []) {
+    this.#sources = sources;
+  }
+
+  projects(companyId: string): Project[] {
+    return [...this.#sources, this.#memory].flatMap((source) => source.projects(companyId));
+  }
+
+  find(id: string): Asset | undefined {
+    if (this.#removed.has(id)) return undefined;
+    for (const source of [this.#memory, ...this.#sources]) {
+      const asset = source.find(id);
+      if (asset) return asset;
+    }
+    return undefined;
+  }
+
   /** At most `limit` assets after a position, and whether there are more. */
-  page(query: Query): Promise<{ assets: Asset[]; more: boolean }>;
-  addProject(project: Project): Promise<void>;
-  /** Adds an asset, or puts it in the place of the one with its id, wherever that came from. */
-  put(asset: Asset): Promise<void>;
-  remove(id: string): Promise<void>;
-};
+  page(query: Query): { assets: Asset[]; more: boolean } {
+    const oneMore = { ...query, limit: query.limit + 1 };
+    const isHidden = (id: string) => this.#removed.has(id) || this.#memory.find(id) !== undefined;
+    const assets = [
+      ...this.#memory.list(oneMore),
+      ...this.#sources.flatMap((source) => source.list(oneMore, isHidden)),
+    ].sort(newestFirst);
+    return { assets: assets.slice(0, query.limit), more: assets.length > query.limit };
+  }
 
-export function createCatalogue(sources: Source[] = []): Catalogue {
-  const memory = createMemory();
-  const removed = new Set<string>();
-  const isHidden = (id: string) => removed.has(id) || memory.find(id) !== undefined;
-  const visible = () => false;
+  addProject(project: Project): void {
+    this.#memory.addProject(project);
+  }
 
-  return {
-    async projects(companyId) {
-      return [...sources.flatMap((source) => source.projects(companyId)), ...memory.projects(companyId)];
-    },
+  /** Adds an asset, or replaces the one with the same id, also one of the content. */
+  put(asset: Asset): void {
+    this.#removed.delete(asset.id);
+    this.#memory.put(asset);
+  }
 
-    async find(id) {
-      if (removed.has(id)) return undefined;
-      return memory.find(id) ?? sources.map((source) => source.find(id)).find((asset) => asset !== undefined);
-    },
-
-    async page(query) {
-      const oneMore = { ...query, limit: query.limit + 1 };
-      const found = [
-        memory.list(oneMore, visible),
-        ...sources.map((source) => source.list(oneMore, isHidden)).filter((assets) => assets.length > 0),
-      ];
-      const assets = found.length === 1 ? found[0]! : found.flat().sort(newestFirst);
-      return { assets: assets.slice(0, query.limit), more: assets.length > query.limit };
-    },
-
-    async addProject(project) {
-      memory.addProject(project);
-    },
-
-    async put(asset) {
-      removed.delete(asset.id);
-      memory.put(asset);
-    },
-
-    async remove(id) {
-      memory.remove(id);
-      removed.add(id);
-    },
-  };
+  remove(id: string): void {
+    this.#memory.remove(id);
+    this.#removed.add(id);
+  }
 }
 
+/** Assets of the same millisecond are in the order of their ids, descending. */
 export function newestFirst(a: Position, b: Position): number {
   return b.uploadDate - a.uploadDate || (a.id < b.id ? 1 : a.id > b.id ? -1 : 0);
 }
 
-export type Memory = Source & {
-  addProject(project: Project): void;
-  put(asset: Asset): void;
-  remove(id: string): void;
-};
+/** Assets in memory, sorted per company. */
+export class Memory implements Source {
+  readonly #byId = new Map<string, Asset>();
+  readonly #byCompany = new Map<string, Asset[]>();
+  readonly #projects: Project[] = [];
 
-export function createMemory(): Memory {
-  const byId = new Map<string, Asset>();
-  const byCompany = new Map<string, Asset[]>();
-  const projects: Project[] = [];
-
-  function remove(id: string): void {
-    const asset = byId.get(id);
-    if (!asset) return;
-    byId.delete(id);
-    const listed = byCompany.get(asset.companyId)!;
-    listed.splice(firstAfter(listed, asset) - 1, 1);
+  projects(companyId: string): Project[] {
+    return this.#projects.filter((project) => project.companyId === companyId);
   }
 
-  return {
-    projects: (companyId) => projects.filter((project) => project.companyId === companyId),
-    find: (id) => byId.get(id),
+  find(id: string): Asset | undefined {
+    return this.#byId.get(id);
+  }
 
-    list(query) {
-      const listed = byCompany.get(query.companyId) ?? [];
-      const found: Asset[] = [];
-      for (let i = query.after ? firstAfter(listed, query.after) : 0; i < listed.length; i++) {
-        const asset = listed[i]!;
-        if (found.length === query.limit || (query.since !== null && asset.uploadDate <= query.since)) break;
-        if (query.assetType !== null && asset.assetType !== query.assetType) continue;
-        if (query.projectId !== null && asset.project?.id !== query.projectId) continue;
-        found.push(asset);
-      }
-      return found;
-    },
+  list(
+    { companyId, limit, after, since, assetType, projectId }: Query,
+    isHidden: (id: string) => boolean = () => false,
+  ): Asset[] {
+    const listed = this.#byCompany.get(companyId) ?? [];
+    const found: Asset[] = [];
+    for (let i = after ? firstAfter(listed, after) : 0; i < listed.length && found.length < limit; i++) {
+      const asset = listed[i]!;
+      if (since !== null && asset.uploadDate <= since) break;
+      if (assetType !== null && asset.assetType !== assetType) continue;
+      if (projectId !== null && asset.project?.id !== projectId) continue;
+      if (!isHidden(asset.id)) found.push(asset);
+    }
+    return found;
+  }
 
-    addProject: (project) => {
-      projects.push(project);
-    },
+  addProject(project: Project): void {
+    this.#projects.push(project);
+  }
 
-    put(asset) {
-      remove(asset.id);
-      byId.set(asset.id, asset);
-      const listed = byCompany.get(asset.companyId) ?? [];
-      byCompany.set(asset.companyId, listed);
-      listed.splice(firstAfter(listed, asset), 0, asset);
-    },
+  put(asset: Asset): void {
+    this.remove(asset.id);
+    this.#byId.set(asset.id, asset);
+    const listed = this.#byCompany.get(asset.companyId) ?? [];
+    this.#byCompany.set(asset.companyId, listed);
+    listed.splice(firstAfter(listed, asset), 0, asset);
+  }
 
-    remove,
-  };
+  remove(id: string): void {
+    const asset = this.#byId.get(id);
+    if (!asset) return;
+    this.#byId.delete(id);
+    const listed = this.#byCompany.get(asset.companyId)!;
+    listed.splice(firstAfter(listed, asset) - 1, 1);
+  }
 }
 
-/** The index of the first asset that comes after a position, by bisection. */
+/** The index of the first asset after a position, by binary search. */
 function firstAfter(listed: Asset[], position: Position): number {
   let low = 0;
   let high = listed.length;

@@ -1,15 +1,12 @@
-/** The service's clock. Lifetimes are tested by moving it, not by waiting. */
-export type Clock = {
-  now(): number;
-  advance(milliseconds: number): void;
-};
+/** The library's clock. Tests move it forward instead of waiting. */
+export class Clock {
+  #ahead = 0;
 
-export function createClock(): Clock {
-  let ahead = 0;
-  return {
-    now: () => Date.now() + ahead,
-    advance: (milliseconds) => {
-      ahead += Math.round(milliseconds);
-    },
-  };
+  now(): number {
+    return Date.now() + this.#ahead;
+  }
+
+  advance(milliseconds: number): void {
+    this.#ahead += Math.round(milliseconds);
+  }
 }

@@ -1,55 +1,43 @@
 import type { AddressInfo } from 'node:net';
-import cookie from '@fastify/cookie';
 import type { FastifyInstance } from 'fastify';
-import { createAccounts } from './accounts.ts';
+import { Accounts } from './accounts.ts';
 import { createAdmin } from './admin/admin.ts';
 import { registerApi } from './api/api.ts';
 import { registerMedia } from './api/media.ts';
-import { type Catalogue, createCatalogue } from './catalogue.ts';
-import { type Clock, createClock } from './clock.ts';
+import { Catalogue } from './catalogue.ts';
+import { Clock } from './clock.ts';
 import type { Content, ContentOption } from './content/content.ts';
 import { loadContent } from './content/load.ts';
 import { openDatabase } from './database/postgres.ts';
-import { openStore, type Store, settingOf } from './database/store.ts';
-import { createFaults } from './faults/rules.ts';
+import { Store } from './database/store.ts';
+import { Faults } from './faults/rules.ts';
 import type { User } from './model.ts';
-import { registerAuthorize } from './oauth/authorize.ts';
-import { createConnections } from './oauth/connections.ts';
-import { registerOwnApp } from './oauth/registrations.ts';
-import { registerOAuth } from './oauth/tokens.ts';
-import { sendPage } from './pages/layout.ts';
-import { problemPage } from './pages/pages.ts';
-import { registerProfile } from './pages/profile.ts';
-import { createSessions } from './pages/sessions.ts';
-import { registerSignIn } from './pages/sign-in.ts';
-import { createRequestLog } from './requests.ts';
-import { madeUpPassword, newSecret } from './secrets.ts';
-import { asRefusal, createServer } from './server.ts';
+import { Connections } from './oauth/connections.ts';
+import { type OwnApp, registerOwnApp } from './oauth/registrations.ts';
+import { registerTokens } from './oauth/tokens.ts';
+import { registerPages } from './pages/register.ts';
+import { RequestLog } from './requests.ts';
+import { derivedPassword, newSecret } from './secrets.ts';
+import { createServer } from './server.ts';
 import type { Service, Settings } from './service.ts';
 
 export { bytesOf, chunksOf } from './content/bytes.ts';
 
-export type LibraryOptions = Partial<Settings> & {
-  host?: string;
-  /** 0 is any free port. */
-  port?: number;
-  /** Without it there is no admin API; 0 is any free port. */
-  adminPort?: number;
-  /** The origin people and apps know, when it is not the one the server listens on. */
-  publicUrl?: string;
-  /** A PostgreSQL database, whose schema `library` keeps what a restart must not forget. Without it all is forgotten. */
-  databaseUrl?: string;
-  /** Of the app that is registered at the start, as is what follows. What is not given stays as it was registered. */
-  clientId?: string;
-  clientSecret?: string;
-  app?: { name?: string; logoUrl?: string; websiteUrl?: string };
-  redirectUris?: string[];
-  /** A new secret takes the place of the one from an earlier start. */
-  rotateSecret?: boolean;
-  /** Without it there is one user, and no company. */
-  content?: ContentOption | undefined;
-  log?: (line: object) => void;
-};
+export type LibraryOptions = Partial<Settings> &
+  OwnApp & {
+    host?: string;
+    /** 0: any free port. */
+    port?: number;
+    /** Starts the admin API. 0: any free port. */
+    adminPort?: number;
+    /** The address that users and apps use, if it is not the one that the server listens on. */
+    publicUrl?: string;
+    /** The PostgreSQL database, in whose schema `library` data is stored. Without it, data is kept in memory only. */
+    databaseUrl?: string;
+    /** Without it there is one user, and no company. */
+    content?: ContentOption | undefined;
+    log?: (line: object) => void;
+  };
 
 export type Library = {
   apiUrl: string;
@@ -61,30 +49,32 @@ export type Library = {
   close(): Promise<void>;
 };
 
-/** The secret is shown once (section 2.1): null if an earlier start has shown it. */
+/** The secret is returned once (section 2.1): null if an earlier start has returned it. */
 export type KeptLibrary = Omit<Library, 'clientSecret'> & { clientSecret: string | null };
 
-/** Starts the whole service of the spec, with one registered app. */
+/** Starts the service of the specification with one registered app. */
 export async function startLibrary(options: LibraryOptions & { databaseUrl?: never }): Promise<Library>;
 export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary>;
 export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary> {
   const { host = '127.0.0.1', port = 0, adminPort, databaseUrl, log = () => {} } = options;
   const { transcodeDelay = 5000, transcriptDelay = 20_000 } = options;
-  const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
-  const clock = createClock();
+  const clock = new Clock();
 
   await using starting = new AsyncDisposableStack();
-  const store = await openStore(databaseUrl === undefined ? undefined : await openDatabase(databaseUrl, log));
+  const store = await Store.open(databaseUrl === undefined ? undefined : await openDatabase(databaseUrl, log));
   starting.defer(() => store.close());
-  const content = await loadContent(options.content, { now: clock.now, delays, store, log });
+  const delays = { transcode: transcodeDelay, transcript: transcriptDelay };
+  const content = await loadContent(options.content, { now: () => clock.now(), delays, store, log });
   starting.defer(async () => content.close?.());
-  const key = await settingOf(store, 'key', newSecret);
-  const service = createService(options, clock, store, createCatalogue(content.sources), key);
-
+  const service = await createService(options, clock, store, content);
   const { clientId, clientSecret } = await registerOwnApp(service, options);
-  const users = await fill(service, content);
+  const users = await addContent(service, content);
 
-  const server = createLibraryServer(service);
+  const server = createServer(service);
+  registerApi(server, service);
+  registerMedia(server, service);
+  registerTokens(server, service);
+  registerPages(server, service);
   starting.defer(() => server.close());
   await server.listen({ host, port });
   const admin = adminPort === undefined ? undefined : createAdmin(service);
@@ -107,68 +97,43 @@ export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary
   };
 }
 
-function createService(
+async function createService(
   options: LibraryOptions,
   clock: Clock,
   store: Store,
-  catalogue: Catalogue,
-  key: string,
-): Service {
+  { sources }: Content,
+): Promise<Service> {
+  const { autoConsent = false, tokenLifetime = 3600, linkLifetime = 900, log = () => {} } = options;
+  // Unlike content, uploads through the admin API are ready at once unless a delay is set.
+  const { transcodeDelay = 0, transcriptDelay = 0 } = options;
   return {
     clock,
     store,
-    accounts: createAccounts(store),
-    connections: createConnections(store, clock.now),
-    catalogue,
-    faults: createFaults(),
-    requests: createRequestLog(options.adminPort !== undefined),
-    settings: {
-      autoConsent: options.autoConsent ?? false,
-      tokenLifetime: options.tokenLifetime ?? 3600,
-      linkLifetime: options.linkLifetime ?? 900,
-      transcodeDelay: options.transcodeDelay ?? 0,
-      transcriptDelay: options.transcriptDelay ?? 0,
-    },
-    key,
+    accounts: new Accounts(store),
+    connections: new Connections(store, () => clock.now()),
+    catalogue: new Catalogue(sources),
+    faults: new Faults(),
+    requests: new RequestLog(options.adminPort !== undefined),
+    settings: { autoConsent, tokenLifetime, linkLifetime, transcodeDelay, transcriptDelay },
+    key: await store.setting('key', newSecret),
     addresses: { api: '', app: '' },
-    log: options.log ?? (() => {}),
+    log,
   };
 }
 
-function createLibraryServer(service: Service): FastifyInstance {
-  const server = createServer(service);
-  registerApi(server, service);
-  registerMedia(server, service);
-  registerOAuth(server, service);
-  server.register(async (scope) => {
-    await scope.register(cookie);
-    scope.setErrorHandler((error, _request, reply) => {
-      const { status, message } = asRefusal(error);
-      if (status >= 500) service.log({ error: String((error as Error).stack ?? error) });
-      sendPage(reply, problemPage(status, 'That did not work', message));
-    });
-    const sessions = createSessions(service);
-    registerAuthorize(scope, service, sessions);
-    registerSignIn(scope, service, sessions);
-    registerProfile(scope, service, sessions);
-  });
-  return server;
-}
-
-/** Adds what the content brings. What was changed since an earlier start, say who may read what, stays changed. */
-async function fill(service: Service, content: Content): Promise<Library['users']> {
-  const { accounts, catalogue, key } = service;
-  for (const company of content.companies) accounts.bringCompany(company);
-  for (const project of content.projects) await catalogue.addProject(project);
-  for (const asset of content.assets) await catalogue.put(asset);
-  // One after the other: the first user is the one that consents by itself.
+/** Adds the content. Users and access rights that were changed since an earlier start stay as they are. */
+async function addContent({ accounts, catalogue, key }: Service, content: Content): Promise<Library['users']> {
+  for (const company of content.companies) accounts.addContentCompany(company);
+  for (const project of content.projects) catalogue.addProject(project);
+  for (const asset of content.assets) catalogue.put(asset);
+  // In this order: the first user is the one that autoConsent uses.
   for (const { companies, ...user } of content.users) {
-    if (!accounts.wasAdded(user.id)) await accounts.addUser(user, madeUpPassword(key, user.id));
+    if (!accounts.wasAdded(user.id)) await accounts.addUser(user, derivedPassword(key, user.id));
     for (const id of companies) if (!accounts.isAccessSet(user.id, id)) await accounts.setAccess(user.id, id, true);
   }
   return content.users
     .filter(({ id }) => accounts.user(id))
-    .map(({ companies: _, ...user }) => ({ ...user, password: madeUpPassword(key, user.id) }));
+    .map(({ companies: _, ...user }) => ({ ...user, password: derivedPassword(key, user.id) }));
 }
 
 function addressOf(server: FastifyInstance): string {

@@ -16,7 +16,7 @@ export type Status = 'ready' | 'processing' | 'unavailable';
 
 export type User = { id: string; name: string; email: string };
 export type Company = { id: string; name: string };
-/** Section 2.1: an app as its developer registered it. */
+/** A registered app (section 2.1). */
 export type Registration = {
   clientId: string;
   name: string;
@@ -45,33 +45,61 @@ export type Asset = {
   name: string;
   filename: string;
   mimeType: string;
-  /** One of ASSET_TYPES, unless a test wants to see what a client does with another. */
+  /** One of ASSET_TYPES. Tests also use unknown types. */
   assetType: string;
   tags: string[];
   uploadDate: number;
   status: Status;
-  /** When a `processing` asset becomes ready by itself; null: when it is told to. */
+  /** When a `processing` asset becomes ready. Null: when the admin API changes its status. */
   readyAt: number | null;
   size: number;
   duration: number | null;
   width: number | null;
   height: number | null;
-  /** Bodies are made when a link is used; null is a file that is not there. */
+  /** Bodies are made when a link is used. Null: there is no file. */
   original: (() => Body) | null;
   /** The link to the original answers 404 (section 4.7, rule 2). */
   originalGone: boolean;
   mp4: (() => Body) | null;
   thumbnail: (() => Body) | null;
   transcript: Transcript | null;
-  /** A transcript does not exist before this moment. */
+  /** When the transcript begins to exist. */
   transcriptAt: number;
-  /** null: true as soon as the transcript exists. */
+  /** Null: true as soon as the transcript exists. */
   hasTranscript: boolean | null;
-  /** What an answer says instead of the truth, for clients that want to see how they take it. */
+  /** Wrong values in the API's answers, to test clients with. */
   override: Record<string, unknown>;
   overrideDetail: Record<string, unknown>;
   omit: string[];
 };
+
+/** An asset with defaults: ready, and without file, project and sidecars. */
+export function newAsset(
+  asset: Pick<Asset, 'id' | 'companyId' | 'name' | 'mimeType' | 'assetType' | 'uploadDate'> & Partial<Asset>,
+): Asset {
+  return {
+    project: null,
+    filename: asset.name,
+    tags: [],
+    status: 'ready',
+    readyAt: null,
+    size: 0,
+    duration: null,
+    width: null,
+    height: null,
+    original: null,
+    originalGone: false,
+    mp4: null,
+    thumbnail: null,
+    transcript: null,
+    transcriptAt: 0,
+    hasTranscript: null,
+    override: {},
+    overrideDetail: {},
+    omit: [],
+    ...asset,
+  };
+}
 
 export function statusAt(asset: Asset, now: number): Status {
   return asset.status === 'processing' && asset.readyAt !== null && asset.readyAt <= now ? 'ready' : asset.status;

@@ -16,7 +16,7 @@ export const ENDPOINTS = [
 
 export type Endpoint = (typeof ENDPOINTS)[number];
 
-/** One request as it is remembered. It holds no query, since a link's query is its secret, and no token. */
+/** A received request, without secrets: no token, and no query, which contains the signature of a link. */
 export type Entry = {
   at: number;
   endpoint: Endpoint | null;
@@ -28,47 +28,50 @@ export type Entry = {
   hasAuthorization: boolean;
   range: string | null;
   ifRange: string | null;
-  /** 0 while there is no answer, and for good when the connection was dropped before one. */
+  /** 0 until there is an answer, and if the connection was closed before one. */
   status: number;
   bytes: number;
 };
 
-export type RequestLog = {
-  begin(request: FastifyRequest, endpoint: Endpoint | null, at: number): Entry;
-  all(): Entry[];
-  clear(): void;
-};
+const CAPACITY = 100_000;
 
-const REMEMBERED = 100_000;
+/** The latest requests, for the admin API. */
+export class RequestLog {
+  readonly #isEnabled: boolean;
+  #entries: Entry[] = [];
 
-export function createRequestLog(isKept: boolean): RequestLog {
-  let entries: Entry[] = [];
-  return {
-    begin(request, endpoint, at) {
-      const { assetId, companyId } = request.params as { assetId?: string; companyId?: string };
-      const entry: Entry = {
-        at,
-        endpoint,
-        method: request.method,
-        path: request.url.split('?')[0]!,
-        ...(assetId !== undefined && { assetId }),
-        ...(companyId !== undefined && { companyId }),
-        referer: request.headers.referer ?? null,
-        hasAuthorization: request.headers.authorization !== undefined,
-        range: request.headers.range ?? null,
-        ifRange: (request.headers['if-range'] as string | undefined) ?? null,
-        status: 0,
-        bytes: 0,
-      };
-      if (isKept) {
-        if (entries.length >= REMEMBERED) entries = entries.slice(REMEMBERED / 2);
-        entries.push(entry);
-      }
-      return entry;
-    },
-    all: () => entries,
-    clear: () => {
-      entries = [];
-    },
-  };
+  constructor(isEnabled: boolean) {
+    this.#isEnabled = isEnabled;
+  }
+
+  add(request: FastifyRequest, endpoint: Endpoint | null, at: number): Entry {
+    const { assetId, companyId } = request.params as { assetId?: string; companyId?: string };
+    const entry: Entry = {
+      at,
+      endpoint,
+      method: request.method,
+      path: request.url.split('?')[0]!,
+      ...(assetId !== undefined && { assetId }),
+      ...(companyId !== undefined && { companyId }),
+      referer: request.headers.referer ?? null,
+      hasAuthorization: request.headers.authorization !== undefined,
+      range: request.headers.range ?? null,
+      ifRange: (request.headers['if-range'] as string | undefined) ?? null,
+      status: 0,
+      bytes: 0,
+    };
+    if (this.#isEnabled) {
+      if (this.#entries.length >= CAPACITY) this.#entries = this.#entries.slice(CAPACITY / 2);
+      this.#entries.push(entry);
+    }
+    return entry;
+  }
+
+  all(): Entry[] {
+    return this.#entries;
+  }
+
+  clear(): void {
+    this.#entries = [];
+  }
 }

@@ -4,7 +4,7 @@ import { promisify } from 'node:util';
 const deriveKey = promisify<string, Buffer, number, Buffer>(scrypt);
 
 /** The prefixes of section 2.2. */
-export type Prefix = 'svcc_' | 'svca_' | 'svcr_' | 'svcs_';
+type Prefix = 'svcc_' | 'svca_' | 'svcr_' | 'svcs_';
 
 export function newSecret(prefix: Prefix | '' = ''): string {
   return prefix + randomBytes(32).toString('base64url');
@@ -14,13 +14,13 @@ export function newId(prefix: string): string {
   return `${prefix}_${randomBytes(9).toString('hex')}`;
 }
 
-/** What is kept of a secret. Our secrets have 256 random bits, so one round of SHA-256 cannot be turned back. */
+/** The stored form of a secret. Secrets have 256 random bits, so one round of SHA-256 is enough. */
 export function digest(secret: string): string {
   return hash('sha256', secret, 'base64url');
 }
 
-/** Compares without telling by its time how much was right. */
-export function same(a: string, b: string): boolean {
+/** Compares in constant time. */
+export function safeEqual(a: string, b: string): boolean {
   return timingSafeEqual(hash('sha256', a, 'buffer'), hash('sha256', b, 'buffer'));
 }
 
@@ -28,12 +28,12 @@ export function mac(key: string, ...parts: string[]): string {
   return createHmac('sha256', key).update(parts.join('\n')).digest('base64url');
 }
 
-/** The password of somebody who is made up: the same on every start that has the same key. */
-export function madeUpPassword(key: string, userId: string): string {
-  return newPassword(createHmac('sha256', key).update(`password\n${userId}`).digest());
+/** The password of a user of the content: the same at each start with the same key. */
+export function derivedPassword(key: string, userId: string): string {
+  return newPassword(Buffer.from(mac(key, 'password', userId), 'base64url'));
 }
 
-/** People's passwords can be guessed, so they are kept with salt and a slow hash. */
+/** Passwords can be guessed, so they are stored with a salt and a slow hash. */
 export async function hashPassword(password: string): Promise<string> {
   const salt = randomBytes(16);
   const key = await deriveKey(password, salt, 32);
@@ -43,10 +43,10 @@ export async function hashPassword(password: string): Promise<string> {
 export async function isPassword(password: string, hash: string): Promise<boolean> {
   const [salt = '', key = ''] = hash.split('.');
   const derived = await deriveKey(password, Buffer.from(salt, 'base64url'), 32);
-  return same(derived.toString('base64url'), key);
+  return safeEqual(derived.toString('base64url'), key);
 }
 
-/** A password people can read out: four groups of four, about 80 bits. */
+/** A password that is easy to type: four groups of four characters, about 80 bits. */
 export function newPassword(bytes = randomBytes(16)): string {
   const letters = 'abcdefghjkmnpqrstuvwxyz23456789x';
   const word = [...bytes.subarray(0, 16)].map((byte) => letters[byte % 32]).join('');

@@ -1,16 +1,17 @@
 import formBody from '@fastify/formbody';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { connectionOf } from './api/api.ts';
-import { sendFault, spoil } from './faults/inject.ts';
-import type { Fault } from './faults/rules.ts';
+import { alterAnswer, answerWithFault } from './faults/inject.ts';
+import type { Fault, Subject } from './faults/rules.ts';
+import { HttpError, logLineOf, toHttpError } from './http-error.ts';
 import { sendPage } from './pages/layout.ts';
 import { problemPage } from './pages/pages.ts';
 import type { Endpoint, Entry } from './requests.ts';
-import { Refusal, type Service } from './service.ts';
+import type { Service } from './service.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The name under which faults and the request log know a route. */
+    /** The name of a route in fault rules and in the request log. */
     endpoint?: Endpoint;
   }
   interface FastifyRequest {
@@ -19,7 +20,7 @@ declare module 'fastify' {
   }
 }
 
-/** A server with what all endpoints share: the request log, the faults, the shape of errors. */
+/** A server with what all endpoints share: request log, faults, and the format of errors. */
 export function createServer(service: Service): FastifyInstance {
   const server = fastify({
     forceCloseConnections: true,
@@ -29,17 +30,17 @@ export function createServer(service: Service): FastifyInstance {
   server.register(formBody);
   server.decorateRequest('fault', null);
 
-  // With a callback, because only so a hook can answer slowly, or never, and no handler answers as well.
+  // With a callback: an async hook could not answer instead of the handler.
   server.addHook('onRequest', (request, reply, done) => {
     const endpoint = request.routeOptions.config.endpoint ?? null;
-    request.entry = service.requests.begin(request, endpoint, service.clock.now());
-    if (!endpoint || !service.faults.areThere()) return done();
-    return void meetFault(service, request, reply, endpoint).then((isAnswered) => isAnswered || done(), done);
+    request.entry = service.requests.add(request, endpoint, service.clock.now());
+    if (!endpoint || service.faults.isEmpty) return done();
+    return void injectFault(service, request, reply, endpoint).then((isAnswered) => isAnswered || done(), done);
   });
 
   server.addHook('onSend', (request, reply, payload, done) => {
     reply.header('x-content-type-options', 'nosniff');
-    const answer = request.fault ? spoil(request, reply, request.fault, payload) : payload;
+    const answer = request.fault ? alterAnswer(request, reply, request.fault, payload) : payload;
     request.entry.status = request.fault?.dropAnswer ? 0 : reply.statusCode;
     if (typeof answer === 'string' && request.method !== 'HEAD') request.entry.bytes = Buffer.byteLength(answer);
     done(null, answer);
@@ -54,50 +55,39 @@ export function createServer(service: Service): FastifyInstance {
   server.setErrorHandler((error, _request, reply) => sendError(service, error, reply));
   server.setNotFoundHandler(async (request, reply) => {
     const message = 'There is nothing at this address.';
-    if (!request.headers.accept?.includes('text/html')) throw new Refusal(404, 'not_found', message);
+    if (!request.headers.accept?.includes('text/html')) throw new HttpError(404, 'not_found', message);
     return sendPage(reply, problemPage(404, 'Not found', message));
   });
   return server;
 }
 
-async function meetFault(
+/** Returns whether the request was answered. */
+async function injectFault(
   service: Service,
   request: FastifyRequest,
   reply: FastifyReply,
   endpoint: Endpoint,
 ): Promise<boolean> {
-  request.fault = service.faults.hit({ endpoint, ...(await subject(service, request)) });
-  return request.fault !== null && (await sendFault(service, request, reply, request.fault));
+  request.fault = service.faults.next(await subjectOf(service, request, endpoint));
+  return request.fault !== null && (await answerWithFault(service, request, reply, request.fault));
 }
 
-/** What a fault rule can ask a request for. The company of an asset is looked up only for rules that name one. */
-async function subject(
-  service: Service,
-  request: FastifyRequest,
-): Promise<{ assetId?: string | undefined; companyId?: string | undefined; userId?: string | undefined }> {
+async function subjectOf(service: Service, request: FastifyRequest, endpoint: Endpoint): Promise<Subject> {
   const { assetId, companyId } = request.params as { assetId?: string; companyId?: string };
   const userId = connectionOf(service, request)?.userId;
-  if (assetId === undefined || !service.faults.askForCompany()) return { assetId, companyId, userId };
-  return { assetId, companyId: (await service.catalogue.find(assetId))?.companyId, userId };
+  if (assetId === undefined || !service.faults.useCompany) return { endpoint, assetId, companyId, userId };
+  return { endpoint, assetId, companyId: (await service.catalogue.find(assetId))?.companyId, userId };
 }
 
-function sendError(service: Service, error: unknown, reply: FastifyReply): FastifyReply {
-  const refusal = asRefusal(error);
-  if (refusal.status >= 500) service.log({ error: error instanceof Error ? error.stack : String(error) });
+export function sendError(service: Service, error: unknown, reply: FastifyReply): FastifyReply {
+  const failure = toHttpError(error);
+  if (failure.status >= 500) service.log(logLineOf(error));
   return reply
-    .code(refusal.status)
+    .code(failure.status)
     .removeHeader('content-length')
     .removeHeader('content-disposition')
     .removeHeader('etag')
     .header('content-type', 'application/json; charset=utf-8')
-    .headers(refusal.headers)
-    .send({ error: refusal.code, message: refusal.message });
-}
-
-/** The framework's own refusals (a body that is no JSON, one too large) keep their status. */
-export function asRefusal(error: unknown): Refusal {
-  if (error instanceof Refusal) return error;
-  const status = (error as { statusCode?: number }).statusCode;
-  if (status !== undefined && status < 500) return new Refusal(status, 'invalid_request', (error as Error).message);
-  return new Refusal(500, 'server_error', 'Something went wrong on our side.');
+    .headers(failure.headers)
+    .send({ error: failure.code, message: failure.message });
 }

@@ -18,33 +18,19 @@ export type Service = {
   settings: Settings;
   /** Signs links and form tokens. */
   key: string;
-  /** {base_url} and {app_url} of the spec, without a slash at the end; known once the server listens. */
+  /** {base_url} and {app_url} of the spec, without a trailing slash. Empty until the server listens. */
   addresses: { api: string; app: string };
   log: (line: object) => void;
 };
 
 export type Settings = {
   autoConsent: boolean;
-  /** Seconds an access token works. */
+  /** Seconds until an access token expires. */
   tokenLifetime: number;
-  /** Seconds a download link works. */
+  /** Seconds until a download link expires. */
   linkLifetime: number;
-  /** Milliseconds a video is `processing` after its upload. */
+  /** Milliseconds from the upload of a video until it is ready. */
   transcodeDelay: number;
-  /** Milliseconds from upload to transcript. */
+  /** Milliseconds from an upload until its transcript exists. */
   transcriptDelay: number;
 };
-
-/** An answer that is an error, in the shape {error, message}. */
-export class Refusal extends Error {
-  readonly status: number;
-  readonly code: string;
-  readonly headers: Record<string, string>;
-
-  constructor(status: number, code: string, message: string, headers: Record<string, string> = {}) {
-    super(message);
-    this.status = status;
-    this.code = code;
-    this.headers = headers;
-  }
-}

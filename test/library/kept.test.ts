@@ -198,12 +198,12 @@ describe('a library whose database does not answer', () => {
 
     const client = new pg.Client({ connectionString: other.url });
     await client.connect();
-    await client.query('ALTER TABLE library.refresh_tokens RENAME TO away');
+    await client.query('ALTER TABLE library.rows RENAME TO away');
     const answer = await postToken(library, { grant_type: 'refresh_token', refresh_token: tokens.refresh_token });
     expect(answer.status).toBe(503);
     expect(answer.headers.get('retry-after')).toBe('1');
     expect((await me(library, tokens)).status).toBe(200);
-    await client.query('ALTER TABLE library.away RENAME TO refresh_tokens');
+    await client.query('ALTER TABLE library.away RENAME TO rows');
     await client.query(
       `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'asset-library' AND datname = current_database()`,
     );

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { contentsOf } from '../../src/library/content/body.ts';
-import { factsOf } from '../../src/library/content/metadata/metadata.ts';
+import { readMetadata } from '../../src/library/content/metadata/metadata.ts';
 import { samples } from '../../src/library/content/samples.ts';
 
 function facts(file: Buffer, mimeType: string): Promise<object> {
-  return factsOf(async (offset, length) => file.subarray(offset, offset + length), file.length, mimeType);
+  return readMetadata(async (offset, length) => file.subarray(offset, offset + length), file.length, mimeType);
 }
 
 const { assets } = samples(120, 1, 0, { transcode: 0, transcript: 0 });

@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createCatalogue, type Query } from '../../src/library/catalogue.ts';
-import { synthetic } from '../../src/library/content/synthetic.ts';
+import { Catalogue, type Query } from '../../src/library/catalogue.ts';
+import { Synthetic } from '../../src/library/content/synthetic.ts';
 import { bytesOf } from '../../src/library/index.ts';
 import { ASSET_TYPES, type Asset } from '../../src/library/model.ts';
 import { type Admin, connect, type DetailedAsset, type Library, startTestLibrary } from '../support/library.ts';
 
-const { company, source } = synthetic({ count: 2500, seed: 5 });
+const source = new Synthetic({ count: 2500, seed: 5 });
+const { company } = source;
 const everything: Query = {
   companyId: company.id,
   limit: 100,
@@ -16,39 +17,39 @@ const everything: Query = {
   projectId: null,
 };
 
-async function all(query: Partial<Query> = {}, catalogue = createCatalogue([source])): Promise<Asset[]> {
+function all(query: Partial<Query> = {}, catalogue = new Catalogue([source])): Asset[] {
   const found: Asset[] = [];
   for (let after: Query['after'] = null; ; after = found.at(-1)!) {
-    const { assets, more } = await catalogue.page({ ...everything, ...query, after });
+    const { assets, more } = catalogue.page({ ...everything, ...query, after });
     found.push(...assets);
     if (!more) return found;
   }
 }
 
 const ids = (assets: Asset[]) => assets.map(({ id }) => id);
-const listing = await all();
+const listing = all();
 
 describe('a synthetic library', () => {
-  it('lists every asset once, newest first, the same with the same seed', async () => {
+  it('lists every asset once, newest first, the same with the same seed', () => {
     expect(new Set(ids(listing)).size).toBe(2500);
     const dates = listing.map(({ uploadDate }) => uploadDate);
     expect(dates).toEqual(dates.toSorted((a, b) => b - a));
     expect(new Set(listing.map(({ assetType }) => assetType))).toEqual(new Set(ASSET_TYPES));
-    const again = synthetic({ count: 2500, seed: 5 });
+    const again = new Synthetic({ count: 2500, seed: 5 });
     const facts = ({ id, size, filename, uploadDate }: Asset) => ({ id, size, filename, uploadDate });
-    expect((await all({}, createCatalogue([again.source]))).map(facts)).toEqual(listing.map(facts));
+    expect(all({}, new Catalogue([again])).map(facts)).toEqual(listing.map(facts));
   });
 
-  it('answers every question as a search through everything would', async () => {
+  it('answers every question as a search through everything would', () => {
     const positions = fc.record({ uploadDate: fc.constantFrom(...listing.map((a) => a.uploadDate)), id: fc.string() });
-    await fc.assert(
-      fc.asyncProperty(
+    fc.assert(
+      fc.property(
         fc.option(positions),
         fc.option(fc.constantFrom(...listing.map(({ uploadDate }) => uploadDate))),
         fc.option(fc.constantFrom(...ASSET_TYPES)),
         fc.option(fc.constantFrom('prj_none', ...source.projects(company.id).map(({ id }) => id))),
         fc.integer({ min: 1, max: 100 }),
-        async (after, since, assetType, projectId, limit) => {
+        (after, since, assetType, projectId, limit) => {
           const wanted = listing.filter(
             (asset) =>
               (!after ||
@@ -59,7 +60,7 @@ describe('a synthetic library', () => {
               (projectId === null || asset.project?.id === projectId),
           );
           const query = { ...everything, after, since, assetType, projectId, limit };
-          const page = await createCatalogue([source]).page(query);
+          const page = new Catalogue([source]).page(query);
           expect(ids(page.assets)).toEqual(ids(wanted.slice(0, limit)));
           expect(page.more).toBe(wanted.length > limit);
         },
@@ -76,21 +77,21 @@ describe('a synthetic library', () => {
   });
 
   it('keeps sizes between those that are given', () => {
-    const small = synthetic({ count: 500, seed: 1, sizes: [1000, 2000] });
-    const sizes = small.source.list({ ...everything, companyId: small.company.id, limit: 500 }, () => false);
+    const small = new Synthetic({ count: 500, seed: 1, sizes: [1000, 2000] });
+    const sizes = small.list({ ...everything, companyId: small.company.id, limit: 500 }, () => false);
     for (const { size, status } of sizes) expect(status === 'unavailable' || (size >= 1000 && size <= 2000)).toBe(true);
   });
 
-  it('takes uploads, changes and deletions as every other', async () => {
-    const catalogue = createCatalogue([source]);
+  it('takes uploads, changes and deletions as every other', () => {
+    const catalogue = new Catalogue([source]);
     const [first, second, third] = listing as [Asset, Asset, Asset];
-    await catalogue.put({ ...first, name: 'Changed' });
-    await catalogue.put({ ...second, uploadDate: first.uploadDate + 1 });
-    await catalogue.put({ ...third, id: 'ast_new', uploadDate: 1 });
-    await catalogue.remove(third.id);
-    expect(ids(await all({}, catalogue))).toEqual([second.id, first.id, ...ids(listing.slice(3)), 'ast_new']);
-    expect((await catalogue.find(first.id))?.name).toBe('Changed');
-    expect(await catalogue.find(third.id)).toBeUndefined();
+    catalogue.put({ ...first, name: 'Changed' });
+    catalogue.put({ ...second, uploadDate: first.uploadDate + 1 });
+    catalogue.put({ ...third, id: 'ast_new', uploadDate: 1 });
+    catalogue.remove(third.id);
+    expect(ids(all({}, catalogue))).toEqual([second.id, first.id, ...ids(listing.slice(3)), 'ast_new']);
+    expect(catalogue.find(first.id)?.name).toBe('Changed');
+    expect(catalogue.find(third.id)).toBeUndefined();
   });
 });
 

@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Position } from '../catalogue.ts';
+import type { Connection } from '../database/tables.ts';
+import { HttpError } from '../http-error.ts';
 import { ASSET_TYPES, type Asset, type Company, isTimed, transcriptAt } from '../model.ts';
-import type { Connection } from '../oauth/connections.ts';
-import { Refusal, type Service } from '../service.ts';
-import { detailed, listed } from './represent.ts';
+import type { Service } from '../service.ts';
+import { detailOf, summaryOf } from './represent.ts';
 
 type Of<Params> = FastifyRequest<{ Params: Params }>;
 type CompanyRequest = Of<{ companyId: string }>;
@@ -18,14 +19,14 @@ const WholeNumber = z
 /** Section 4.6. */
 const ListQuery = z
   .object({
-    limit: WholeNumber.pipe(z.int().min(1, 'is 1 to 100').max(100, 'is 1 to 100')).default(50),
+    limit: WholeNumber.pipe(z.int().min(1, 'must be 1 to 100').max(100, 'must be 1 to 100')).default(50),
     cursor: z.string().transform(readCursor).optional(),
     since: WholeNumber.optional(),
     assetType: z.enum(ASSET_TYPES).optional(),
     projectId: z.string().optional(),
   })
   .refine((query) => query.assetType === undefined || query.projectId === undefined, {
-    message: 'assetType and projectId are not used together',
+    message: 'assetType and projectId cannot be combined',
   });
 
 const TranscriptQuery = z.object({ format: z.enum(['vtt', 'txt', 'json']).default('vtt') });
@@ -42,7 +43,7 @@ export function registerApi(server: FastifyInstance, service: Service): void {
     { config: { endpoint: 'projects' } },
     async (request: CompanyRequest) => {
       const company = readableCompany(service, request);
-      const projects = await service.catalogue.projects(company.id);
+      const projects = service.catalogue.projects(company.id);
       return { projects: projects.map(({ id, name, status }) => ({ id, name, status })) };
     },
   );
@@ -54,17 +55,17 @@ export function registerApi(server: FastifyInstance, service: Service): void {
       const company = readableCompany(service, request);
       const { limit, cursor = null, since = null, assetType = null, projectId = null } = parse(ListQuery, request);
       const query = { companyId: company.id, limit, after: cursor, since, assetType, projectId };
-      const { assets, more } = await service.catalogue.page(query);
+      const { assets, more } = service.catalogue.page(query);
       const last = assets.at(-1);
       return {
-        assets: assets.map((asset) => listed(service, asset)),
+        assets: assets.map((asset) => summaryOf(service, asset)),
         ...(more && last ? { nextCursor: writeCursor(last) } : lastCursor(request, cursor ?? last)),
       };
     },
   );
 
   server.get('/api/v1/assets/:assetId', { config: { endpoint: 'asset' } }, async (request: AssetRequest) =>
-    detailed(service, await readableAsset(service, request)),
+    detailOf(service, readableAsset(service, request)),
   );
 
   server.get(
@@ -74,12 +75,12 @@ export function registerApi(server: FastifyInstance, service: Service): void {
   );
 }
 
-async function sendTranscript(service: Service, request: AssetRequest, reply: FastifyReply): Promise<unknown> {
-  const asset = await readableAsset(service, request);
+function sendTranscript(service: Service, request: AssetRequest, reply: FastifyReply): unknown {
+  const asset = readableAsset(service, request);
   const { format } = parse(TranscriptQuery, request);
   const isAvailable = isTimed(asset) && asset.hasTranscript !== false;
   const transcript = isAvailable ? transcriptAt(asset, service.clock.now()) : null;
-  if (!transcript) throw new Refusal(404, 'not_found', 'There is no transcript of this asset, or not yet.');
+  if (!transcript) throw new HttpError(404, 'not_found', 'This asset has no transcript, or it does not exist yet.');
   if ('noSpeech' in transcript) return { assetId: asset.id, noSpeech: true };
   if (format === 'json') return { assetId: asset.id, ...transcript };
   return format === 'vtt'
@@ -91,44 +92,49 @@ function bearerOf(request: FastifyRequest): string | undefined {
   return /^Bearer +([\w.~+/=-]+)$/i.exec(request.headers.authorization ?? '')?.[1];
 }
 
-/** The live connection whose Bearer token a request carries. */
+/** The connection of a request's Bearer token. */
 export function connectionOf(service: Service, request: FastifyRequest): Connection | undefined {
   const token = bearerOf(request);
   return token === undefined ? undefined : service.connections.ofAccessToken(token);
 }
 
-/** Section 5: a Bearer token whose connection lives. */
+/** Section 5: every request needs a valid Bearer token. */
 function authorized(service: Service, request: FastifyRequest): Connection {
   const connection = connectionOf(service, request);
   if (!connection) {
     const challenge = bearerOf(request) ? 'Bearer error="invalid_token"' : 'Bearer';
-    throw new Refusal(401, 'invalid_token', 'The access token is missing, has expired or was ended.', {
-      'www-authenticate': challenge,
-    });
+    throw new HttpError(
+      401,
+      'invalid_token',
+      'The access token is missing, has expired, or its connection has ended.',
+      {
+        'www-authenticate': challenge,
+      },
+    );
   }
   return connection;
 }
 
-/** Section 4.4: what the user granted, as far as the user can still read it. */
+/** Section 4.4: the granted companies that the user can still read. */
 export function readableCompanies(service: Service, connection: Connection): Company[] {
   const companies = service.accounts.companiesOf(connection.userId);
   const granted = connection.companies;
   return granted === null ? companies : companies.filter((company) => granted.includes(company.id));
 }
 
-/** A company or asset that may not be read is as unknown as one that does not exist. */
+/** A company or asset that the user may not read answers like one that does not exist. */
 function readableCompany(service: Service, request: CompanyRequest): Company {
   const companies = readableCompanies(service, authorized(service, request));
   const company = companies.find((company) => company.id === request.params.companyId);
-  if (!company) throw new Refusal(404, 'not_found', 'There is no such company.');
+  if (!company) throw new HttpError(404, 'not_found', 'This company does not exist.');
   return company;
 }
 
-async function readableAsset(service: Service, request: AssetRequest): Promise<Asset> {
+function readableAsset(service: Service, request: AssetRequest): Asset {
   const companies = readableCompanies(service, authorized(service, request));
-  const asset = await service.catalogue.find(request.params.assetId);
+  const asset = service.catalogue.find(request.params.assetId);
   if (!asset || !companies.some((company) => company.id === asset.companyId)) {
-    throw new Refusal(404, 'not_found', 'There is no such asset.');
+    throw new HttpError(404, 'not_found', 'This asset does not exist.');
   }
   return asset;
 }
@@ -137,10 +143,10 @@ function parse<T extends z.ZodType>(schema: T, request: FastifyRequest): z.outpu
   const parsed = schema.safeParse(request.query);
   if (parsed.success) return parsed.data;
   const { path, message } = parsed.error.issues[0]!;
-  throw new Refusal(400, 'invalid_request', [...path, message].join(': '));
+  throw new HttpError(400, 'invalid_request', [...path, message].join(': '));
 }
 
-/** A place in the listing, not a number of pages: uploads that arrive in between move nothing. */
+/** A position, not a page number: uploads between two requests neither hide nor repeat an asset. */
 function writeCursor({ uploadDate, id }: Position): string {
   return Buffer.from(JSON.stringify([uploadDate, id])).toString('base64url');
 }
@@ -150,11 +156,11 @@ function readCursor(cursor: string, context: z.RefinementCtx<string>): Position 
     const [uploadDate, id] = JSON.parse(Buffer.from(cursor, 'base64url').toString());
     if (typeof uploadDate === 'number' && typeof id === 'string') return { uploadDate, id };
   } catch {}
-  context.addIssue('is no cursor of this library');
+  context.addIssue('is not a cursor of this library');
   return z.NEVER;
 }
 
-/** Nowhere is it said how the last page says so; null, unless a fault rule wants to see another way. */
+/** The specification does not define the last page's cursor. It is null unless a fault rule sets another one. */
 function lastCursor(request: FastifyRequest, repeated: Position | undefined): { nextCursor?: string | null } {
   switch (request.fault?.nextCursor) {
     case 'absent':

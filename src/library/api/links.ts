@@ -1,9 +1,10 @@
-import { mac, same } from '../secrets.ts';
-import { Refusal, type Service } from '../service.ts';
+import { HttpError } from '../http-error.ts';
+import { mac, safeEqual } from '../secrets.ts';
+import type { Service } from '../service.ts';
 
 export type Kind = 'original' | 'mp4' | 'thumbnail';
 
-/** Section 2.6: a thumbnail's link works for about an hour. */
+/** Section 2.6: a thumbnail link works for about an hour, in seconds. */
 const THUMBNAIL_LIFETIME = 3600;
 
 export function thumbnailLink(service: Service, assetId: string): string {
@@ -20,28 +21,26 @@ export function link(service: Service, assetId: string, kind: Kind, expires: num
   return `${service.addresses.api}${path}?expires=${expires}&signature=${signature(service, assetId, kind, expires)}`;
 }
 
-export type LinkQuery = { expires?: unknown; signature?: unknown };
-
-/** Section 4.7, rule 1, and section 8: a link works until it expires, for requests that come from {app_url}. */
+/** Section 4.7, rule 1, and section 8: a link works until it expires, with {app_url} as Referer. */
 export function checkLink(
   service: Service,
   assetId: string,
   kind: Kind,
-  query: LinkQuery,
+  query: { expires?: unknown; signature?: unknown },
   referer: string | undefined,
 ): void {
   const expires = Number(query.expires);
-  if (!same(String(query.signature), signature(service, assetId, kind, expires))) {
-    throw new Refusal(403, 'invalid_signature', 'This link was not made by the library.');
+  if (!safeEqual(String(query.signature), signature(service, assetId, kind, expires))) {
+    throw new HttpError(403, 'invalid_signature', 'The signature of this link is wrong.');
   }
   if (expires * 1000 <= service.clock.now()) throw expiredLink();
   if (referer?.replace(/\/$/, '') !== service.addresses.app) {
-    throw new Refusal(403, 'referer_required', `This link is only for requests with Referer: ${service.addresses.app}`);
+    throw new HttpError(403, 'referer_required', `This link needs the header Referer: ${service.addresses.app}`);
   }
 }
 
-export function expiredLink(): Refusal {
-  return new Refusal(403, 'link_expired', 'This link has expired. Read the asset again for a new one.');
+export function expiredLink(): HttpError {
+  return new HttpError(403, 'link_expired', 'This link has expired. Read the asset again for a new one.');
 }
 
 function expiry(service: Service, lifetime: number): number {

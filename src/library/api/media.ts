@@ -2,9 +2,10 @@ import { Readable } from 'node:stream';
 import { create as contentDisposition } from 'content-disposition';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { type Body, resized } from '../content/body.ts';
+import { HttpError } from '../http-error.ts';
 import { type Asset, isVideo, statusAt } from '../model.ts';
-import { Refusal, type Service } from '../service.ts';
-import { checkLink, type Kind, type LinkQuery } from './links.ts';
+import type { Service } from '../service.ts';
+import { checkLink, type Kind } from './links.ts';
 import { parseRange } from './range.ts';
 
 const ENDPOINT = { original: 'media', mp4: 'mp4', thumbnail: 'thumbnail' } as const;
@@ -18,15 +19,15 @@ export function registerMedia(server: FastifyInstance, service: Service): void {
       method: ['GET', 'HEAD'],
       url: `/media/:assetId/${kind}`,
       config: { endpoint: ENDPOINT[kind] },
-      handler: (request: MediaRequest, reply: FastifyReply) => serve(service, kind, request, reply),
+      handler: async (request: MediaRequest, reply: FastifyReply) => serve(service, kind, request, reply),
     });
     server.route({
       method: ['GET', 'HEAD'],
       url: `/hop/:hop/:left/media/:assetId/${kind}`,
-      handler: (request: MediaRequest, reply: FastifyReply) => {
+      handler: async (request: MediaRequest, reply: FastifyReply) => {
         const { hop, left } = request.params;
         if (left === '0') {
-          request.fault = service.faults.held(hop!);
+          request.fault = service.faults.redirected(hop!);
           request.entry.endpoint = ENDPOINT[kind];
           return serve(service, kind, request, reply);
         }
@@ -37,14 +38,15 @@ export function registerMedia(server: FastifyInstance, service: Service): void {
   }
 }
 
-async function serve(service: Service, kind: Kind, request: MediaRequest, reply: FastifyReply): Promise<FastifyReply> {
+function serve(service: Service, kind: Kind, request: MediaRequest, reply: FastifyReply): FastifyReply {
   const { assetId } = request.params;
-  checkLink(service, assetId, kind, request.query as LinkQuery, request.headers.referer);
-  const asset = await service.catalogue.find(assetId);
+  checkLink(service, assetId, kind, request.query as object, request.headers.referer);
+  const asset = service.catalogue.find(assetId);
   const body = asset && bodyFor(asset, kind, service.clock.now());
-  if (!body) throw new Refusal(404, 'not_found', 'This file does not exist.');
+  if (!body) throw new HttpError(404, 'not_found', 'This file does not exist.');
   if (kind !== 'thumbnail') reply.header('content-disposition', contentDisposition(filename(asset, kind)));
-  return send(request, reply, resize(body, request));
+  const { shortBy = 0, longBy = 0 } = request.fault ?? {};
+  return send(request, reply, shortBy || longBy ? resized(body, longBy - shortBy) : body);
 }
 
 function bodyFor(asset: Asset, kind: Kind, now: number): Body | undefined {
@@ -54,15 +56,10 @@ function bodyFor(asset: Asset, kind: Kind, now: number): Body | undefined {
   return kind === 'original' && asset.originalGone ? undefined : asset[kind]?.();
 }
 
-/** A header has room for a name, not for a novel, and none for half a character. */
+/** Headers have limited space, and cannot contain half of a surrogate pair. */
 function filename(asset: Asset, kind: Kind): string {
   const name = [...asset.filename.toWellFormed()].slice(0, 255).join('');
   return kind === 'mp4' && isVideo(asset.mimeType) ? name.replace(/(\.\w+)?$/, '.mp4') : name;
-}
-
-function resize(body: Body, request: FastifyRequest): Body {
-  const { shortBy = 0, longBy = 0 } = request.fault ?? {};
-  return shortBy || longBy ? resized(body, longBy - shortBy) : body;
 }
 
 function send(request: FastifyRequest, reply: FastifyReply, body: Body): FastifyReply {
@@ -70,7 +67,7 @@ function send(request: FastifyRequest, reply: FastifyReply, body: Body): Fastify
     'accept-ranges': 'bytes',
     etag: body.etag,
     'cache-control': 'private, no-transform',
-    // An upload may be a page or a drawing with a script in it; on this origin it must never run.
+    // An uploaded HTML or SVG file may contain a script, which must not run on this origin.
     'content-security-policy': "default-src 'none'; sandbox",
     'content-type': body.type,
   });
@@ -80,7 +77,7 @@ function send(request: FastifyRequest, reply: FastifyReply, body: Body): Fastify
   const isSame = ifRange === undefined || ifRange === body.etag;
   const wanted = range !== undefined && isSame && !request.fault?.ignoreRange ? parseRange(range, body.size) : 'whole';
   if (wanted === 'unsatisfiable') {
-    throw new Refusal(416, 'range_not_satisfiable', 'The file ends before this range.', {
+    throw new HttpError(416, 'range_not_satisfiable', 'This range is beyond the end of the file.', {
       'content-range': `bytes */${body.size}`,
     });
   }
@@ -91,7 +88,7 @@ function send(request: FastifyRequest, reply: FastifyReply, body: Body): Fastify
   return reply.send(Readable.from(counted(body.chunks(start, end), end - start, request), { objectMode: false }));
 }
 
-/** Chunks are made when the socket has room for them: nothing is held but the one on its way. */
+/** Counts the bytes of a body. Chunks are made on demand: only one is in memory. */
 async function* counted(
   chunks: Iterable<Buffer> | AsyncIterable<Buffer>,
   promised: number,
@@ -101,6 +98,6 @@ async function* counted(
     request.entry.bytes += chunk.length;
     yield chunk;
   }
-  // A file that shrank under our hands: closing the connection tells the client, an answer that waits does not.
-  if (request.entry.bytes < promised) throw new Error(`${request.entry.path} ended early`);
+  // The file has shrunk. An error closes the connection; without it, the client would wait for more bytes.
+  if (request.entry.bytes < promised) throw new Error(`${request.entry.path} has fewer bytes than promised.`);
 }

@@ -1,10 +1,8 @@
-export type Range = { start: number; end: number };
-
 /**
- * One byte range of a Range header (RFC 9110, 14.1.2), `end` exclusive. Several ranges, other units and what cannot be
- * read are answered with the whole file, as the RFC allows.
+ * Parses a Range header with one range of bytes (RFC 9110, 14.1.2). `end` is exclusive. Anything else, such as several
+ * ranges, is `whole`, as the RFC allows.
  */
-export function parseRange(header: string, size: number): Range | 'whole' | 'unsatisfiable' {
+export function parseRange(header: string, size: number): { start: number; end: number } | 'whole' | 'unsatisfiable' {
   const match = /^bytes=(\d*)-(\d*)$/i.exec(header.trim());
   if (!match || (match[1] === '' && match[2] === '')) return 'whole';
   if (match[1] === '') {

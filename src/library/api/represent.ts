@@ -4,11 +4,11 @@ import { downloadExpiry, link, thumbnailLink } from './links.ts';
 
 type Json = Record<string, unknown>;
 
-/** Section 2.6. A field that has no value for an asset (a document's duration) is left out. */
-export function listed(service: Service, asset: Asset): Json {
+/** Section 2.6. Fields without a value, such as a document's duration, are omitted. */
+export function summaryOf(service: Service, asset: Asset): Json {
   const now = service.clock.now();
   const status = statusAt(asset, now);
-  const truth: Json = {
+  const summary: Json = {
     id: asset.id,
     name: asset.name,
     mimeType: asset.mimeType,
@@ -24,11 +24,11 @@ export function listed(service: Service, asset: Asset): Json {
     hasTranscript: asset.hasTranscript ?? transcriptAt(asset, now) !== null,
     ...(asset.thumbnail && { thumbnailUrl: thumbnailLink(service, asset.id) }),
   };
-  return without({ ...truth, ...asset.override }, asset.omit);
+  return without({ ...summary, ...asset.override }, asset.omit);
 }
 
-/** Sections 2.7 and 4.7. An asset without a file has a link too; it answers 404. */
-export function detailed(service: Service, asset: Asset): Json {
+/** Sections 2.7 and 4.7. The link of an asset without a file answers 404. */
+export function detailOf(service: Service, asset: Asset): Json {
   const expiresAt = downloadExpiry(service);
   const hasMp4 = asset.mp4 && isVideo(asset.mimeType) && statusAt(asset, service.clock.now()) === 'ready';
   const download = {
@@ -37,11 +37,11 @@ export function detailed(service: Service, asset: Asset): Json {
     filename: asset.filename,
     expiresAt,
   };
-  const truth = { asset: { ...listed(service, asset), download } };
-  return without(merged(truth, asset.overrideDetail), asset.omit, 'asset');
+  const detail = { asset: { ...summaryOf(service, asset), download } };
+  return without(merged(detail, asset.overrideDetail), asset.omit, 'asset');
 }
 
-/** Names of fields, also inside `download` as in `download.url`. */
+/** Removes fields. A name such as `download.url` is a field of `download`. */
 function without(json: Json, names: string[], under?: string): Json {
   if (names.length === 0) return json;
   const copy = structuredClone(json);

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto';
 import { chunksOf } from './bytes.ts';
 
-/** Bytes that can be read from any offset without being held: the content of a file, a rendition or a thumbnail. */
+/** The content of a file, rendition or thumbnail. Any range can be read, and none is kept in memory. */
 export type Body = {
   size: number;
-  /** A strong validator: another body never has the same one. */
+  /** A strong validator: no two bodies have the same. */
   etag: string;
   type: string;
   chunks(start: number, end: number): Iterable<Buffer> | AsyncIterable<Buffer>;
 };
 
-/** A body is composed of what is in memory and of what is made when it is read. */
+/** A part of a body: bytes in memory, or bytes that are generated when they are read. */
 export type Part = Buffer | { size: number; name: string; chunks(start: number, end: number): Iterable<Buffer> };
 
 export function bodyOf(type: string, parts: Part[]): Body {
@@ -29,7 +29,7 @@ export function generated(seed: number | string, size: number): Part {
   return { size, name: `generated ${seed} ${size}`, chunks: (start, end) => chunksOf(seed, start, end) };
 }
 
-/** The same file, some bytes longer or shorter. */
+/** The same file, made longer or shorter by some bytes. */
 export function resized(body: Body, by: number): Body {
   const size = Math.max(0, body.size + by);
   return {

@@ -4,24 +4,20 @@ const AES_BLOCK = 16;
 const TILE = 256 * 1024;
 const STEP = 4099;
 const ZEROS = Buffer.alloc(TILE);
-const KEPT_TILES = 32;
+const CACHED_TILES = 32;
 
 /**
  * Bytes `start` (inclusive) to `end` (exclusive) of the endless file named by a seed.
  *
  * The file's tile is the first 256 KiB of the AES-128-CTR key stream whose key is the first 16 bytes of SHA-256(seed) and
  * whose counter begins at 0. Block k of 256 KiB of the file is the tile, rotated left by 4099·k bytes. So byte p is
- * `tile[(p % 262144 + 4099 * floor(p / 262144)) % 262144]`: any range costs the same, and no two blocks of a file are
- * alike before 64 GiB.
+ * `tile[(p % 262144 + 4099 * floor(p / 262144)) % 262144]`. Blocks do not repeat before 64 GiB.
  */
 export function bytesOf(seed: number | string, start: number, end: number): Buffer {
   return Buffer.concat([...chunksOf(seed, start, end)]);
 }
 
-/**
- * The same bytes in chunks, made when asked for, so that memory stays flat whatever the size. The chunks are shared: who
- * takes them must not write to them.
- */
+/** The same bytes in chunks, generated on demand. Chunks share memory: do not write to them. */
 export function* chunksOf(seed: number | string, start: number, end: number): Generator<Buffer> {
   if (end <= start) return;
   if (end <= TILE) {
@@ -40,14 +36,14 @@ export function* chunksOf(seed: number | string, start: number, end: number): Ge
 
 const tiles = new Map<string, Buffer>();
 
-/** A tile twice in a row, so that a rotated one is a piece of it. The last used are kept. */
+/** A tile twice in a row, so that each rotation is a slice of it. The latest tiles are cached. */
 function tileOf(seed: number | string): Buffer {
   const name = String(seed);
   let tile = tiles.get(name);
   if (!tile) {
     const once = keyStream(seed, 0, TILE);
     tile = Buffer.concat([once, once]);
-    if (tiles.size >= KEPT_TILES) tiles.delete(tiles.keys().next().value!);
+    if (tiles.size >= CACHED_TILES) tiles.delete(tiles.keys().next().value!);
   }
   tiles.delete(name);
   tiles.set(name, tile);

@@ -1,7 +1,7 @@
 import type { Source } from '../catalogue.ts';
 import type { Asset, Company, Project, User } from '../model.ts';
 
-/** Made-up files, a folder of one's own, or a formula for as many assets as wanted. */
+/** Sample files, a folder, or any number of generated assets. */
 export type ContentOption =
   | { samples: number; seed?: number }
   | { media: string }
@@ -20,13 +20,13 @@ export type Content = {
 
 export const ADA: User = { id: 'usr_ada', name: 'Ada Lindqvist', email: 'ada@example.com' };
 
-/** The newest upload of all content that is made up: fixed, so that every start makes the same library. */
+/** The upload date of the newest generated asset. It is fixed, so that each start makes the same library. */
 export const NEWEST = Date.UTC(2025, 9, 1, 16, 20);
 
-/** When what is not there yet comes: milliseconds since the start. */
+/** Milliseconds from the start until videos are transcoded, and until late transcripts exist. */
 export type Delays = { transcode: number; transcript: number };
 
-/** A library of one user, whose companies are given. */
+/** Content with one user, who can read the given companies. */
 export function contentOfAda(companies: Company[], sources: Source[] = []): Content {
   return {
     users: [{ ...ADA, companies: companies.map(({ id }) => id) }],

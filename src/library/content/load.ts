@@ -1,8 +1,8 @@
-import { type Store, settingOf } from '../database/store.ts';
+import type { Store } from '../database/store.ts';
 import { type Content, type ContentOption, contentOfAda, type Delays } from './content.ts';
-import { openFolder } from './folder.ts';
+import { Folder } from './folder/folder.ts';
 import { samples } from './samples.ts';
-import { synthetic } from './synthetic.ts';
+import { Synthetic } from './synthetic.ts';
 
 type LoadOptions = { now: () => number; delays: Delays; store: Store; log: (line: object) => void };
 
@@ -12,16 +12,15 @@ export async function loadContent(
 ): Promise<Content> {
   if (!option) return contentOfAda([]);
   if ('samples' in option) {
-    // What became ready once does not go back to processing with the next start.
-    const startedAt = await settingOf(store, 'samples', () => String(now()));
+    // Stored, so that a restart does not begin transcoding again.
+    const startedAt = await store.setting('samples', () => String(now()));
     return samples(option.samples, option.seed ?? 1, Number(startedAt), delays);
   }
   if ('synthetic' in option) {
     const { synthetic: count, seed = 1, sizes } = option;
-    const { company, source } = synthetic({ count, seed, ...(sizes && { sizes }) });
-    return contentOfAda([company], [source]);
+    const source = new Synthetic({ count, seed, sizes });
+    return contentOfAda([source.company], [source]);
   }
-  const folder = { now, transcodeDelay: delays.transcode, store, log };
-  const { company, source, close } = await openFolder(option.media, folder);
-  return { ...contentOfAda([company], [source]), close };
+  const folder = await Folder.open(option.media, { now, transcodeDelay: delays.transcode, store, log });
+  return { ...contentOfAda([folder.company], [folder]), close: () => folder.close() };
 }

@@ -1,6 +1,6 @@
 import type { Random } from './random.ts';
 
-/** Names as people give them. */
+/** Realistic names, with spaces, Unicode and punctuation. */
 const NAMES: Record<string, readonly string[]> = {
   videos: ['Interview Größe XL', 'Drone pass 03', 'C0042', 'Summer spot – director’s cut', '発表会 ハイライト', 'clip'],
   selects: ['Selects Tag 2', 'A-roll best of', 'DSC_8812', 'Scene 4 take 7 (good!)', 'clip'],

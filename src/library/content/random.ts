@@ -9,7 +9,7 @@ export type Random = {
   hex(length: number): string;
 };
 
-/** The same numbers for the same name, on every machine (mulberry32, seeded with a hash). */
+/** A generator (mulberry32) that is seeded with the hash of a name: the same name gives the same numbers. */
 export function randomOf(...name: (string | number)[]): Random {
   return randomFrom(hash('sha256', name.join('\0'), 'buffer').readUInt32LE());
 }

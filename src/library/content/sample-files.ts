@@ -7,8 +7,8 @@ import { jpegWithComment, png, svg } from './formats/images.ts';
 import { withFreeBox, withVoid } from './formats/video.ts';
 import type { Random } from './random.ts';
 
-/** A file with true facts about it. */
-export type Original = {
+/** A file with its metadata. */
+type Original = {
   extension: string;
   body: Body;
   mp4?: Body;
@@ -18,7 +18,7 @@ export type Original = {
   duration?: number;
 };
 
-/** Makes a file that no other name gets the bytes of. */
+/** Makes a file. Each name gets different bytes. */
 export type Maker = (name: string, random: Random) => Original;
 
 const sample = (file: string) => readFileSync(join(import.meta.dirname, '..', 'samples', file));
@@ -27,9 +27,9 @@ const thumbnail = (name: string) => {
   return () => bodyOf('image/jpeg', [picture]);
 };
 
-type Facts = { extension: string; type: string; width: number; height: number; duration: number };
+type VideoFacts = { extension: string; type: string; width: number; height: number; duration: number };
 
-function video(file: string, facts: Facts): Maker {
+function video(file: string, facts: VideoFacts): Maker {
   const original = sample(`${file}.${facts.extension}`);
   const rendition = sample(`${file}.rendition.mp4`);
   const picture = thumbnail(file);
@@ -143,7 +143,7 @@ export const archive: Maker = (name, random) => ({
   ]),
 });
 
-/** Most files stay small; one in four grows. */
+/** Most files stay small. One in four becomes large. */
 function padding(random: Random, most: number): number {
   return random.next() < 0.25 ? random.between(100_000, most) : random.between(0, 4000);
 }

@@ -1,4 +1,4 @@
-import { ASSET_TYPES, type Asset, type Company, isVideo, type Project, type User } from '../model.ts';
+import { ASSET_TYPES, type Asset, type Company, isVideo, newAsset, type Project, type User } from '../model.ts';
 import { ADA, type Content, type Delays, NEWEST } from './content.ts';
 import { nameOf, tagsOf } from './names.ts';
 import { randomOf } from './random.ts';
@@ -33,8 +33,8 @@ const COMPANIES: { company: Company; projects: string[] }[] = [
 const KENJI: User = { id: 'usr_kenji', name: 'Kenji Mori', email: 'kenji@example.com' };
 
 /**
- * A library as a small agency has it, with real files of all eight types. The same seed makes the same ids, names, dates
- * and bytes. Some videos have lost their original, a few are still transcoding, two assets have no file.
+ * The library of a small agency, with real files of all eight types and special cases: processing videos, missing
+ * originals and files, late transcripts. The same seed makes the same ids, names, dates and bytes.
  */
 export function samples(count: number, seed: number, startedAt: number, delays: Delays): Content {
   const projects = COMPANIES.flatMap(({ company, projects }) =>
@@ -76,7 +76,7 @@ function sampleAsset(
   const isProcessing = isVideo(original.body.type) && assetType === 'videos' && ordinal < 3;
   const isUnavailable = i === 13 || i === 44;
   const step = SPREAD / count;
-  return {
+  return newAsset({
     id,
     companyId: project.companyId,
     project: { id: project.id, name: project.name },
@@ -96,29 +96,20 @@ function sampleAsset(
     originalGone: original.mp4 !== undefined && ordinal % 7 === 4,
     mp4: original.mp4 ? () => original.mp4! : null,
     thumbnail: original.thumbnail ?? placeholder(filename),
-    ...spoken(`${seed} ${i}`, original.duration, ordinal, startedAt + delays.transcript),
-    override: {},
-    overrideDetail: {},
-    omit: [],
-  };
+    ...transcriptOf(`${seed} ${i}`, original.duration, ordinal, startedAt + delays.transcript),
+  });
 }
 
-/** What clips have to say: words, no word timing, no speech, nothing yet (announced or not), nothing at all. */
-function spoken(
-  name: string,
-  duration: number | undefined,
-  ordinal: number,
-  late: number,
-): Pick<Asset, 'transcript' | 'transcriptAt' | 'hasTranscript'> {
-  const nothing = { transcript: null, transcriptAt: 0, hasTranscript: null };
-  if (duration === undefined) return nothing;
+/** In turn: with words, without words, no speech, exists later, exists later but announced, none. */
+function transcriptOf(name: string, duration: number | undefined, ordinal: number, late: number): Partial<Asset> {
+  if (duration === undefined) return {};
   const kinds = [
-    { ...nothing, transcript: speech(name, duration, true) },
-    { ...nothing, transcript: speech(name, duration, false) },
-    { ...nothing, transcript: { noSpeech: true as const } },
-    { ...nothing, transcript: speech(name, duration, true), transcriptAt: late },
-    { ...nothing, transcript: speech(name, duration, true), transcriptAt: late, hasTranscript: true },
-    nothing,
+    { transcript: speech(name, duration, true) },
+    { transcript: speech(name, duration, false) },
+    { transcript: { noSpeech: true as const } },
+    { transcript: speech(name, duration, true), transcriptAt: late },
+    { transcript: speech(name, duration, true), transcriptAt: late, hasTranscript: true },
+    {},
   ];
   return kinds[ordinal % kinds.length]!;
 }

@@ -14,7 +14,7 @@ const SENTENCES = [
   'That is a wrap, thank you all very much.',
 ];
 
-/** Something said for as long as a clip lasts, cut into captions and, if wanted, words. */
+/** A transcript of random sentences with the length of a clip. */
 export function speech(name: string, seconds: number, withWords: boolean): Transcript {
   const random = randomOf('speech', name);
   const sentences = Array.from({ length: Math.max(1, Math.round(seconds / 2.5)) }, () => random.pick(SENTENCES));

@@ -1,6 +1,5 @@
-import type { Position, Query, Source } from '../catalogue.ts';
-import { newestFirst } from '../catalogue.ts';
-import { type Asset, type Company, isVideo, type Project } from '../model.ts';
+import { newestFirst, type Position, type Query, type Source } from '../catalogue.ts';
+import { type Asset, type Company, isVideo, newAsset, type Project } from '../model.ts';
 import { type Body, bodyOf, generated } from './body.ts';
 import { NEWEST } from './content.ts';
 import { nameOf, tagsOf } from './names.ts';
@@ -11,7 +10,7 @@ import { placeholder } from './thumbnail.ts';
 const SPREAD = 3 * 365 * 24 * 3600 * 1000;
 const PROJECTS = 40;
 
-/** What an asset is, and how many of sixteen are of that kind. Sizes in bytes, from and to. */
+/** The kinds of assets, and how many of sixteen are of each. Sizes are in bytes, from and to. */
 const KINDS = [
   { share: 3, assetType: 'videos', extension: 'mp4', mimeType: 'video/mp4', sizes: [5e6, 2e9] },
   { share: 2, assetType: 'selects', extension: 'mov', mimeType: 'video/quicktime', sizes: [2e7, 4e9] },
@@ -25,109 +24,118 @@ const KINDS = [
 
 const SLOTS = KINDS.flatMap((kind) => Array.from({ length: kind.share }, () => kind));
 
-export type Synthetic = {
+type Options = {
   count: number;
   seed: number;
-  /** Every size lies between these, instead of what is usual for its kind. */
-  sizes?: [number, number];
+  /** Smallest and largest size. Default: the usual sizes of the kind. */
+  sizes?: [number, number] | undefined;
 };
 
-/**
- * A library of any number of assets of any size that is a formula: nothing is stored, every asset is made from its
- * number when it is asked for, and so is every byte of it. Asset 0 is the newest.
- */
-export function synthetic({ count, seed, sizes }: Synthetic): { company: Company; source: Source } {
-  const company = { id: `cmp_synthetic_${seed}`, name: `Synthetic ${seed}` };
-  const step = Math.max(1, Math.floor(SPREAD / Math.max(1, count)));
-  const projects = Array.from(
-    { length: PROJECTS },
-    (_, i): Project => ({
+/** Any number of assets of any size. Nothing is stored: assets and bytes are computed from their number. 0 is the newest. */
+export class Synthetic implements Source {
+  readonly company: Company;
+  readonly #options: Options;
+  readonly #projects: Project[];
+  /** Milliseconds between two uploads. */
+  readonly #step: number;
+
+  constructor(options: Options) {
+    const { count, seed } = options;
+    const companyId = `cmp_synthetic_${seed}`;
+    this.company = { id: companyId, name: `Synthetic ${seed}` };
+    this.#options = options;
+    this.#projects = Array.from({ length: PROJECTS }, (_, i) => ({
       id: `prj_synthetic_${seed}_${i}`,
-      companyId: company.id,
+      companyId,
       name: `Project ${i + 1}`,
       status: 'active',
-    }),
-  );
-  const idPattern = new RegExp(`^ast_${seed}_(\\d{1,12})$`);
-  const isProject = (id: string) => projects.some((project) => project.id === id);
+    }));
+    this.#step = Math.max(1, Math.floor(SPREAD / Math.max(1, count)));
+  }
 
-  const idOf = (i: number) => `ast_${seed}_${i}`;
-  const dateOf = (i: number) => NEWEST - i * step - (hash(seed, i, 0) % step);
-  const kindOf = (i: number) => SLOTS[hash(seed, i, 1) % SLOTS.length]!;
-  const projectOf = (i: number) => projects[hash(seed, i, 2) % PROJECTS]!;
+  projects(companyId: string): Project[] {
+    return companyId === this.company.id ? this.#projects : [];
+  }
 
-  function asset(i: number): Asset {
+  find(id: string): Asset | undefined {
+    const i = Number(/^ast_-?\d+_(\d{1,12})$/.exec(id)?.[1]);
+    return i < this.#options.count && this.#id(i) === id ? this.#asset(i) : undefined;
+  }
+
+  list({ companyId, limit, after, since, assetType, projectId }: Query, isHidden: (id: string) => boolean): Asset[] {
+    const found: Asset[] = [];
+    const isKnown = projectId === null || this.#projects.some(({ id }) => id === projectId);
+    if (companyId !== this.company.id || !isKnown) return found;
+    for (let i = after ? this.#firstAfter(after) : 0; i < this.#options.count && found.length < limit; i++) {
+      if (since !== null && this.#date(i) <= since) break;
+      if (assetType !== null && this.#kind(i).assetType !== assetType) continue;
+      if (projectId !== null && this.#project(i).id !== projectId) continue;
+      if (!isHidden(this.#id(i))) found.push(this.#asset(i));
+    }
+    return found;
+  }
+
+  #asset(i: number): Asset {
+    const { seed, sizes } = this.#options;
     const random = randomFrom(hash(seed, i, 3));
-    const { assetType, extension, mimeType, sizes: usual } = kindOf(i);
+    const { assetType, extension, mimeType, sizes: usual } = this.#kind(i);
     const [smallest, largest] = sizes ?? usual;
     const size = Math.round(smallest * (largest / smallest) ** random.next());
     const filename = nameOf(assetType, extension, i, random);
-    const project = projectOf(i);
+    const { id, name } = this.#project(i);
     const isTimed = /^(video|audio)/.test(mimeType);
     const isUnavailable = i % 1000 === 999;
     const duration = isTimed ? Math.round(1000 * (2 + size / 1e6)) / 1000 : null;
     const body = (type: string, name: string, size: number) => (): Body => bodyOf(type, [generated(name, size)]);
     return {
-      id: idOf(i),
-      uploadDate: dateOf(i),
-      companyId: company.id,
-      project: { id: project.id, name: project.name },
-      name: filename,
-      filename,
-      mimeType,
-      assetType,
-      tags: tagsOf(random),
-      status: isUnavailable ? 'unavailable' : 'ready',
-      readyAt: null,
-      size: isUnavailable ? 0 : size,
-      duration,
-      width: isVideo(mimeType) ? 1920 : mimeType.startsWith('image/') ? 4000 : null,
-      height: isVideo(mimeType) ? 1080 : mimeType.startsWith('image/') ? 3000 : null,
-      original: isUnavailable ? null : body(mimeType, `${seed} ${i}`, size),
-      originalGone: isVideo(mimeType) && i % 50 === 49,
-      mp4: isVideo(mimeType) ? body('video/mp4', `${seed} ${i} mp4`, Math.ceil(size / 3)) : null,
-      thumbnail: placeholder(`${seed} ${i}`),
-      // Only made when it is read: a long one has thousands of words, and lists are full of assets.
+      ...newAsset({
+        id: this.#id(i),
+        uploadDate: this.#date(i),
+        companyId: this.company.id,
+        project: { id, name },
+        name: filename,
+        mimeType,
+        assetType,
+        tags: tagsOf(random),
+        status: isUnavailable ? 'unavailable' : 'ready',
+        size: isUnavailable ? 0 : size,
+        duration,
+        width: isVideo(mimeType) ? 1920 : mimeType.startsWith('image/') ? 4000 : null,
+        height: isVideo(mimeType) ? 1080 : mimeType.startsWith('image/') ? 3000 : null,
+        original: isUnavailable ? null : body(mimeType, `${seed} ${i}`, size),
+        originalGone: isVideo(mimeType) && i % 50 === 49,
+        mp4: isVideo(mimeType) ? body('video/mp4', `${seed} ${i} mp4`, Math.ceil(size / 3)) : null,
+        thumbnail: placeholder(`${seed} ${i}`),
+        hasTranscript: isTimed,
+      }),
+      // A getter, because a transcript may have thousands of words, and listings need none.
       get transcript() {
         return isTimed ? speech(`${seed} ${i}`, Math.min(duration ?? 0, 3600), i % 2 === 0) : null;
       },
-      transcriptAt: 0,
-      hasTranscript: isTimed,
-      override: {},
-      overrideDetail: {},
-      omit: [],
     };
   }
 
-  function firstAfter(after: Position): number {
-    let i = Math.max(0, Math.floor((NEWEST - after.uploadDate) / step) - 1);
-    while (i < count && newestFirst({ id: idOf(i), uploadDate: dateOf(i) }, after) <= 0) i++;
-    return i;
+  #id(i: number): string {
+    return `ast_${this.#options.seed}_${i}`;
   }
 
-  return {
-    company,
-    source: {
-      projects: (companyId) => (companyId === company.id ? projects : []),
+  #date(i: number): number {
+    return NEWEST - i * this.#step - (hash(this.#options.seed, i, 0) % this.#step);
+  }
 
-      find(id) {
-        const i = Number(idPattern.exec(id)?.[1]);
-        return i < count && idOf(i) === id ? asset(i) : undefined;
-      },
+  #kind(i: number): (typeof KINDS)[number] {
+    return SLOTS[hash(this.#options.seed, i, 1) % SLOTS.length]!;
+  }
 
-      list({ companyId, limit, after, since, assetType, projectId }: Query, isHidden) {
-        const found: Asset[] = [];
-        if (companyId !== company.id || (projectId !== null && !isProject(projectId))) return found;
-        for (let i = after ? firstAfter(after) : 0; i < count && found.length < limit; i++) {
-          if (since !== null && dateOf(i) <= since) break;
-          if (assetType !== null && kindOf(i).assetType !== assetType) continue;
-          if (projectId !== null && projectOf(i).id !== projectId) continue;
-          if (!isHidden(idOf(i))) found.push(asset(i));
-        }
-        return found;
-      },
-    },
-  };
+  #project(i: number): Project {
+    return this.#projects[hash(this.#options.seed, i, 2) % PROJECTS]!;
+  }
+
+  #firstAfter(after: Position): number {
+    let i = Math.max(0, Math.floor((NEWEST - after.uploadDate) / this.#step) - 1);
+    while (i < this.#options.count && newestFirst({ id: this.#id(i), uploadDate: this.#date(i) }, after) <= 0) i++;
+    return i;
+  }
 }
 
 /** A fast hash of three numbers (the finalizer of MurmurHash3), below 2^32. */

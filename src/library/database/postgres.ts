@@ -1,115 +1,97 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { CamelCasePlugin, Kysely, PostgresDialect, sql } from 'kysely';
 import pg from 'pg';
-import { Refusal } from '../service.ts';
-import { migrate } from './migrations.ts';
-import { type Batch, type Keeper, valuesOf } from './store.ts';
-import { KEYS, type TableName, type Tables } from './tables.ts';
+import { HttpError, logLineOf } from '../http-error.ts';
+import type { Batch, Persistence } from './store.ts';
+import type { TableName, Tables } from './tables.ts';
 
-/** One library per database: another would not see what this one has in memory. */
-const OWNER_LOCK = "SELECT pg_try_advisory_lock(hashtext('library'), hashtext('owner')) AS mine";
-/** How long the connection of a process that was killed may take to be noticed. */
-const TAKEOVER = 5000;
-const ROWS_AT_ONCE = 1000;
+/** How long the server may take to notice that the process of an earlier library was killed. */
+const TAKEOVER_MS = 5000;
 
-// Times and sizes fit a double exactly.
-const types = {
-  getTypeParser(oid: number, format?: 'text' | 'binary') {
-    return oid === pg.types.builtins.INT8 ? Number : pg.types.getTypeParser(oid, format as 'text');
-  },
-};
+/** The rows of all tables. n is the order in which they were added. */
+const SCHEMA = `
+  CREATE SCHEMA IF NOT EXISTS library;
+  CREATE TABLE library.rows (
+    n bigint GENERATED ALWAYS AS IDENTITY,
+    table_name text NOT NULL,
+    key text NOT NULL,
+    data json NOT NULL,
+    PRIMARY KEY (table_name, key)
+  )`;
 
-/** The schema `library` of a PostgreSQL database. Nothing outside of that schema is touched. */
-export async function openDatabase(url: string, log: (line: object) => void): Promise<Keeper> {
+const SAVE = `
+  WITH deleted AS (
+    DELETE FROM library.rows USING unnest($4::text[], $5::text[]) AS gone (table_name, key)
+    WHERE rows.table_name = gone.table_name AND rows.key = gone.key
+  )
+  INSERT INTO library.rows (table_name, key, data) SELECT * FROM unnest($1::text[], $2::text[], $3::json[])
+  ON CONFLICT (table_name, key) DO UPDATE SET data = excluded.data`;
+
+/** Saves a store in the schema `library` of a PostgreSQL database, and uses no other schema. */
+export async function openDatabase(url: string, log: (line: object) => void): Promise<Persistence> {
   const pool = new pg.Pool({
     connectionString: url,
-    // The one connection holds the lock for as long as it lives; a new one has to take it first.
+    // One connection, which holds the lock. A new connection must take the lock first.
     max: 1,
     idleTimeoutMillis: 0,
     connectionTimeoutMillis: 10_000,
     query_timeout: 10_000,
     keepAlive: true,
     application_name: 'asset-library',
-    types: types as never,
-    onConnect: own as never,
+    onConnect: takeLock as never,
   });
-  const onError = (error: Error) => log({ warning: 'the connection to the database was lost', error: error.message });
-  pool.on('error', onError);
+  pool.on('error', (error) => log({ warning: 'database connection lost', error: error.message }));
   pool.on('connect', (client) => client.on('error', () => {}));
-  const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool }), plugins: [new CamelCasePlugin()] });
-  const library = db.withSchema('library');
   try {
-    await migrate(db as Kysely<unknown>);
+    const { rows } = await pool.query("SELECT to_regclass('library.rows') AS existing");
+    if (rows[0].existing === null) await pool.query(SCHEMA);
   } catch (error) {
-    await db.destroy();
+    await pool.end();
     throw error;
   }
 
   return {
-    async load(table) {
-      const rows = await library
-        .selectFrom(table as 'settings')
-        .selectAll()
-        .orderBy(sql.ref('n'))
-        .execute();
-      return rows.map(({ n: _, ...row }: object & { n?: number }) => row) as never;
+    async load<Table extends TableName>(table: Table) {
+      const query = 'SELECT data FROM library.rows WHERE table_name = $1 ORDER BY n';
+      return (await pool.query<{ data: Tables[Table] }>(query, [table])).rows.map(({ data }) => data);
     },
 
-    async keep(batch) {
+    async save(batch) {
       try {
-        await library.transaction().execute(async (transaction) => {
-          for (const [table, rows] of batch) await write(transaction, table, rows);
-        });
+        await pool.query(SAVE, parametersOf(batch));
       } catch (error) {
-        log({ error: error instanceof Error ? error.stack : String(error) });
-        throw new Refusal(503, 'temporarily_unavailable', 'This could not be saved. Please try again in a moment.', {
+        log(logLineOf(error));
+        throw new HttpError(503, 'temporarily_unavailable', 'The change could not be saved. Try again in a moment.', {
           'retry-after': '1',
         });
       }
     },
 
-    close: () => db.destroy(),
+    close: () => pool.end(),
   };
 }
 
-async function own(client: pg.ClientBase): Promise<void> {
-  const deadline = Date.now() + TAKEOVER;
+/** One library per database: a second one would not see the data that the first one has in memory. */
+async function takeLock(client: pg.ClientBase): Promise<void> {
+  const deadline = Date.now() + TAKEOVER_MS;
   for (;;) {
-    const { rows } = await client.query<{ mine: boolean }>(OWNER_LOCK);
-    if (rows[0]!.mine) return;
-    if (Date.now() > deadline) throw new Error('This database is in use by another library. Stop it, or use another.');
+    const { rows } = await client.query(
+      "SELECT pg_try_advisory_lock(hashtext('library'), hashtext('owner')) AS is_taken",
+    );
+    if (rows[0].is_taken) return;
+    if (Date.now() > deadline) throw new Error('This database is in use by another library. Use another database.');
     await pause(100);
   }
 }
 
-async function write(
-  db: Kysely<Tables>,
-  name: TableName,
-  rows: Batch extends Map<unknown, infer R> ? R : never,
-): Promise<void> {
-  // What is true of one table here is true of all of them, and the types know each on its own.
-  const table = name as 'settings';
-  const columns = KEYS[name] as 'name'[];
-  const puts = [...rows.values()].filter((row) => row !== null) as Tables['settings'][];
-  for (let i = 0; i < puts.length; i += ROWS_AT_ONCE) {
-    await db
-      .insertInto(table)
-      .values(puts.slice(i, i + ROWS_AT_ONCE))
-      .onConflict((conflict) =>
-        conflict.columns(columns).doUpdateSet((row) => {
-          const others = Object.keys(puts[0]!).filter((column) => !columns.includes(column as 'name'));
-          return Object.fromEntries(
-            others.map((column) => [column, row.ref(`excluded.${column}` as 'excluded.value')]),
-          );
-        }),
-      )
-      .execute();
-  }
-  for (const [key, row] of rows) {
-    if (row === null)
-      await db
-        .deleteFrom(table)
-        .where((where) => where.and(Object.fromEntries(valuesOf(name, key))))
-        .execute();
-  }
+function parametersOf(batch: Batch): string[][] {
+  const changes = [...batch].flatMap(([name, rows]) => [...rows].map(([key, row]) => ({ name, key, row })));
+  const puts = changes.filter(({ row }) => row !== null);
+  const deletes = changes.filter(({ row }) => row === null);
+  return [
+    puts.map(({ name }) => name),
+    puts.map(({ key }) => key),
+    puts.map(({ row }) => JSON.stringify(row)),
+    deletes.map(({ name }) => name),
+    deletes.map(({ key }) => key),
+  ];
 }

@@ -1,16 +1,16 @@
 import type { Company, Registration, User } from '../model.ts';
 
-/** What the service knows of people, apps and what they were granted. Of secrets it has hashes, but for its own key. */
+/** What is stored. Tokens, passwords and client secrets are stored as hashes. */
 export type Tables = {
   apps: Registration & { secretHash: string };
-  /** Who was removed is remembered, so that content that knows the person does not bring them back. */
+  /** Removed users stay, so that the content does not add them again. */
   users: User & { passwordHash: string; removed: boolean };
   companies: Company;
   access: { userId: string; companyId: string; allowed: boolean };
   connections: Connection;
   codes: Code & { hash: string; connectionId: string | null };
   accessTokens: { hash: string; connectionId: string; expiresAt: number };
-  /** A connection has one that works, and the one that it replaced. */
+  /** Two per connection: the current one, and the one that it replaced. */
   refreshTokens: { hash: string; connectionId: string; used: boolean; replaces: string | null };
   sessions: { hash: string; userId: string; expiresAt: number };
   files: File;
@@ -22,12 +22,12 @@ export type Connection = {
   id: string;
   userId: string;
   clientId: string;
-  scope: string;
-  /** The companies picked on the consent page; null is every company the user can read now and later. */
+  /** The companies chosen on the consent page. Null: all companies of the user, also later ones. */
   companies: string[] | null;
   since: number;
 };
 
+/** An authorization code. */
 export type Code = {
   clientId: string;
   userId: string;
@@ -37,7 +37,7 @@ export type Code = {
   expiresAt: number;
 };
 
-/** A file of a folder as it was last seen: when it was uploaded, and what it said about itself. */
+/** A file of a folder, as it was last seen. */
 export type File = {
   companyId: string;
   path: string;
@@ -51,8 +51,8 @@ export type File = {
 
 export type TableName = keyof Tables;
 
-/** The columns that tell rows apart. */
-export const KEYS: { [Table in TableName]: (keyof Tables[Table] & string)[] } = {
+/** The primary key of each table. */
+export const KEYS = {
   apps: ['clientId'],
   users: ['id'],
   companies: ['id'],
@@ -64,10 +64,12 @@ export const KEYS: { [Table in TableName]: (keyof Tables[Table] & string)[] } = 
   sessions: ['hash'],
   files: ['companyId', 'path'],
   settings: ['name'],
-};
+} as const satisfies { [Table in TableName]: (keyof Tables[Table])[] };
 
-export const TABLES = Object.keys(KEYS) as TableName[];
+type Key<Table extends TableName> = Record<(typeof KEYS)[Table][number], string>;
 
-export function keyOf<Table extends TableName>(table: Table, row: Tables[Table]): string {
-  return KEYS[table].map((column) => row[column]).join('\0');
+/** The key of a row as one text. */
+export function keyOf<Table extends TableName>(table: Table, row: Key<Table>): string {
+  const values = KEYS[table].map((column) => row[column as keyof Key<Table>]);
+  return values.length === 1 ? values[0]! : JSON.stringify(values);
 }

@@ -14,11 +14,8 @@ const ENCODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   zstd: createZstdCompress,
 };
 
-/**
- * The effects that come before a request is looked at: waiting, a link that has expired, redirects, another answer.
- * Says whether the request is answered.
- */
-export async function sendFault(
+/** The effects before a request is handled: latency, expired links, redirects, other answers. Returns whether it answered. */
+export async function answerWithFault(
   service: Service,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -28,23 +25,21 @@ export async function sendFault(
   const isLink = request.url.startsWith('/media/');
   if (isLink && fault.expireLinks) throw expiredLink();
   if (isLink && fault.redirect) {
-    reply.redirect(
-      `${service.addresses.api}/hop/${service.faults.hold(fault)}/${fault.redirect - 1}${request.url}`,
-      302,
-    );
+    const id = service.faults.saveRedirected(fault);
+    reply.redirect(`${service.addresses.api}/hop/${id}/${fault.redirect - 1}${request.url}`, 302);
     return true;
   }
   if (fault.status === undefined && fault.retryAfter === undefined && fault.body === undefined) return false;
   const status = fault.status ?? (fault.retryAfter === undefined ? 200 : 429);
   if (fault.retryAfter !== undefined) reply.header('retry-after', String(fault.retryAfter));
-  const { body = { error: 'fault', message: `Status ${status}, as told by a fault rule.` } } = fault;
+  const { body = { error: 'fault', message: `A fault rule set status ${status}.` } } = fault;
   if (typeof body === 'string') reply.code(status).type('text/plain; charset=utf-8').send(body);
   else reply.code(status).type('application/json; charset=utf-8').send(JSON.stringify(body));
   return true;
 }
 
-/** The effects on an answer that is about to go out. */
-export function spoil(request: FastifyRequest, reply: FastifyReply, fault: Fault, payload: unknown): unknown {
+/** The effects on an answer before it is sent. */
+export function alterAnswer(request: FastifyRequest, reply: FastifyReply, fault: Fault, payload: unknown): unknown {
   if (fault.dropAnswer) {
     request.raw.socket.destroy();
     if (payload instanceof Readable) payload.destroy();
@@ -67,12 +62,10 @@ export function spoil(request: FastifyRequest, reply: FastifyReply, fault: Fault
     reply.removeHeader('content-length');
     body = asStream(body);
   }
-  if (fault.cutAfter !== undefined || fault.stallAfter !== undefined) {
-    if (!fault.chunked && !(body instanceof Readable)) reply.header('content-length', lengthOf(body));
-    body = interrupted(asStream(body), fault, reply);
-  }
+  if (fault.cutAfter === undefined && fault.stallAfter === undefined && !fault.bytesPerSecond) return body;
+  if (!(body instanceof Readable)) reply.header('content-length', Buffer.byteLength(body as string));
+  if (fault.cutAfter !== undefined || fault.stallAfter !== undefined) body = interrupted(asStream(body), fault, reply);
   if (fault.bytesPerSecond) {
-    if (!fault.chunked && !(body instanceof Readable)) reply.header('content-length', lengthOf(body));
     body = Readable.from(slowed(asStream(body), fault.bytesPerSecond), { objectMode: false });
   }
   return body;
@@ -89,7 +82,7 @@ async function* slowed(body: Readable, bytesPerSecond: number): AsyncGenerator<B
   }
 }
 
-/** The body up to where the rule interrupts it. */
+/** The body up to where it is cut or stalls. */
 function interrupted(body: Readable, fault: Fault, reply: FastifyReply): Readable {
   const { cutAfter = Infinity, stallAfter = Infinity } = fault;
   const stream = Readable.from(beginning(), { objectMode: false });
@@ -109,7 +102,7 @@ function interrupted(body: Readable, fault: Fault, reply: FastifyReply): Readabl
     }
   }
 
-  /** Without a reset the client gets every byte before the cut, so that a test can count on where it was. */
+  /** Without a reset, the client gets every byte before the cut. Tests rely on it. */
   async function cut(): Promise<void> {
     const socket = reply.raw.socket!;
     reply.raw.flushHeaders();
@@ -122,8 +115,4 @@ function interrupted(body: Readable, fault: Fault, reply: FastifyReply): Readabl
 
 function asStream(payload: unknown): Readable {
   return payload instanceof Readable ? payload : Readable.from([Buffer.from(payload as string)], { objectMode: false });
-}
-
-function lengthOf(payload: unknown): number {
-  return Buffer.byteLength(payload as string);
 }

@@ -3,47 +3,46 @@ import { ENDPOINTS, type Endpoint } from '../requests.ts';
 
 const Count = z.int().nonnegative();
 
-/** What a client may meet in the world, switched on by an endpoint, an asset, a company, or whose token it is. */
+/** Which requests a fault affects, and how. */
 export const Rule = z.strictObject({
   endpoint: z.enum([...ENDPOINTS, '*']),
   assetId: z.string().optional(),
   companyId: z.string().optional(),
-  /** Requests with an access token of this user. */
+  /** The user of the access token. */
   userId: z.string().optional(),
-  /** So many matching requests pass first. */
+  /** This many matching requests are not affected. */
   skip: Count.optional(),
-  /** So many after them are hit; without it, all. */
+  /** This many requests after them are affected. Default: all. */
   times: Count.optional(),
 
   status: z.int().min(200).max(599).optional(),
   body: z.unknown().optional(),
   headers: z.record(z.string(), z.string()).optional(),
-  /** Seconds or an HTTP date; the status is 429 unless said otherwise. */
+  /** Seconds or an HTTP date. The default status is 429. */
   retryAfter: z.union([z.number(), z.string()]).optional(),
-  /** Milliseconds before the request is looked at. */
+  /** Milliseconds before the request is handled. */
   latency: Count.optional(),
-  /** The connection is closed after so many bytes of the body. */
+  /** The connection closes after this many bytes of the body. */
   cutAfter: Count.optional(),
-  /** The cut is a reset, which takes with it what was still on its way. */
+  /** The connection is reset instead: bytes in transit are lost. */
   reset: z.boolean().optional(),
-  /** No bytes come after so many; the connection stays open. */
+  /** The body stops after this many bytes. The connection stays open. */
   stallAfter: Count.optional(),
-  /** The body comes no faster than this. */
   bytesPerSecond: z.int().positive().optional(),
-  /** The file is so many bytes shorter than the API says, in a flawless answer. */
+  /** The file is this many bytes shorter than the API says. The answer itself is correct. */
   shortBy: Count.optional(),
   longBy: Count.optional(),
   ignoreRange: z.boolean().optional(),
-  /** A signed link answers as one that has expired. */
+  /** Signed links answer as if they had expired. */
   expireLinks: z.boolean().optional(),
-  /** So many redirects before the answer to a signed link. */
+  /** The number of redirects before a signed link answers. */
   redirect: Count.optional(),
-  /** Without Content-Length. */
+  /** No Content-Length. */
   chunked: z.boolean().optional(),
-  /** gzip, br, deflate and zstd are really applied; another name is only said. */
+  /** gzip, br, deflate and zstd are applied. Any other name is only a header. */
   contentEncoding: z.string().optional(),
   wrongType: z.boolean().optional(),
-  /** The request is carried out and the connection dropped before the answer. */
+  /** The request is carried out, then the connection closes without an answer. */
   dropAnswer: z.boolean().optional(),
   /** How the last page of a listing says that it is the last. */
   nextCursor: z.enum(['absent', 'null', 'empty', 'repeat']).optional(),
@@ -52,52 +51,61 @@ export const Rule = z.strictObject({
 export type Rule = z.infer<typeof Rule>;
 export type Fault = Omit<Rule, 'endpoint' | 'assetId' | 'companyId' | 'userId' | 'skip' | 'times'>;
 
-export type Faults = {
-  set(rules: Rule[]): void;
-  add(rule: Rule): void;
-  rules(): Rule[];
-  areThere(): boolean;
-  /** Whether a rule asks for a company, so that only then it is looked up. */
-  askForCompany(): boolean;
-  /** What happens to this request: the effects of every rule that hits it, later rules over earlier ones. */
-  hit(request: {
-    endpoint: Endpoint;
-    assetId?: string | undefined;
-    companyId?: string | undefined;
-    userId?: string | undefined;
-  }): Fault | null;
-  /** A redirect ends at the answer with the rule's other effects, without counting as another request. */
-  hold(fault: Fault): string;
-  held(id: string): Fault | null;
+/** The properties of a request that rules select by. */
+export type Subject = {
+  endpoint: Endpoint;
+  assetId?: string | undefined;
+  companyId?: string | undefined;
+  userId?: string | undefined;
 };
 
-export function createFaults(): Faults {
-  let active: { rule: Rule; seen: number }[] = [];
-  const held: Fault[] = [];
-  return {
-    set: (rules) => {
-      active = rules.map((rule) => ({ rule, seen: 0 }));
-    },
-    add: (rule) => {
-      active.push({ rule, seen: 0 });
-    },
-    rules: () => active.map(({ rule }) => rule),
-    areThere: () => active.length > 0,
-    askForCompany: () => active.some(({ rule }) => rule.companyId !== undefined),
-    hit(request) {
-      let fault: Fault | null = null;
-      for (const entry of active) {
-        const { endpoint, assetId, companyId, userId, skip = 0, times = Infinity, ...effects } = entry.rule;
-        if (endpoint !== '*' && endpoint !== request.endpoint) continue;
-        if (assetId !== undefined && assetId !== request.assetId) continue;
-        if (companyId !== undefined && companyId !== request.companyId) continue;
-        if (userId !== undefined && userId !== request.userId) continue;
-        const turn = entry.seen++;
-        if (turn >= skip && turn < skip + times) fault = Object.assign(fault ?? {}, effects) as Fault;
-      }
-      return fault;
-    },
-    hold: ({ redirect: _, ...fault }) => String(held.push(fault) - 1),
-    held: (id) => held[Number(id)] ?? null,
-  };
+/** The active fault rules. */
+export class Faults {
+  #rules: { rule: Rule; matches: number }[] = [];
+  readonly #redirected: Fault[] = [];
+
+  set(rules: Rule[]): void {
+    this.#rules = rules.map((rule) => ({ rule, matches: 0 }));
+  }
+
+  add(rule: Rule): void {
+    this.#rules.push({ rule, matches: 0 });
+  }
+
+  rules(): Rule[] {
+    return this.#rules.map(({ rule }) => rule);
+  }
+
+  get isEmpty(): boolean {
+    return this.#rules.length === 0;
+  }
+
+  /** Whether any rule selects by company, which has to be looked up first. */
+  get useCompany(): boolean {
+    return this.#rules.some(({ rule }) => rule.companyId !== undefined);
+  }
+
+  /** Counts a request, and returns the effects of all rules on it. Later rules override earlier ones. */
+  next(subject: Subject): Fault | null {
+    let fault: Fault | null = null;
+    for (const entry of this.#rules) {
+      const { endpoint, assetId, companyId, userId, skip = 0, times = Infinity, ...effects } = entry.rule;
+      if (endpoint !== '*' && endpoint !== subject.endpoint) continue;
+      if (assetId !== undefined && assetId !== subject.assetId) continue;
+      if (companyId !== undefined && companyId !== subject.companyId) continue;
+      if (userId !== undefined && userId !== subject.userId) continue;
+      const number = entry.matches++;
+      if (number >= skip && number < skip + times) fault = Object.assign(fault ?? {}, effects) as Fault;
+    }
+    return fault;
+  }
+
+  /** Saves the effects, except for the redirects, for the request at the end of them. Returns their id. */
+  saveRedirected({ redirect: _, ...fault }: Fault): string {
+    return String(this.#redirected.push(fault) - 1);
+  }
+
+  redirected(id: string): Fault | null {
+    return this.#redirected[Number(id)] ?? null;
+  }
 }

@@ -1,10 +1,11 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { HttpError } from '../http-error.ts';
 import type { Company, Registration, User } from '../model.ts';
 import { sendPage } from '../pages/layout.ts';
 import { consentPage } from '../pages/pages.ts';
 import type { Sessions } from '../pages/sessions.ts';
-import { Refusal, type Service } from '../service.ts';
+import type { Service } from '../service.ts';
 
 /** Section 2.2. */
 const CODE_LIFETIME = 10 * 60 * 1000;
@@ -13,7 +14,7 @@ type Authorization = { registration: Registration; redirectUri: string; state: s
 
 const Query = z.object({ client_id: z.string(), redirect_uri: z.string(), state: z.string().min(1).optional() });
 
-/** Section 4.1: the one page an app sends its users to. */
+/** Section 4.1: the page to which an app sends its users. */
 export function registerAuthorize(server: FastifyInstance, service: Service, sessions: Sessions): void {
   const path = '/oauth/authorize';
   const config = { endpoint: 'authorize' } as const;
@@ -27,10 +28,7 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
       return approve(service, reply, authorization, userByHint(service, hint), null);
     }
     const user = sessions.user(request);
-    if (!user) {
-      const email = typeof hint === 'string' ? `&email=${encodeURIComponent(hint)}` : '';
-      return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}${email}`, 303);
-    }
+    if (!user) return reply.redirect(signInUrl(request, hint), 303);
     return sendConsent(request, reply, authorization, user);
   });
 
@@ -39,9 +37,7 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     if (!authorization) return reply;
     sessions.checkCsrf(request);
     const user = sessions.user(request);
-    if (!user) {
-      return reply.redirect(`${service.addresses.app}/sign-in?next=${encodeURIComponent(request.url)}`, 303);
-    }
+    if (!user) return reply.redirect(signInUrl(request), 303);
     const { decision, company } = request.body as { decision?: unknown; company?: string | string[] };
     if (decision !== 'allow') return redirect(reply, authorization, { error: 'access_denied' });
 
@@ -52,6 +48,11 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     return approve(service, reply, authorization, user, picked);
   });
 
+  function signInUrl(request: FastifyRequest, hint?: unknown): string {
+    const query = new URLSearchParams({ next: request.url, ...(typeof hint === 'string' && { email: hint }) });
+    return `${service.addresses.app}/sign-in?${query}`;
+  }
+
   async function sendConsent(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -60,15 +61,17 @@ export function registerAuthorize(server: FastifyInstance, service: Service, ses
     problem?: string,
   ): Promise<FastifyReply> {
     const companies = service.accounts.companiesOf(user.id);
-    const csrf = sessions.csrf(sessions.begin(request, reply));
-    const page = { registration, user, companies, redirectUri, action: request.url, csrf };
-    return sendPage(reply, consentPage(problem === undefined ? page : { ...page, problem, picked: [] }));
+    const csrf = sessions.csrf(request, reply);
+    return sendPage(
+      reply,
+      consentPage({ registration, user, companies, redirectUri, action: request.url, csrf, problem }),
+    );
   }
 }
 
 /**
- * The checked request, or undefined when the app was already told what is wrong with it. An unknown app or address is
- * shown to the person instead: nothing is ever sent to an address that is not registered.
+ * The checked request, or undefined if the app was redirected with an error. An unknown app or redirect URI is shown to
+ * the user instead: nothing is ever sent to an address that is not registered.
  */
 async function readAuthorization(
   service: Service,
@@ -78,14 +81,14 @@ async function readAuthorization(
   const parsed = Query.safeParse(request.query);
   const registration = parsed.success ? service.accounts.registration(parsed.data.client_id) : undefined;
   if (!parsed.success || !registration) {
-    throw new Refusal(400, 'unknown_app', 'The link that brought you here names no app we know.');
+    throw new HttpError(400, 'unknown_app', 'The link that you followed is for an app that does not exist.');
   }
   const { redirect_uri: redirectUri, state } = parsed.data;
   if (!registration.redirectUris.includes(redirectUri)) {
-    throw new Refusal(
+    throw new HttpError(
       400,
       'wrong_redirect_uri',
-      `The link that brought you here wants to return to an address that is not registered for ${registration.name}.`,
+      `The link that you followed returns to an address that is not registered for ${registration.name}.`,
     );
   }
   const query = request.query as Record<string, unknown>;
@@ -104,12 +107,12 @@ function problemOf(
   const invalid = (error_description: string) => ({ error: 'invalid_request', error_description });
   if (typeof query.response_type !== 'string') return invalid('response_type is missing');
   if (query.response_type !== 'code') {
-    return { error: 'unsupported_response_type', error_description: 'response_type is code' };
+    return { error: 'unsupported_response_type', error_description: 'response_type must be code' };
   }
   if (state === undefined) return invalid('state is missing');
-  if (query.code_challenge_method !== 'S256') return invalid('code_challenge_method is S256');
+  if (query.code_challenge_method !== 'S256') return invalid('code_challenge_method must be S256');
   if (typeof query.code_challenge !== 'string' || !/^[\w-]{43}$/.test(query.code_challenge)) {
-    return invalid('code_challenge is BASE64URL(SHA256(code_verifier))');
+    return invalid('code_challenge must be BASE64URL(SHA256(code_verifier))');
   }
   return undefined;
 }
@@ -132,7 +135,7 @@ async function approve(
   return redirect(reply, { redirectUri, state }, { code });
 }
 
-/** The registered address stays as it is, letter by letter; the answer is only added to it. */
+/** Appends the answer to the registered address, which stays as it is, letter by letter. */
 function redirect(
   reply: FastifyReply,
   { redirectUri, state }: { redirectUri: string; state: string | undefined },
@@ -148,6 +151,6 @@ function redirect(
 function userByHint(service: Service, hint: unknown): User {
   const users = service.accounts.users();
   const user = hint === undefined ? users[0] : users.find(({ id, email }) => id === hint || email === hint);
-  if (!user) throw new Refusal(400, 'unknown_user', 'The link that brought you here names no user we know.');
+  if (!user) throw new HttpError(400, 'unknown_user', 'The link that you followed is for a user who does not exist.');
   return user;
 }

@@ -2,139 +2,143 @@ import type { Changes, Store } from '../database/store.ts';
 import type { Code, Connection } from '../database/tables.ts';
 import { digest, newId, newSecret } from '../secrets.ts';
 
-export type { Code, Connection };
-
 export type Tokens = { accessToken: string; refreshToken: string; expiresIn: number };
 
-/** Codes, tokens and the connections behind them (section 3.2). Only hashes of codes and tokens are kept. */
-export type Connections = {
-  issueCode(code: Code): Promise<string>;
-  /** Looks a code up without using it. */
-  code(code: string): Code | undefined;
-  /** Uses a code: tokens once. A second use ends the connection that came of the first (RFC 6749, 4.1.2). */
-  exchange(code: string, lifetime: number): Promise<Tokens | undefined>;
-  /** The live connection of a refresh token that was not yet used. */
-  ofRefreshToken(token: string): Connection | undefined;
-  /** Replaces a refresh token: undefined if another request was first. */
-  rotate(token: string, lifetime: number): Promise<Tokens | undefined>;
-  ofAccessToken(token: string): Connection | undefined;
-  /** The live connections of a user. */
-  of(userId: string): Connection[];
-  /** The live connections to an app. */
-  to(clientId: string): Connection[];
-  end(...connectionIds: string[]): Promise<void>;
-  /** Ends the connection of a refresh token, also of one that has just been replaced. */
-  revoke(token: string, clientId: string): Promise<void>;
-  expireAccessTokens(userId: string | null): Promise<number>;
-  /** How many refresh tokens of a user would work. */
-  liveRefreshTokens(userId: string): number;
-};
+/** Connections with their codes and tokens (section 3.2), which are stored as hashes. */
+export class Connections {
+  readonly #store: Store;
+  readonly #now: () => number;
 
-export function createConnections(store: Store, now: () => number): Connections {
-  const codes = store.rows('codes');
-  const connections = store.rows('connections');
-  const access = store.rows('accessTokens');
-  const refresh = store.rows('refreshTokens');
+  constructor(store: Store, now: () => number) {
+    this.#store = store;
+    this.#now = now;
+  }
 
-  function issueTokens(changes: Changes, connectionId: string, replaces: string | null, lifetime: number): Tokens {
+  issueCode(code: Code): Promise<string> {
+    return this.#store.change((changes) => {
+      this.#deleteExpired(changes);
+      const secret = newSecret('svcc_');
+      changes.put('codes', { hash: digest(secret), ...code, connectionId: null });
+      return secret;
+    });
+  }
+
+  /** A code that has not expired, used or not. */
+  code(secret: string): (Code & { hash: string; connectionId: string | null }) | undefined {
+    const code = this.#store.rows('codes').get(digest(secret));
+    return code && code.expiresAt > this.#now() ? code : undefined;
+  }
+
+  /** Uses a code. A second use gets no tokens and ends the connection of the first (RFC 6749, 4.1.2). */
+  exchange(secret: string, lifetime: number): Promise<Tokens | undefined> {
+    return this.#store.change((changes) => {
+      const code = this.code(secret);
+      if (!code) return undefined;
+      if (code.connectionId) {
+        this.#end(changes, [code.connectionId]);
+        return undefined;
+      }
+      const { userId, clientId, companies } = code;
+      const connection = { id: newId('con'), userId, clientId, companies, since: this.#now() };
+      changes.put('connections', connection);
+      changes.put('codes', { ...code, connectionId: connection.id });
+      return this.#issueTokens(changes, connection.id, null, lifetime);
+    });
+  }
+
+  /** The connection of a refresh token that was not used yet. */
+  ofRefreshToken(token: string): Connection | undefined {
+    const stored = this.#store.rows('refreshTokens').get(digest(token));
+    return stored && !stored.used ? this.#connection(stored) : undefined;
+  }
+
+  /** Replaces a refresh token. Undefined if it is unknown or was used. */
+  rotate(token: string, lifetime: number): Promise<Tokens | undefined> {
+    return this.#store.change((changes) => {
+      const stored = this.#store.rows('refreshTokens').get(digest(token));
+      if (!stored || stored.used) return undefined;
+      this.#deleteExpired(changes);
+      if (stored.replaces) changes.delete('refreshTokens', stored.replaces);
+      changes.put('refreshTokens', { ...stored, used: true, replaces: null });
+      return this.#issueTokens(changes, stored.connectionId, stored.hash, lifetime);
+    });
+  }
+
+  ofAccessToken(token: string): Connection | undefined {
+    const stored = this.#store.rows('accessTokens').get(digest(token));
+    return stored && stored.expiresAt > this.#now() ? this.#connection(stored) : undefined;
+  }
+
+  ofUser(userId: string): Connection[] {
+    return [...this.#store.rows('connections').values()].filter((connection) => connection.userId === userId);
+  }
+
+  ofApp(clientId: string): Connection[] {
+    return [...this.#store.rows('connections').values()].filter((connection) => connection.clientId === clientId);
+  }
+
+  end(connections: Connection[]): Promise<void> {
+    return this.#store.change((changes) =>
+      this.#end(
+        changes,
+        connections.map(({ id }) => id),
+      ),
+    );
+  }
+
+  /** Ends the connection of a refresh token, even if the token was just replaced. */
+  revoke(token: string, clientId: string): Promise<void> {
+    return this.#store.change((changes) => {
+      const stored = this.#store.rows('refreshTokens').get(digest(token));
+      const connection = stored && this.#connection(stored);
+      if (connection?.clientId === clientId) this.#end(changes, [connection.id]);
+    });
+  }
+
+  /** Expires the access tokens of one user or of all, and returns how many. */
+  expireAccessTokens(userId: string | undefined): Promise<number> {
+    return this.#store.change((changes) => {
+      const expired = [...this.#store.rows('accessTokens').values()].filter(
+        (token) => userId === undefined || this.#connection(token)?.userId === userId,
+      );
+      changes.delete('accessTokens', ...expired.map(({ hash }) => hash));
+      return expired.length;
+    });
+  }
+
+  countRefreshTokens(userId: string): number {
+    const tokens = [...this.#store.rows('refreshTokens').values()];
+    return tokens.filter((token) => !token.used && this.#connection(token)?.userId === userId).length;
+  }
+
+  #connection({ connectionId }: { connectionId: string }): Connection | undefined {
+    return this.#store.rows('connections').get(connectionId);
+  }
+
+  #issueTokens(changes: Changes, connectionId: string, replaces: string | null, lifetime: number): Tokens {
     const tokens = { accessToken: newSecret('svca_'), refreshToken: newSecret('svcr_'), expiresIn: lifetime };
-    const expiresAt = now() + lifetime * 1000;
+    const expiresAt = this.#now() + lifetime * 1000;
     changes.put('accessTokens', { hash: digest(tokens.accessToken), connectionId, expiresAt });
     changes.put('refreshTokens', { hash: digest(tokens.refreshToken), connectionId, used: false, replaces });
     return tokens;
   }
 
-  function end(changes: Changes, ids: string[]): void {
+  #end(changes: Changes, ids: string[]): void {
     changes.delete('connections', ...ids);
     for (const table of ['accessTokens', 'refreshTokens'] as const) {
-      for (const { hash, connectionId } of store.rows(table).values()) {
+      for (const { hash, connectionId } of this.#store.rows(table).values()) {
         if (ids.includes(connectionId)) changes.delete(table, hash);
       }
     }
   }
 
-  function forgetExpired(changes: Changes): void {
-    // The oldest come first, so that this looks at no more than it forgets; one that is missed is forgotten later.
+  /** Rows are in the order of their creation, so this stops at the first that has not expired. */
+  #deleteExpired(changes: Changes): void {
     for (const table of ['accessTokens', 'codes'] as const) {
-      for (const { hash, expiresAt } of store.rows(table).values()) {
-        if (expiresAt > now()) break;
+      for (const { hash, expiresAt } of this.#store.rows(table).values()) {
+        if (expiresAt > this.#now()) break;
         changes.delete(table, hash);
       }
     }
   }
-
-  return {
-    issueCode: (code) =>
-      store.change((changes) => {
-        forgetExpired(changes);
-        const secret = newSecret('svcc_');
-        changes.put('codes', { hash: digest(secret), ...code, connectionId: null });
-        return secret;
-      }),
-
-    code(secret) {
-      const code = codes.get(digest(secret));
-      return code && code.expiresAt > now() ? code : undefined;
-    },
-
-    exchange: (secret, lifetime) =>
-      store.change((changes) => {
-        const code = codes.get(digest(secret));
-        if (!code || code.expiresAt <= now()) return undefined;
-        if (code.connectionId) {
-          end(changes, [code.connectionId]);
-          return undefined;
-        }
-        const { userId, clientId, companies } = code;
-        const connection = { id: newId('con'), userId, clientId, scope: 'assets:read', companies, since: now() };
-        changes.put('connections', connection);
-        changes.put('codes', { ...code, connectionId: connection.id });
-        return issueTokens(changes, connection.id, null, lifetime);
-      }),
-
-    ofRefreshToken(token) {
-      const found = refresh.get(digest(token));
-      return found && !found.used ? connections.get(found.connectionId) : undefined;
-    },
-
-    rotate: (token, lifetime) =>
-      store.change((changes) => {
-        const found = refresh.get(digest(token));
-        if (!found || found.used) return undefined;
-        forgetExpired(changes);
-        if (found.replaces) changes.delete('refreshTokens', found.replaces);
-        changes.put('refreshTokens', { ...found, used: true, replaces: null });
-        return issueTokens(changes, found.connectionId, found.hash, lifetime);
-      }),
-
-    ofAccessToken(token) {
-      const found = access.get(digest(token));
-      return found && found.expiresAt > now() ? connections.get(found.connectionId) : undefined;
-    },
-
-    of: (userId) => [...connections.values()].filter((connection) => connection.userId === userId),
-    to: (clientId) => [...connections.values()].filter((connection) => connection.clientId === clientId),
-
-    end: (...connectionIds) => store.change((changes) => end(changes, connectionIds)),
-
-    revoke: (token, clientId) =>
-      store.change((changes) => {
-        const connection = connections.get(refresh.get(digest(token))?.connectionId ?? '');
-        if (connection?.clientId === clientId) end(changes, [connection.id]);
-      }),
-
-    expireAccessTokens: (userId) =>
-      store.change((changes) => {
-        const expired = [...access.values()].filter(
-          ({ connectionId }) => userId === null || connections.get(connectionId)?.userId === userId,
-        );
-        changes.delete('accessTokens', ...expired.map(({ hash }) => hash));
-        return expired.length;
-      }),
-
-    liveRefreshTokens: (userId) =>
-      [...refresh.values()].filter(
-        ({ used, connectionId }) => !used && connections.get(connectionId)?.userId === userId,
-      ).length,
-  };
 }

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { settingOf } from '../database/store.ts';
 import type { Registration } from '../model.ts';
 import { newId, newSecret } from '../secrets.ts';
 import type { Service } from '../service.ts';
@@ -8,9 +7,14 @@ const DEFAULT_REDIRECT = 'http://localhost:8080/oauth/callback';
 
 const Website = z.url({ protocol: /^https?$/ });
 const Logo = z
-  .url({ protocol: /^https$/, error: 'is an https address' })
-  .refine((address) => !/\.(jpe?g|gif|webp|avif|bmp|ico|tiff?)$/i.test(new URL(address).pathname), 'is a PNG or SVG');
-const RedirectUri = z.string().refine(isAllowedRedirect, 'is https, or http on this machine for testing, without #');
+  .url({ protocol: /^https$/, error: 'must be an https address' })
+  .refine(
+    (address) => !/\.(jpe?g|gif|webp|avif|bmp|ico|tiff?)$/i.test(new URL(address).pathname),
+    'must be PNG or SVG',
+  );
+const RedirectUri = z
+  .string()
+  .refine(isAllowedRedirect, 'must be https, or http on this machine for testing, without a fragment');
 
 /** Section 2.1: what the developer of an app supplies. */
 export const NewRegistration = z.strictObject({
@@ -20,45 +24,44 @@ export const NewRegistration = z.strictObject({
   redirectUris: z.array(RedirectUri).min(1),
 });
 
-/** Registers an app. Its secret is in this answer and nowhere else: only a hash of it is kept. */
+/** Registers an app. Its secret is returned only here: the library stores a hash of it. */
 export async function registerApp(
   service: Service,
   app: z.infer<typeof NewRegistration>,
 ): Promise<Registration & { clientSecret: string }> {
   const registration = { clientId: newId('app'), ...app };
-  const clientSecret = newSecret('svcs_');
-  await service.accounts.register(registration, clientSecret);
-  return { ...registration, clientSecret };
+  return { ...registration, clientSecret: await rotateSecret(service, registration) };
 }
 
-/** Section 2.2: the new secret takes the place of the old one. */
+/** Section 2.2: the new secret replaces the old one. */
 export async function rotateSecret(service: Service, registration: Registration): Promise<string> {
   const clientSecret = newSecret('svcs_');
   await service.accounts.register(registration, clientSecret);
   return clientSecret;
 }
 
-/** Everything of an app is forgotten, and what it was granted ends. */
-export async function unregisterApp(service: Service, { clientId }: Registration): Promise<void> {
-  const { accounts, connections } = service;
+/** Removes an app and ends its connections. */
+export async function unregisterApp({ accounts, connections }: Service, { clientId }: Registration): Promise<void> {
   await accounts.unregister(clientId);
-  await connections.end(...connections.to(clientId).map(({ id }) => id));
+  await connections.end(connections.ofApp(clientId));
 }
 
-type OwnApp = {
+/** The app that is registered at the start. Values that are not given stay as they were registered before. */
+export type OwnApp = {
   clientId?: string;
   clientSecret?: string;
+  /** Creates a new secret, which replaces the one of an earlier start. */
   rotateSecret?: boolean;
   app?: { name?: string; logoUrl?: string; websiteUrl?: string };
   redirectUris?: string[];
 };
 
-/** Registers the app that a library starts with, or changes what is given now in the registration of an earlier start. */
+/** Registers the library's own app. The secret is null if an earlier start has returned it. */
 export async function registerOwnApp(
   service: Service,
   { rotateSecret = false, app = {}, redirectUris, ...given }: OwnApp,
 ): Promise<{ clientId: string; clientSecret: string | null }> {
-  const clientId = given.clientId ?? (await settingOf(service.store, 'app', () => newId('app')));
+  const clientId = given.clientId ?? (await service.store.setting('app', () => newId('app')));
   const known = service.accounts.registration(clientId);
   const uris = redirectUris ?? known?.redirectUris ?? [DEFAULT_REDIRECT];
   const { clientId: _, ...before } = known ?? { clientId, name: 'asset-mirror' };
@@ -72,7 +75,9 @@ export async function registerOwnApp(
 }
 
 function isAllowedRedirect(address: string): boolean {
-  if (!URL.canParse(address) || address.includes('#')) return false;
-  const { protocol, hostname } = new URL(address);
-  return protocol === 'https:' || (protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname));
+  const url = URL.parse(address);
+  if (!url || address.includes('#')) return false;
+  return (
+    url.protocol === 'https:' || (url.protocol === 'http:' && /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname))
+  );
 }

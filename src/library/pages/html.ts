@@ -9,7 +9,7 @@ export class Html {
 
 type Piece = Html | string | number | false | null | undefined | Piece[];
 
-/** Whatever is put into the template is escaped, unless it came from the same tag. */
+/** Escapes all values, except for those made with the same tag. */
 export function html(strings: TemplateStringsArray, ...pieces: Piece[]): Html {
   return new Html(strings.map((text, i) => (i === 0 ? '' : rendered(pieces[i - 1])) + text).join(''));
 }

@@ -62,23 +62,23 @@ const MARK = html`<svg width="24" height="24" viewBox="0 0 24 24" aria-hidden="t
 export type Page = {
   title: string;
   content: Html;
-  /** Shown at the right of the header, for people who are signed in. */
+  /** Shown at the right of the header. */
   corner?: Html;
   wide?: boolean;
   status?: number;
-  /** An origin that a form of this page may lead to. */
+  /** The address of another site that a form of this page may lead to. */
   formTarget?: string;
-  /** Addresses of pictures from elsewhere. */
+  /** The addresses of pictures from other sites. */
   pictures?: string[];
 };
 
-/** No scripts, no framing, nothing cached, and no address of a page told to other sites. */
+/** Sends a page without scripts that cannot be framed or cached. Other sites do not learn its address. */
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   const policy = [
     "default-src 'none'",
     `style-src 'sha256-${STYLE_HASH}'`,
     `img-src ${page.pictures?.map(originOf).join(' ') || "'none'"}`,
-    // Browsers hold a form to this also when its answer redirects, as the answer of the consent page does.
+    // Browsers apply this also to the redirect that answers a form, as on the consent page.
     `form-action 'self'${page.formTarget ? ` ${originOf(page.formTarget)}` : ''}`,
     "frame-ancestors 'none'",
     "base-uri 'none'",

@@ -5,7 +5,17 @@ import type { Page } from './layout.ts';
 const FOCUS = new Html(' autofocus');
 const CHECKED = new Html(' checked');
 
-export function signInPage(form: { csrf: string; next: string; email?: string; problem?: string; app?: string }): Page {
+type SignIn = {
+  csrf: string;
+  /** The path to go to after the sign-in. */
+  next: string;
+  email: string | undefined;
+  problem: string | undefined;
+  /** The name of the app that asks for access. */
+  app: string | undefined;
+};
+
+export function signInPage(form: SignIn): Page {
   return {
     title: 'Sign in',
     content: html`<div class="card">
@@ -25,33 +35,22 @@ ${form.problem && html`<p class="note" role="alert">${form.problem}</p>`}
   };
 }
 
-export type Consent = {
+type Consent = {
   registration: Registration;
   user: User;
   companies: Company[];
-  /** Ids of the companies that were picked before; at first, all of them. */
-  picked?: string[];
   redirectUri: string;
   action: string;
   csrf: string;
-  problem?: string;
+  problem: string | undefined;
 };
 
-export function consentPage({
-  registration,
-  user,
-  companies,
-  picked,
-  redirectUri,
-  action,
-  csrf,
-  problem,
-}: Consent): Page {
+export function consentPage({ registration, user, companies, redirectUri, action, csrf, problem }: Consent): Page {
+  // All are checked at first. A problem means that none was.
+  const checked = problem === undefined && CHECKED;
   const choices = companies.map(
-    (
-      company,
-    ) => html`<label class="choice"><input type="checkbox" name="company" value="${company.id}"${(!picked || picked.includes(company.id)) && CHECKED}>
-<span>${company.name}</span></label>`,
+    ({ id, name }) => html`<label class="choice"><input type="checkbox" name="company" value="${id}"${checked}>
+<span>${name}</span></label>`,
   );
   return {
     title: `Connect ${registration.name}`,
@@ -67,13 +66,13 @@ ${problem && html`<p class="note" role="alert">${problem}</p>`}
 ${
   companies.length > 0
     ? html`<fieldset><legend>Companies to share</legend>${choices}</fieldset>`
-    : html`<p class="note">You belong to no company yet, so there is nothing to share.</p>`
+    : html`<p class="note">You are not a member of any company yet, so there is nothing to share.</p>`
 }
 <p class="small soft">${registration.name} will be able to</p>
 <ul class="can small"><li>see your name and email address</li><li>see projects, assets and transcripts</li>
 <li>download files</li></ul>
-<p class="small soft">It can change nothing. You can disconnect it at any time in your profile.
-After this you return to <strong>${new URL(redirectUri).host}</strong>.</p>
+<p class="small soft">It cannot change anything. You can disconnect it at any time in your profile.
+You will return to <strong>${new URL(redirectUri).host}</strong>.</p>
 <div class="actions">
 <button name="decision" value="cancel">Cancel</button>
 ${companies.length > 0 && html`<button class="main" name="decision" value="allow">Allow access</button>`}
@@ -105,7 +104,7 @@ export function profilePage(user: User, companies: Company[], apps: ConnectedApp
 <p class="soft">${user.email}</p>
 <p>Member of ${names(companies)}.</p>
 <h2>Connected apps</h2>
-<p class="small soft">These apps can read your companies' assets. A disconnected app stops reading at once.</p>
+<p class="small soft">These apps can read your companies' assets. A disconnected app loses access at once.</p>
 ${apps.length > 0 ? rows : html`<p>No app is connected.</p>`}
 </div>`,
   };
@@ -125,7 +124,7 @@ function signOutForm(csrf: string): Html {
 <button>Sign out</button></form>`;
 }
 
-/** The app's own logo, from its server, which is not told on which page it is shown. */
+/** The logo comes from the app's server, which does not get the address of the page. */
 function logo({ logoUrl, name }: Registration): Html {
   return logoUrl
     ? html`<img class="logo" src="${logoUrl}" alt="" referrerpolicy="no-referrer">`

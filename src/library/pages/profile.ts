@@ -6,8 +6,9 @@ import { sendPage } from './layout.ts';
 import { type ConnectedApp, profilePage } from './pages.ts';
 import type { Sessions } from './sessions.ts';
 
-/** The user's profile, where an app is disconnected (sections 3.2 and 5). */
+/** The user's profile, where apps are disconnected (sections 3.2 and 5). */
 export function registerProfile(server: FastifyInstance, service: Service, sessions: Sessions): void {
+  const { accounts, connections } = service;
   const toSignIn = (reply: FastifyReply) => reply.redirect(`${service.addresses.app}/sign-in?next=%2Fprofile`, 303);
 
   server.get('/', async (_request, reply) => reply.redirect(`${service.addresses.app}/profile`, 303));
@@ -15,9 +16,8 @@ export function registerProfile(server: FastifyInstance, service: Service, sessi
   server.get('/profile', async (request: FastifyRequest, reply) => {
     const user = sessions.user(request);
     if (!user) return toSignIn(reply);
-    const csrf = sessions.csrf(sessions.begin(request, reply));
-    const companies = service.accounts.companiesOf(user.id);
-    return sendPage(reply, profilePage(user, companies, connectedApps(service, user), csrf));
+    const csrf = sessions.csrf(request, reply);
+    return sendPage(reply, profilePage(user, accounts.companiesOf(user.id), connectedApps(service, user), csrf));
   });
 
   server.post('/profile/disconnect', async (request, reply) => {
@@ -25,16 +25,15 @@ export function registerProfile(server: FastifyInstance, service: Service, sessi
     const user = sessions.user(request);
     if (!user) return toSignIn(reply);
     const { client } = request.body as { client?: unknown };
-    const connections = service.connections.of(user.id).filter(({ clientId }) => clientId === client);
-    await service.connections.end(...connections.map(({ id }) => id));
+    await connections.end(connections.ofUser(user.id).filter(({ clientId }) => clientId === client));
     return reply.redirect(`${service.addresses.app}/profile`, 303);
   });
 }
 
-/** An app is listed once, however often it was connected. */
+/** The apps that are connected. An app with several connections is listed once. */
 function connectedApps(service: Service, user: User): ConnectedApp[] {
   const apps = new Map<string, ConnectedApp>();
-  for (const connection of service.connections.of(user.id)) {
+  for (const connection of service.connections.ofUser(user.id)) {
     const registration = service.accounts.registration(connection.clientId);
     if (!registration) continue;
     const app = apps.get(connection.clientId) ?? { registration, since: connection.since, companies: [] };

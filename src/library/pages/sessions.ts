@@ -1,70 +1,76 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { HttpError } from '../http-error.ts';
 import type { User } from '../model.ts';
-import { digest, mac, newSecret, same } from '../secrets.ts';
-import { Refusal, type Service } from '../service.ts';
+import { digest, mac, newSecret, safeEqual } from '../secrets.ts';
+import type { Service } from '../service.ts';
 
 const LIFETIME = 12 * 3600 * 1000;
 
-/** Who a browser is. Every browser has a cookie, so that also the sign-in form is bound to the browser it was sent to. */
-export type Sessions = {
-  begin(request: FastifyRequest, reply: FastifyReply): string;
-  user(request: FastifyRequest): User | undefined;
-  /** Under a new cookie: one that was planted before does not become a signed-in one. */
-  signIn(reply: FastifyReply, userId: string): Promise<void>;
-  signOut(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** The token that proves that a form came from a page sent to this browser. */
-  csrf(session: string): string;
-  checkCsrf(request: FastifyRequest): void;
-};
+/** Browser sessions. A browser gets a cookie before it signs in, so that the sign-in form is protected, too. */
+export class Sessions {
+  readonly #service: Service;
 
-export function createSessions(service: Service): Sessions {
-  const { store } = service;
-  const signedIn = store.rows('sessions');
-  const isSecure = () => service.addresses.app.startsWith('https:');
-  const cookieName = () => (isSecure() ? '__Host-library' : 'library');
-  const sessionOf = (request: FastifyRequest) => request.cookies[cookieName()];
-  const csrf = (session: string) => mac(service.key, 'csrf', session);
-
-  function setCookie(reply: FastifyReply): string {
-    const session = newSecret();
-    reply.setCookie(cookieName(), session, { path: '/', httpOnly: true, sameSite: 'lax', secure: isSecure() });
-    return session;
+  constructor(service: Service) {
+    this.#service = service;
   }
 
-  return {
-    begin: (request, reply) => sessionOf(request) ?? setCookie(reply),
+  user(request: FastifyRequest): User | undefined {
+    const { store, clock, accounts } = this.#service;
+    const session = store.rows('sessions').get(digest(this.#cookie(request) ?? ''));
+    return session && session.expiresAt > clock.now() ? accounts.user(session.userId) : undefined;
+  }
 
-    user(request) {
-      const session = signedIn.get(digest(sessionOf(request) ?? ''));
-      return session && session.expiresAt > service.clock.now() ? service.accounts.user(session.userId) : undefined;
-    },
+  /** Sets a new cookie, so that a cookie planted before the sign-in is of no use. */
+  async signIn(reply: FastifyReply, userId: string): Promise<void> {
+    const { store, clock } = this.#service;
+    const now = clock.now();
+    const hash = digest(this.#setCookie(reply));
+    await store.change((changes) => {
+      for (const old of store.rows('sessions').values()) {
+        if (old.expiresAt <= now) changes.delete('sessions', old.hash);
+      }
+      changes.put('sessions', { hash, userId, expiresAt: now + LIFETIME });
+    });
+  }
 
-    async signIn(reply, userId) {
-      const now = service.clock.now();
-      const hash = digest(setCookie(reply));
-      await store.change((changes) => {
-        for (const old of signedIn.values()) if (old.expiresAt <= now) changes.delete('sessions', old.hash);
-        changes.put('sessions', { hash, userId, expiresAt: now + LIFETIME });
-      });
-    },
+  async signOut(request: FastifyRequest, reply: FastifyReply): Promise<void> {
+    const { store } = this.#service;
+    const hash = digest(this.#cookie(request) ?? '');
+    await store.change((changes) => store.rows('sessions').has(hash) && changes.delete('sessions', hash));
+    this.#setCookie(reply);
+  }
 
-    async signOut(request, reply) {
-      const hash = digest(sessionOf(request) ?? '');
-      await store.change((changes) => signedIn.has(hash) && changes.delete('sessions', hash));
-      setCookie(reply);
-    },
+  /** The token for a form. It proves that the form was sent to this browser. */
+  csrf(request: FastifyRequest, reply: FastifyReply): string {
+    return this.#csrf(this.#cookie(request) ?? this.#setCookie(reply));
+  }
 
-    csrf,
+  checkCsrf(request: FastifyRequest): void {
+    const cookie = this.#cookie(request);
+    const sent = (request.body as { csrf?: unknown } | undefined)?.csrf;
+    if (cookie && typeof sent === 'string' && safeEqual(sent, this.#csrf(cookie))) return;
+    throw new HttpError(403, 'forbidden', 'This form has expired. Go back, reload the page and try again.');
+  }
 
-    checkCsrf(request) {
-      const session = sessionOf(request);
-      const sent = (request.body as { csrf?: unknown } | undefined)?.csrf;
-      if (session && typeof sent === 'string' && same(sent, csrf(session))) return;
-      throw new Refusal(
-        403,
-        'forbidden',
-        'This form is no longer valid. Please go back, reload the page and try again.',
-      );
-    },
-  };
+  get #isSecure(): boolean {
+    return this.#service.addresses.app.startsWith('https:');
+  }
+
+  get #cookieName(): string {
+    return this.#isSecure ? '__Host-library' : 'library';
+  }
+
+  #csrf(cookie: string): string {
+    return mac(this.#service.key, 'csrf', cookie);
+  }
+
+  #cookie(request: FastifyRequest): string | undefined {
+    return request.cookies[this.#cookieName];
+  }
+
+  #setCookie(reply: FastifyReply): string {
+    const value = newSecret();
+    reply.setCookie(this.#cookieName, value, { path: '/', httpOnly: true, sameSite: 'lax', secure: this.#isSecure });
+    return value;
+  }
 }

@@ -2,7 +2,7 @@ import type { Part } from '../body.ts';
 
 export type Tone = { title: string; seconds: number; rate: number; channels: 1 | 2; hertz: number };
 
-/** A WAV file of a tone that swells and fades, with its title. No sample is made before it is read. */
+/** A WAV file with a title and a tone that swells and fades. Samples are generated when they are read. */
 export function wav(tone: Tone): Part[] {
   const frame = tone.channels * 2;
   const size = Math.round(tone.seconds * tone.rate) * frame;
@@ -43,7 +43,7 @@ function* samples(tone: Tone, start: number, end: number): Generator<Buffer> {
   }
 }
 
-/** A whole number of waves and one swell, after which it begins again. */
+/** One period: a whole number of waves and one swell. */
 function twoSecondsOf({ rate, channels, hertz }: Tone): Buffer {
   const samples = Buffer.alloc(2 * rate * channels * 2);
   for (let i = 0, at = 0; i < 2 * rate; i++) {
@@ -55,7 +55,7 @@ function twoSecondsOf({ rate, channels, hertz }: Tone): Buffer {
   return samples;
 }
 
-/** An MP3 with an ID3v2.3 tag in front that says its title. */
+/** Adds an ID3v2.3 tag with a title at the beginning. */
 export function mp3WithTitle(mp3: Buffer, title: string): Part[] {
   const text = Buffer.concat([Buffer.from([1, 0xff, 0xfe]), Buffer.from(title, 'utf16le')]);
   const frame = Buffer.alloc(10);

@@ -1,6 +1,6 @@
 import { crc32, deflateRawSync } from 'node:zlib';
 
-/** A PDF with a line of text at a time, forty lines to a page. */
+/** A PDF with forty lines of text per page. */
 export function pdf(title: string, lines: string[]): Buffer {
   const pages = Array.from({ length: Math.ceil(lines.length / 40) || 1 }, (_, i) => lines.slice(i * 40, i * 40 + 40));
   const pageNumber = (i: number) => 4 + i * 2;
@@ -73,7 +73,7 @@ export function zip(entries: ZipEntry[]): Buffer {
   return Buffer.concat([...files, listing, end]);
 }
 
-/** The least that word processors open. */
+/** A minimal file that word processors open. */
 export function docx(paragraphs: string[]): Buffer {
   const head = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n';
   const main = 'application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml';

@@ -6,7 +6,7 @@ const COMMENT = 0xfe;
 const PRIVATE = 0xef;
 const LARGEST_SEGMENT = 65_533;
 
-/** A JPEG with a comment, and segments that no program reads, after its first marker: other bytes, the same picture. */
+/** Adds a comment and unused segments after the first marker: the same picture in other bytes. */
 export function jpegWithComment(jpeg: Buffer, comment: string, padding: number): Part[] {
   const parts: Part[] = [jpeg.subarray(0, 2), segmentHead(COMMENT, Buffer.byteLength(comment)), Buffer.from(comment)];
   for (let left = padding; left > 0; left -= LARGEST_SEGMENT) {
@@ -20,7 +20,7 @@ function segmentHead(marker: number, size: number): Buffer {
   return Buffer.from([0xff, marker, (size + 2) >> 8, (size + 2) & 0xff]);
 }
 
-/** A picture of a few soft discs on a gradient. */
+/** A picture of a few discs on a gradient. */
 export function png(width: number, height: number, name: string): Buffer {
   const rows = paint(width, height, randomOf('png', name));
   const header = Buffer.alloc(13);
@@ -47,7 +47,7 @@ function chunk(type: string, data: Buffer): Buffer {
 
 type Colour = [number, number, number];
 
-/** Rows of RGB, each after a byte that says it is not filtered. */
+/** Rows of RGB pixels. Each begins with the filter type 0 (none). */
 function paint(width: number, height: number, random: Random): Buffer {
   const colour = (): Colour => [random.between(20, 236), random.between(20, 236), random.between(20, 236)];
   const [top, bottom] = [colour(), colour()];

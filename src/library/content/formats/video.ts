@@ -1,6 +1,6 @@
 import { generated, type Part } from '../body.ts';
 
-/** An MP4 or MOV with a `free` box at its end, which players skip. */
+/** Adds a `free` box, which players skip, at the end of an MP4 or MOV. */
 export function withFreeBox(video: Buffer, name: string, padding: number): Part[] {
   const text = Buffer.from(name);
   const head = Buffer.alloc(8);
@@ -9,7 +9,7 @@ export function withFreeBox(video: Buffer, name: string, padding: number): Part[
   return [video, head, text, generated(name, padding)];
 }
 
-/** A WebM with a Void element at its end, which players skip. */
+/** Adds a Void element, which players skip, at the end of a WebM. */
 export function withVoid(webm: Buffer, name: string, padding: number): Part[] {
   const text = Buffer.from(name);
   const head = Buffer.alloc(9);

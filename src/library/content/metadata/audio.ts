@@ -1,28 +1,28 @@
-import { type Facts, type Read, seconds } from './types.ts';
+import { type Metadata, type Read, seconds } from './types.ts';
 
-export async function soundFacts(read: Read, size: number): Promise<Facts> {
+export async function audioMetadata(read: Read, size: number): Promise<Metadata> {
   const head = await read(0, 64);
   const magic = head.toString('latin1', 0, 4);
-  if (magic === 'RIFF') return waveFacts(read, size);
-  if (magic === 'fLaC') return flacFacts(head);
-  return mp3Facts(read, size, head);
+  if (magic === 'RIFF') return waveMetadata(read, size);
+  if (magic === 'fLaC') return flacMetadata(head);
+  return mp3Metadata(read, size, head);
 }
 
-async function waveFacts(read: Read, size: number): Promise<Facts> {
+async function waveMetadata(read: Read, size: number): Promise<Metadata> {
   let bytesPerSecond = 0;
   for (let offset = 12; offset + 8 <= size; ) {
     const chunk = await read(offset, 24);
     const type = chunk.toString('latin1', 0, 4);
     const length = chunk.readUInt32LE(4);
     if (type === 'fmt ') bytesPerSecond = chunk.readUInt32LE(16);
-    // A recorder that was switched off leaves a length of nothing or of everything.
+    // After an interrupted recording, the length may be 0 or too large.
     if (type === 'data') return seconds(Math.min(length || Infinity, size - offset - 8) / bytesPerSecond);
     offset += 8 + length + (length % 2);
   }
   return {};
 }
 
-function flacFacts(head: Buffer): Facts {
+function flacMetadata(head: Buffer): Metadata {
   const rate = head.readUIntBE(18, 3) >> 4;
   const samples = (head[21]! & 0xf) * 2 ** 32 + head.readUInt32BE(22);
   return seconds(samples / rate);
@@ -34,8 +34,8 @@ const BITRATES = {
 };
 const RATES = [44_100, 48_000, 32_000];
 
-/** Layer III: the number of frames if an encoder left it in the first one, or else the size over the bit rate. */
-async function mp3Facts(read: Read, size: number, head: Buffer): Promise<Facts> {
+/** From the number of frames, if the first frame contains it (Xing), or else from size and bit rate. */
+async function mp3Metadata(read: Read, size: number, head: Buffer): Promise<Metadata> {
   const hasTag = head.toString('latin1', 0, 3) === 'ID3';
   const tagSize = hasTag ? 10 + head.subarray(6, 10).reduce((sum, byte) => sum * 128 + byte, 0) : 0;
   const frame = await read(tagSize, 256);

@@ -1,16 +1,16 @@
-import type { Facts, Read } from './types.ts';
+import type { Metadata, Read } from './types.ts';
 
-export async function imageFacts(read: Read, size: number, mimeType: string): Promise<Facts> {
-  if (mimeType === 'image/svg+xml') return svgFacts((await read(0, 64 * 1024)).toString());
+export async function imageMetadata(read: Read, size: number, mimeType: string): Promise<Metadata> {
+  if (mimeType === 'image/svg+xml') return svgMetadata((await read(0, 64 * 1024)).toString());
   const head = await read(0, 32);
   if (head.toString('latin1', 1, 4) === 'PNG') return { width: head.readUInt32BE(16), height: head.readUInt32BE(20) };
   if (head.toString('latin1', 0, 3) === 'GIF') return { width: head.readUInt16LE(6), height: head.readUInt16LE(8) };
-  if (head.toString('latin1', 8, 12) === 'WEBP') return webpFacts(head);
-  return head.readUInt16BE(0) === 0xffd8 ? jpegFacts(read, size) : {};
+  if (head.toString('latin1', 8, 12) === 'WEBP') return webpMetadata(head);
+  return head.readUInt16BE(0) === 0xffd8 ? jpegMetadata(read, size) : {};
 }
 
-/** The dimensions are in the frame header, which comes after segments of any size. */
-async function jpegFacts(read: Read, size: number): Promise<Facts> {
+/** The frame header, which has the dimensions, comes after segments of any size. */
+async function jpegMetadata(read: Read, size: number): Promise<Metadata> {
   for (let offset = 2; offset < size; ) {
     const head = await read(offset, 9);
     if (head[0] !== 0xff) return {};
@@ -26,7 +26,7 @@ async function jpegFacts(read: Read, size: number): Promise<Facts> {
   return {};
 }
 
-function webpFacts(head: Buffer): Facts {
+function webpMetadata(head: Buffer): Metadata {
   switch (head.toString('latin1', 12, 16)) {
     case 'VP8 ':
       return { width: head.readUInt16LE(26) & 0x3fff, height: head.readUInt16LE(28) & 0x3fff };
@@ -41,8 +41,8 @@ function webpFacts(head: Buffer): Facts {
   }
 }
 
-/** Its width and height in pixels, or else those of its view box. */
-function svgFacts(text: string): Facts {
+/** Width and height in pixels, or else of the view box. */
+function svgMetadata(text: string): Metadata {
   const tag = /<svg\b[^>]*>/.exec(text)?.[0] ?? '';
   const pixels = (name: string) => Number(new RegExp(`\\s${name}=["']([\\d.]+)(px)?["']`).exec(tag)?.[1]);
   const [, , boxWidth, boxHeight] =

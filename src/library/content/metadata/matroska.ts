@@ -1,4 +1,4 @@
-import { type Facts, type Read, seconds } from './types.ts';
+import { type Metadata, type Read, seconds } from './types.ts';
 
 const SEGMENT = 0x18538067;
 const INFO = 0x1549a966;
@@ -11,11 +11,11 @@ const VIDEO = 0xe0;
 const WIDTH = 0xb0;
 const HEIGHT = 0xba;
 
-/** WebM and Matroska: what describes the file comes before its clusters. */
+/** The metadata of WebM and Matroska is within the first MiB, before the clusters. */
 const HEAD = 1024 * 1024;
 
-export async function matroskaFacts(read: Read): Promise<Facts> {
-  const facts: Facts = {};
+export async function matroskaMetadata(read: Read): Promise<Metadata> {
+  const facts: Metadata = {};
   let scale = 1_000_000;
   let ticks = 0;
   const walk = (buffer: Buffer): void => {
@@ -46,7 +46,7 @@ function* elements(buffer: Buffer): Generator<{ id: number; content: Buffer }> {
   }
 }
 
-/** All ones is "unknown": to the end. */
+/** A size. All ones means unknown: to the end of the file. */
 function vint(bytes: Buffer): number {
   const mask = 0x80 >> (bytes.length - 1);
   let value = BigInt(bytes[0]! & (mask - 1));

@@ -1,23 +1,23 @@
-import { soundFacts } from './audio.ts';
-import { imageFacts } from './images.ts';
-import { matroskaFacts } from './matroska.ts';
-import { mp4Facts } from './mp4.ts';
-import type { Facts, Read } from './types.ts';
+import { audioMetadata } from './audio.ts';
+import { imageMetadata } from './images.ts';
+import { matroskaMetadata } from './matroska.ts';
+import { mp4Metadata } from './mp4.ts';
+import type { Metadata, Read } from './types.ts';
 
-const READERS: [RegExp, (read: Read, size: number, mimeType: string) => Promise<Facts>][] = [
-  [/^image\//, imageFacts],
-  [/^(video|audio)\/(mp4|quicktime|x-m4v|x-m4a|3gpp)$/, mp4Facts],
-  [/^(video|audio)\/(webm|matroska|x-matroska)$/, matroskaFacts],
-  [/^audio\//, soundFacts],
+const READERS: [RegExp, (read: Read, size: number, mimeType: string) => Promise<Metadata>][] = [
+  [/^image\//, imageMetadata],
+  [/^(video|audio)\/(mp4|quicktime|x-m4v|x-m4a|3gpp)$/, mp4Metadata],
+  [/^(video|audio)\/(webm|matroska|x-matroska)$/, matroskaMetadata],
+  [/^audio\//, audioMetadata],
 ];
 
-/** Dimensions and duration, as far as the file's format is known here and the file keeps to it. */
-export async function factsOf(read: Read, size: number, mimeType: string): Promise<Facts> {
+/** Dimensions and duration of a file. Empty if the format is not supported or the file is damaged. */
+export async function readMetadata(read: Read, size: number, mimeType: string): Promise<Metadata> {
   const reader = READERS.find(([pattern]) => pattern.test(mimeType))?.[1];
   try {
     return (await reader?.(read, size, mimeType)) ?? {};
   } catch {
-    // A damaged file is still an asset; there is only less to say about it.
+    // A damaged file is still an asset.
     return {};
   }
 }

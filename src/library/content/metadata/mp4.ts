@@ -1,14 +1,14 @@
-import { type Facts, type Read, seconds } from './types.ts';
+import { type Metadata, type Read, seconds } from './types.ts';
 
 const LARGEST_MOOV = 64 * 1024 * 1024;
 
-/** MP4, MOV and their kin: a tree of boxes, in which `moov` may come before or after gigabytes of `mdat`. */
-export async function mp4Facts(read: Read, size: number): Promise<Facts> {
+/** MP4, MOV and similar formats are trees of boxes. `moov` may come before or after gigabytes of `mdat`. */
+export async function mp4Metadata(read: Read, size: number): Promise<Metadata> {
   for (let offset = 0; offset + 8 <= size; ) {
     const head = await read(offset, 16);
     const { length, headSize } = boxLength(head, size - offset);
     if (head.toString('latin1', 4, 8) === 'moov' && length <= LARGEST_MOOV) {
-      return movieFacts(await read(offset + headSize, length - headSize));
+      return movieMetadata(await read(offset + headSize, length - headSize));
     }
     offset += length;
   }
@@ -19,11 +19,11 @@ function boxLength(head: Buffer, rest: number): { length: number; headSize: numb
   const short = head.readUInt32BE(0);
   const headSize = short === 1 ? 16 : 8;
   const length = short === 1 ? Number(head.readBigUInt64BE(8)) : short || rest;
-  if (length < headSize) throw new Error('box is shorter than its head');
+  if (length < headSize) throw new Error('A box is shorter than its header.');
   return { length, headSize };
 }
 
-function movieFacts(moov: Buffer): Facts {
+function movieMetadata(moov: Buffer): Metadata {
   const header = boxes(moov, 'mvhd')[0];
   const tracks = boxes(moov, 'trak').flatMap((track) => boxes(track, 'tkhd'));
   return { ...(header && seconds(durationOf(header))), ...tracks.map(dimensionsOf).find(({ width }) => width) };
@@ -48,7 +48,7 @@ function durationOf(mvhd: Buffer): number {
     : mvhd.readUInt32BE(16) / mvhd.readUInt32BE(12);
 }
 
-/** As it is shown: a telephone films lying down and says in the matrix that the picture is to be turned. */
+/** The dimensions as displayed: the matrix of a phone's video often rotates it by 90 degrees. */
 function dimensionsOf(tkhd: Buffer): { width?: number; height?: number } {
   const matrix = tkhd[0] === 1 ? 52 : 40;
   const width = Math.round(tkhd.readUInt32BE(matrix + 36) / 65536);

@@ -1,7 +1,7 @@
-/** What a file says about itself. */
-export type Facts = { width?: number; height?: number; duration?: number };
+/** What can be read from a file. The duration is in seconds. */
+export type Metadata = { width?: number; height?: number; duration?: number };
 
-/** Reads up to `length` bytes of a file from `offset`; fewer at its end. */
+/** Reads up to `length` bytes from `offset`, fewer at the end of the file. */
 export type Read = (offset: number, length: number) => Promise<Buffer>;
 
 export function seconds(value: number): { duration?: number } {
