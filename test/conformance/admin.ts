@@ -4,7 +4,7 @@ export type NewApp = { name: string; logoUrl?: string; websiteUrl?: string; redi
 export type App = { clientId: string; clientSecret: string };
 export type NewUser = { name: string; email: string; password: string };
 
-/** What may be said of an asset that is made for a check. */
+/** The properties of an asset that is made for a check. */
 export type NewAsset = {
   name: string;
   mimeType: string;
@@ -24,7 +24,7 @@ export type NewAsset = {
 
 export type Admin = ReturnType<typeof createAdmin>;
 
-/** The people behind the service, for states that its public API cannot make: `src/library/README.md`, Admin API. */
+/** A client of the admin API (`src/library/README.md`), for states that the public API cannot make. */
 export function createAdmin(url: string, send: Send) {
   async function ask<T>(method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: object): Promise<T> {
     const answer = await tell(method, path, body);

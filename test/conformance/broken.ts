@@ -11,19 +11,19 @@ export type Asked = {
 };
 export type Answered = { status: number; headers: Record<string, string | string[]>; body: Buffer };
 
-/** What a broken service does otherwise. `ask` changes a request on its way in, `answer` an answer on its way out. */
+/** How a proxy breaks a service. `ask` changes requests, `answer` changes answers. */
 export type Fault = {
   ask?: (asked: Asked) => void;
-  /** Answers by itself: the request never arrives. */
+  /** Answers instead of the service. */
   instead?: (asked: Asked) => Answered | undefined;
   answer?: (answered: Answered, asked: Asked) => void;
-  /** For what is broken elsewhere. */
+  /** Undoes a change made elsewhere. */
   mend?: () => void;
 };
 
 export type Broken = Awaited<ReturnType<typeof startBroken>>;
 
-/** Stands in front of a service that is well, and breaks one rule of it at a time. */
+/** A proxy in front of a correct service that breaks one rule at a time. */
 export async function startBroken() {
   const agent = new Agent();
   let target = '';

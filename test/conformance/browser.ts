@@ -1,12 +1,12 @@
 import type { Send, Sending } from './http.ts';
 import { type Element, type Page, pageOf } from './page.ts';
 
-/** Where a walk ended: at the app's redirect URI, which is not asked for anything, or at a page. */
+/** Where navigation ended: at the app's redirect URI, which gets no request, or at a page. */
 export type Arrival = { landed: URL; page?: undefined } | { landed?: undefined; page: Page };
 
 export type Browser = ReturnType<typeof createBrowser>;
 
-/** What a browser does with cookies, redirects and forms when JavaScript is off. */
+/** A browser without JavaScript: cookies, redirects and forms. */
 export function createBrowser(send: Send) {
   const jars = new Map<string, Map<string, string>>();
 
@@ -44,7 +44,7 @@ export function createBrowser(send: Send) {
   };
 }
 
-/** The registered address itself, with an answer in its query. */
+/** Whether an address is the registered one, with an answer in its query. */
 function isAt(url: string, redirectUri: string): boolean {
   return url === redirectUri || url.startsWith(`${redirectUri}${redirectUri.includes('?') ? '&' : '?'}`);
 }

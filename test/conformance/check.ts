@@ -2,14 +2,14 @@ import { isDeepStrictEqual } from 'node:util';
 import type { z } from 'zod';
 import type { World } from './world.ts';
 
-/** One sentence of the specification, and how to find out whether it is true of a service. */
+/** One sentence of the specification, and the test of it. */
 export type Check = { id: string; section: string; says: string; run: (world: World) => Promise<void> };
 
 export function check(section: string, id: string, says: string, run: Check['run']): Check {
   return { id, section, says, run };
 }
 
-/** The sentence is not true of the service. */
+/** The service does not do what the sentence says. */
 export class Failure extends Error {
   readonly expected: string;
   readonly found: string;
@@ -21,14 +21,14 @@ export class Failure extends Error {
   }
 }
 
-/** Nobody knows: it takes something this run does not have. */
+/** The check needs something that this run does not have. */
 export class NotTried extends Error {}
 
 export function same(what: string, found: unknown, expected: unknown): void {
   if (!isDeepStrictEqual(found, expected)) throw new Failure(`${what}: ${short(expected)}`, short(found));
 }
 
-/** Long lists show their beginning, and how long they are. */
+/** Shortens long lists to their beginning and their length. */
 function short(value: unknown): string {
   if (value === undefined || value === null) return String(value);
   const text = typeof value === 'string' ? value : JSON.stringify(value);

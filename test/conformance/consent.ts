@@ -3,21 +3,21 @@ import type { Arrival, Browser } from './browser.ts';
 import { NotTried } from './check.ts';
 import { boxesOf, buttonOf, type Element, elements, fieldsOf, labelOf, linkOf, type Page, typeOf } from './page.ts';
 
-export const ALLOW = /\b(allow|approve|authori[sz]e|accept|grant|agree|confirm)\b/i;
-export const CANCEL = /\b(cancel|deny|decline|reject|refuse|not now|don.t allow)\b/i;
+const ALLOW = /\b(allow|approve|authori[sz]e|accept|grant|agree|confirm)\b/i;
+const CANCEL = /\b(cancel|deny|decline|reject|refuse|not now|don.t allow)\b/i;
 
 export type Decision = {
   decision: 'allow' | 'cancel';
-  /** Ids or names of the companies to share; without it, what the page proposes. */
+  /** Ids or names of the companies to share. Default: as the page proposes. */
   companies?: string[];
 };
 
 export type Person = { email: string; password: string; browser: Browser };
 
-/** The way of a person from the authorize endpoint to the app, and the pages seen on it. */
+/** The pages that a user saw between the authorize endpoint and the app, and where it ended. */
 export type Walk = Arrival & { pages: Page[] };
 
-/** Signs in and decides, in whatever forms the service shows. A page that fits no step ends the walk. */
+/** Signs in and decides, with any forms of the service. Ends at a page that is neither sign-in nor consent. */
 export async function walk(url: string, redirectUri: string, person: Person, wanted: Decision): Promise<Walk> {
   const { browser, email, password } = person;
   const pages: Page[] = [];
@@ -98,7 +98,7 @@ function isOf(box: Element, company: string): boolean {
   return box.attribs.value === company || labelOf(box).includes(company);
 }
 
-/** Asks a person at a terminal to go the way in a browser of theirs, and waits at the redirect URI. */
+/** Asks the user at the terminal to open a browser, and waits at the redirect URI. */
 export async function walkByHand(url: string, redirectUri: string, wanted: string, timeout: number): Promise<URL> {
   const { hostname, port, protocol } = new URL(redirectUri);
   if (protocol !== 'http:' || !/^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname)) {
@@ -118,7 +118,7 @@ export async function walkByHand(url: string, redirectUri: string, wanted: strin
   const timer = setTimeout(() => resolve(new URL('about:blank')), timeout);
   try {
     const landed = await promise;
-    if (landed.protocol === 'about:') throw new NotTried('nobody came back to the redirect URI in time');
+    if (landed.protocol === 'about:') throw new NotTried('no browser returned to the redirect URI in time');
     return landed;
   } finally {
     clearTimeout(timer);

@@ -2,15 +2,15 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { Agent, request } from 'undici';
 
 export type Answer = {
-  /** Method and path, without the query: the query of a link is its secret. */
+  /** Method and path, without the query, which contains the signature of a link. */
   request: string;
   status: number;
   header(name: string): string | undefined;
   cookies: string[];
-  /** At most as many as were asked for. */
+  /** At most as many as requested. */
   bytes: Buffer;
   text: string;
-  /** Undefined when the body is no JSON. */
+  /** Undefined if the body is not JSON. */
   json: unknown;
 };
 
@@ -27,7 +27,7 @@ export type Send = (url: string, sending?: Sending) => Promise<Answer>;
 const RETRIES = 3;
 const LONGEST_WAIT = 120;
 
-/** Sends one request and follows no redirect. Someone else's service sets the pace: 429 is waited for, then asked again. */
+/** Sends one request and follows no redirect. Waits after a 429, then tries again. */
 export function createSend(): { send: Send; close: () => Promise<void> } {
   const dispatcher = new Agent({ headersTimeout: 60_000, bodyTimeout: 60_000, connectTimeout: 15_000 });
 
@@ -96,8 +96,8 @@ export function isRefusal(answer: Answer): boolean {
   return answer.status >= 400 && answer.status < 500;
 }
 
-/** What an answer was, in a few words. */
-export function told(answer: Answer): string {
+/** A short description of an answer. */
+export function describeAnswer(answer: Answer): string {
   const type = answer.header('content-type') ?? 'no content type';
   const text = answer.text.length > 200 ? `${answer.text.slice(0, 200)}…` : answer.text;
   return `${answer.request} → ${answer.status} (${type}) ${type.includes('html') ? '' : text}`.trim();

@@ -1,16 +1,16 @@
 import type { Answered, Asked, Fault } from './broken.ts';
 import { basic, type World } from './world.ts';
 
-/** A service that breaks one rule, and the check that has to notice it. */
+/** A service that breaks one rule, and the check that must detect it. */
 export type Mutation = {
   check: string;
   breaks: string;
   fault: (world: World) => Fault | Promise<Fault>;
-  /** Broken is the admin API, behind which the registrations are. */
+  /** The admin API is broken, which registers apps. */
   isAdmin?: boolean;
 };
 
-// biome-ignore lint/suspicious/noExplicitAny: whatever the service answers is broken, field by field
+// biome-ignore lint/suspicious/noExplicitAny: mutations change fields of any answer
 type Json = any;
 
 const ME = /\/me$/;
@@ -27,7 +27,7 @@ function json(status: number, body: unknown): Answered {
   return { status, headers: { 'content-type': 'application/json' }, body: Buffer.from(JSON.stringify(body)) };
 }
 
-/** Changes the JSON of good answers at a path. */
+/** Changes the JSON of successful answers at a path. */
 function body(path: RegExp, change: (json: Json, asked: Asked) => Json): () => Fault {
   return () => ({
     answer(answered, asked) {
@@ -96,7 +96,7 @@ function page(path: RegExp, from: RegExp, to: string): () => Fault {
   });
 }
 
-/** Changes where a page of the service redirects to. */
+/** Changes the redirects of a page. */
 function redirect(change: (url: URL) => unknown): () => Fault {
   return () => ({
     answer(answered, { path }) {
@@ -117,7 +117,7 @@ const TOKENS = {
   scope: 'assets:read',
 };
 
-/** Gives tokens for what ought to be refused. */
+/** Answers with tokens where the service should refuse. */
 const forgiving = status(TOKEN, 400, 200, TOKENS);
 const linksForAll = status(MEDIA, 403, 200, {});
 
@@ -140,7 +140,7 @@ export const MUTATIONS: Mutation[] = [
   },
   ...['logo-https', 'website-required', 'redirect-uri-required', 'redirect-uri-https'].map((check) => ({
     check,
-    breaks: 'anything can be registered',
+    breaks: 'every registration is accepted',
     fault: status(/\/apps$/, 400, 200, { clientId: 'app', clientSecret: 'svcs_x' }),
     isAdmin: true,
   })),
@@ -168,19 +168,19 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'secret-rotation',
-    breaks: 'the old secret goes on working',
+    breaks: 'the old secret still works after a rotation',
     isAdmin: true,
     fault: instead(/\/secret$/, () => json(200, { clientSecret: 'svcs_new' })),
   },
   { check: 'allow-access', breaks: 'the button says "Approve"', fault: page(AUTHORIZE, /Allow access/g, 'Approve') },
   {
     check: 'signs-in-first',
-    breaks: 'a stranger is shown something else',
+    breaks: 'a user who is not signed in gets another page',
     fault: instead(AUTHORIZE, ({ headers }) => (headers.cookie ? undefined : json(200, {}))),
   },
   {
     check: 'wrong-password',
-    breaks: 'any password signs in',
+    breaks: 'any password is accepted',
     fault: (world) =>
       asked(/\/sign-in$/, (it) => {
         if (it.method !== 'POST') return;
@@ -211,7 +211,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'picks-companies',
-    breaks: 'every company is granted, whatever was picked',
+    breaks: 'every company is granted, also those not chosen',
     fault: (world) =>
       asked(AUTHORIZE, (it) => {
         if (it.method === 'POST') it.body += `&company=${world.own!.companyId}`;
@@ -219,12 +219,12 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'unknown-client',
-    breaks: 'an unknown app is taken for a known one',
+    breaks: 'an unknown client_id is accepted',
     fault: (world) => asked(AUTHORIZE, ({ query }) => query.set('client_id', world.client().clientId))(),
   },
   {
     check: 'redirect-uri-exact',
-    breaks: 'the beginning of a redirect URI is enough',
+    breaks: 'a redirect URI with the right beginning is accepted',
     fault: (world) =>
       instead(AUTHORIZE, ({ query }) => {
         const to = query.get('redirect_uri') ?? '';
@@ -234,7 +234,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'redirect-uri-exact',
-    breaks: 'a wrong redirect URI is told of the error',
+    breaks: 'an error is sent to a wrong redirect URI',
     fault: instead(AUTHORIZE, ({ query }) => {
       const to = query.get('redirect_uri') ?? '';
       if (!to.includes('evil')) return undefined;
@@ -243,7 +243,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 's256-only',
-    breaks: 'any method is taken for S256',
+    breaks: 'any code_challenge_method is accepted',
     fault: asked(AUTHORIZE, ({ query }) => query.set('code_challenge_method', 'S256')),
   },
   {
@@ -258,7 +258,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'codes-differ',
-    breaks: 'codes repeat',
+    breaks: 'all codes are equal',
     fault: redirect((url) => url.searchParams.has('code') && url.searchParams.set('code', 'svcc_always')),
   },
 
@@ -275,7 +275,7 @@ export const MUTATIONS: Mutation[] = [
   { check: 'me-readable', breaks: 'a company of me has no projects endpoint', fault: status(PROJECTS, 200, 404, {}) },
   {
     check: 'me-current',
-    breaks: 'me is remembered from connect time',
+    breaks: 'me stays as it was at the consent',
     fault: () => {
       let first: Buffer | undefined;
       return {
@@ -289,7 +289,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'me-current',
-    breaks: 'what was lost can still be read',
+    breaks: 'companies can be read after access was revoked',
     fault: status(/\/api\/v1\/(companies|assets)\//, 404, 200, {}),
   },
   {
@@ -301,7 +301,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'unknown-company',
-    breaks: 'an unknown company is an empty one',
+    breaks: 'an unknown company has an empty list',
     fault: status(/\/companies\//, 404, 200, { projects: [], assets: [] }),
   },
   {
@@ -315,7 +315,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'version',
-    breaks: 'the API answers without its version as well',
+    breaks: 'the API also works without its version',
     fault: asked(/^\/api\/me$/, (it) => Object.assign(it, { path: '/api/v1/me' })),
   },
 
@@ -342,7 +342,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'newest-first',
-    breaks: 'assets come oldest first',
+    breaks: 'assets are listed oldest first',
     fault: body(LIST, (page) => ({ ...page, assets: page.assets.toReversed() })),
   },
   {
@@ -364,7 +364,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'last-page',
-    breaks: 'the last page leads to the first',
+    breaks: 'the cursor of the last page leads to the first',
     fault: () => {
       let first: string;
       return body(LIST, (page) => {
@@ -375,17 +375,17 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'limit',
-    breaks: 'a page has one asset less than limit says',
+    breaks: 'a page has one asset less than the limit',
     fault: body(LIST, (page) => ({ ...page, assets: page.assets.slice(0, 99) })),
   },
   {
     check: 'limit-default',
-    breaks: 'a page has 20 assets unless told otherwise',
+    breaks: 'a page has 20 assets by default',
     fault: asked(LIST, ({ query }) => query.has('limit') || query.set('limit', '20')),
   },
   {
     check: 'limit-bounds',
-    breaks: 'a limit of 1000 is obeyed',
+    breaks: 'a limit of 1000 is accepted',
     fault: instead(LIST, ({ query }) =>
       query.get('limit') === '1000' ? json(200, { assets: Array(101) }) : undefined,
     ),
@@ -393,7 +393,7 @@ export const MUTATIONS: Mutation[] = [
   { check: 'cursor-made-up', breaks: 'a bad cursor is a server error', fault: status(LIST, 400, 500) },
   {
     check: 'uploads-arrive',
-    breaks: 'a cursor is the number of a page',
+    breaks: 'a cursor is a page number',
     fault: () => ({
       ask({ path, query, headers }) {
         if (!LIST.test(path)) return;
@@ -412,7 +412,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'since',
-    breaks: 'since includes its moment',
+    breaks: 'since includes assets of that time',
     fault: asked(LIST, ({ query }) => query.has('since') && query.set('since', String(Number(query.get('since')) - 1))),
   },
   {
@@ -426,25 +426,25 @@ export const MUTATIONS: Mutation[] = [
   { check: 'asset-type', breaks: 'assetType is ignored', fault: asked(LIST, ({ query }) => query.delete('assetType')) },
   {
     check: 'asset-type',
-    breaks: 'brand assets are not a type',
+    breaks: 'the type brand assets is refused',
     fault: instead(LIST, ({ query }) => (query.get('assetType') === 'brand assets' ? json(400, {}) : undefined)),
   },
   { check: 'project-id', breaks: 'projectId is ignored', fault: asked(LIST, ({ query }) => query.delete('projectId')) },
   {
     check: 'filters-together',
-    breaks: 'since is forgotten when there is a type',
+    breaks: 'since is ignored with a type',
     fault: asked(LIST, ({ query }) => query.has('assetType') && query.delete('since')),
   },
   {
     check: 'filters-together',
-    breaks: 'the filter is forgotten on the second page',
+    breaks: 'the filter is ignored on the second page',
     fault: asked(LIST, ({ query }) => query.has('cursor') && query.delete('assetType')),
   },
   { check: 'type-or-project', breaks: 'both together are a server error', fault: status(LIST, 400, 500) },
 
   {
     check: 'detail',
-    breaks: 'one asset has another name than in the list',
+    breaks: 'an asset has another name than in the list',
     fault: one(({ name }) => ({ name: `${name}!` })),
   },
   { check: 'detail', breaks: 'one asset has no tags', fault: one(() => ({ tags: undefined })) },
@@ -480,7 +480,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'unknown-asset',
-    breaks: 'an unknown asset is an empty one',
+    breaks: 'an unknown asset gets an empty answer',
     fault: status(DETAIL, 404, 200, { asset: {} }),
   },
   { check: 'ready', breaks: 'a ready asset cannot be downloaded', fault: status(MEDIA, 200, 403) },
@@ -496,7 +496,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'unavailable',
-    breaks: 'an asset without a file has one',
+    breaks: 'an unavailable asset has a file',
     fault: status(MEDIA, 404, 200),
   },
   { check: 'original-gone', breaks: 'a lost original is 410', fault: status(MEDIA, 404, 410) },
@@ -507,7 +507,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'original-bytes',
-    breaks: 'the file ends a byte early',
+    breaks: 'the file is one byte too short',
     fault: () => ({
       answer(answered, { path }) {
         if (MEDIA.test(path)) answered.body = answered.body.subarray(0, -1);
@@ -527,12 +527,12 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'vtt',
-    breaks: 'captions are text/plain',
+    breaks: 'captions have the type text/plain',
     fault: headers(TRANSCRIPT, { 'content-type': 'text/plain' }),
   },
   {
     check: 'txt',
-    breaks: 'the text is captions',
+    breaks: 'the format txt returns captions',
     fault: asked(TRANSCRIPT, ({ query }) => query.set('format', 'vtt')),
   },
   {
@@ -577,28 +577,28 @@ export const MUTATIONS: Mutation[] = [
   })),
   {
     check: 'form-and-json',
-    breaks: 'JSON is not taken',
+    breaks: 'JSON is refused',
     fault: instead(TOKEN, ({ headers }) =>
       headers['content-type']?.includes('json') ? json(415, { error: 'invalid_request' }) : undefined,
     ),
   },
   {
     check: 'form-and-json',
-    breaks: 'forms are not taken',
+    breaks: 'forms are refused',
     fault: instead(TOKEN, ({ headers }) =>
       headers['content-type']?.includes('form') ? json(415, { error: 'invalid_request' }) : undefined,
     ),
   },
   {
     check: 'basic-and-body',
-    breaks: 'credentials in the body are not taken',
+    breaks: 'credentials in the body are refused',
     fault: instead(TOKEN, ({ body }) =>
       body.includes('client_secret') ? json(401, { error: 'invalid_client' }) : undefined,
     ),
   },
   {
     check: 'client-authentication',
-    breaks: 'any secret will do',
+    breaks: 'any secret is accepted',
     fault: (world) =>
       asked(TOKEN, (it) => {
         it.headers.authorization = basic(world.client());
@@ -613,7 +613,7 @@ export const MUTATIONS: Mutation[] = [
   { check: 'verifier-length', breaks: 'a verifier of any length will do', fault: forgiving },
   {
     check: 'verifier-length',
-    breaks: 'a verifier of 128 characters is too long',
+    breaks: 'a verifier of 128 characters is refused',
     fault: instead(TOKEN, ({ body }) =>
       (new URLSearchParams(body).get('code_verifier')?.length ?? 0) > 100 ? json(400, {}) : undefined,
     ),
@@ -653,12 +653,12 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'revoke-body-credentials',
-    breaks: 'revoke takes Basic alone',
+    breaks: 'revoke accepts only HTTP Basic',
     fault: instead(REVOKE, ({ headers }) => (headers.authorization ? undefined : json(200, {}))),
   },
   {
     check: 'revoke-wrong-credentials',
-    breaks: 'anyone can revoke',
+    breaks: 'revoke needs no credentials',
     fault: (world) =>
       asked(REVOKE, ({ headers }) => {
         headers.authorization = basic(world.client());
@@ -675,13 +675,13 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'disconnect-ends',
-    breaks: 'a refresh after it is another error',
+    breaks: 'a refresh after the disconnect is another error',
     fault: status(TOKEN, 400, 401, { error: 'invalid_client' }),
   },
   { check: 'lost-access-ends', breaks: 'calls after the loss are 403', fault: status(ME, 401, 403) },
   {
     check: 'bearer-required',
-    breaks: 'projects are for everyone',
+    breaks: 'projects need no token',
     fault: async (world) => {
       const { access_token } = await world.session();
       return asked(PROJECTS, ({ headers }) => {
@@ -727,7 +727,7 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'referer-other',
-    breaks: 'any Referer will do',
+    breaks: 'any Referer is accepted',
     fault: (world) =>
       asked(MEDIA, ({ headers }) => {
         headers.referer &&= world.options.app;
@@ -737,7 +737,7 @@ export const MUTATIONS: Mutation[] = [
   { check: 'links-of-one-asset', breaks: 'signatures are good for every file', fault: linksForAll },
   {
     check: 'ranges',
-    breaks: 'ranges are other bytes than they say',
+    breaks: 'ranges have wrong bytes',
     fault: () => ({
       answer(answered) {
         if (answered.status === 206) answered.body = Buffer.from(answered.body.map((byte) => byte ^ 1));
@@ -764,14 +764,14 @@ export const MUTATIONS: Mutation[] = [
   },
   {
     check: 'etag',
-    breaks: 'a known ETag is sent the whole again',
+    breaks: 'If-None-Match is ignored',
     fault: asked(MEDIA, ({ headers }) => {
       headers['if-none-match'] = undefined;
     }),
   },
   {
     check: 'head',
-    breaks: 'HEAD says another size',
+    breaks: 'HEAD has a wrong size',
     fault: headers(MEDIA, { 'content-length': '1' }, { method: 'HEAD' }),
   },
   {

@@ -15,12 +15,12 @@ export function elements(within: Node | Element, ...names: string[]): Element[] 
   return DomUtils.getElementsByTagName((name) => names.includes(name), within, true);
 }
 
-/** What a person reads, without styles and scripts, in one line. */
+/** The visible text in one line, without styles and scripts. */
 export function textOf(node: Node | Element): string {
   return DomUtils.innerText(node).replace(/\s+/g, ' ').trim();
 }
 
-/** What a form sends by itself: its hidden fields, what is filled in and ticked beforehand. */
+/** What a form sends by default: hidden, filled-in and checked fields. */
 export function fieldsOf(form: Element): [string, string][] {
   return elements(form, 'input', 'select', 'textarea').flatMap((field): [string, string][] => {
     const { name, value = '', checked, disabled } = field.attribs;
@@ -47,7 +47,7 @@ export function boxesOf(form: Element): Element[] {
 
 export type Button = { form: Element; label: string; field: [string, string][] };
 
-/** What can be pressed to send a form, with the words on it. */
+/** The buttons that submit a form, with their labels. */
 export function buttonsOf(form: Element): Button[] {
   return elements(form, 'button', 'input').flatMap((button) => {
     const { name, value = '' } = button.attribs;
@@ -71,7 +71,7 @@ export function picturesOf({ document }: Page): string[] {
   return elements(document, 'img').map(({ attribs }) => attribs.src ?? '');
 }
 
-/** The words beside a field. */
+/** The label of a field. */
 export function labelOf(field: Element): string {
   for (let at = DomUtils.getParent(field); at; at = DomUtils.getParent(at as Element)) {
     if ((at as Element).name === 'label') return textOf(at as Element);
@@ -79,7 +79,7 @@ export function labelOf(field: Element): string {
   return '';
 }
 
-/** What belongs to one form of several: the largest part of the page that holds no other. */
+/** The context of a form: the largest element that contains no other form. */
 export function rowOf(form: Element, forms: Element[]): Element {
   const others = forms.filter((other) => other !== form);
   let row = form;

@@ -6,17 +6,17 @@ export type Outcome = {
   section: string;
   says: string;
   outcome: 'passed' | 'failed' | 'not tried';
-  /** Of a check that failed. */
+  /** Why a check failed. */
   expected?: string;
   found?: string;
-  /** Why a check was not tried. */
+  /** Why a check was skipped. */
   why?: string;
-  /** How the service does what the specification leaves open. */
+  /** What the service does where the specification leaves a choice. */
   observed: string[];
   ms: number;
 };
 
-/** One after the other: they share a connection and, with an admin API, a clock. */
+/** Runs the checks one after the other: they share a connection and, with an admin API, a clock. */
 export async function run(
   world: World,
   checks: Check[],
@@ -49,7 +49,7 @@ function storyOf(error: unknown): string {
   return cause === undefined ? String(message || error) : `${message}: ${storyOf(cause)}`;
 }
 
-/** Reports are passed around: no token, code or signature is in one. */
+/** Removes tokens, codes and signatures: reports are published. */
 function withoutSecrets(text: string): string {
   return text
     .replace(/svc([acrs])_[\w-]{6,}/g, 'svc$1_…')

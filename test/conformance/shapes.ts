@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Section 2, as schemas. Further fields are not shown there, and not refused here. */
+/** The schemas of section 2. Additional fields are accepted. */
 
 export const TokenResponse = z.looseObject({
   access_token: z.string().startsWith('svca_'),
@@ -17,7 +17,7 @@ export const Me = z.looseObject({
   companies: z.array(Company),
 });
 
-export const Project = z.looseObject({ id: z.string().min(1), name: z.string(), status: z.string() });
+const Project = z.looseObject({ id: z.string().min(1), name: z.string(), status: z.string() });
 export const Projects = z.looseObject({ projects: z.array(Project) });
 
 export const ASSET_TYPES = [
@@ -31,7 +31,7 @@ export const ASSET_TYPES = [
   'brand assets',
 ] as const;
 
-/** Fields that an asset may have no value for are absent or null in one that has none. */
+/** Fields without a value may be absent or null. */
 export const Asset = z.looseObject({
   id: z.string().min(1),
   name: z.string(),
@@ -52,7 +52,7 @@ export const Asset = z.looseObject({
 
 export const Page = z.looseObject({ assets: z.array(Asset), nextCursor: z.string().nullish() });
 
-export const Download = z.looseObject({
+const Download = z.looseObject({
   url: z.url(),
   mp4Url: z.url().nullable(),
   filename: z.string().min(1),
@@ -70,7 +70,7 @@ export const Transcript = z.looseObject({
   words: z.array(z.looseObject({ word: z.string(), start: z.number(), end: z.number() })).nullable(),
 });
 
-/** Instead of all other fields but assetId. */
+/** Replaces all other fields, except for assetId. */
 export const NoSpeech = z
   .looseObject({ assetId: z.string(), noSpeech: z.literal(true) })
   .refine((it) => !['language', 'durationSec', 'text', 'vtt', 'words'].some((name) => it[name] !== undefined), {

@@ -23,7 +23,7 @@ it('the table of the specification has every section, in order', () => {
   expect([...new Set(rows.map(({ section }) => section))]).toEqual(SECTIONS);
 });
 
-it('every file it names exists', () => {
+it('every file in the table of the specification exists', () => {
   const files = rows.flatMap(({ where, tests }) => [
     ...where.map((file) => `src/library/${file}`),
     ...tests.map((file) => `test/library/${file}`),
@@ -31,19 +31,19 @@ it('every file it names exists', () => {
   expect(files.filter((file) => !existsSync(join(ROOT, file)))).toEqual([]);
 });
 
-it('it names every check, and none that does not exist', () => {
+it('the table of the specification names every check, and no other', () => {
   const inTable = rows.flatMap(({ checks }) => checks);
   expect([...new Set(inTable)].sort()).toEqual(CHECKS.map(({ id }) => id).sort());
 });
 
-it('every check stands in the section it is about', () => {
+it('every check is in its section of the table', () => {
   const astray = CHECKS.filter(
     ({ id, section }) => !rows.some((row) => row.section === section && row.checks.includes(id)),
   );
   expect(astray.map(({ id, section }) => `${section} ${id}`)).toEqual([]);
 });
 
-it('every sentence that code has to do has a place, a test and a check', () => {
+it('every sentence of the specification that has code has a test and a check', () => {
   const bare = rows.filter(
     ({ where, tests, checks }) => where.length > 0 && (tests.length === 0 || checks.length === 0),
   );

@@ -5,7 +5,7 @@ import { type Admin, createAdmin, type NewAsset } from './admin.ts';
 import { createBrowser } from './browser.ts';
 import { Failure, NotTried, shaped } from './check.ts';
 import { type Decision, type Person, type Walk, walk, walkByHand } from './consent.ts';
-import { type Answer, createSend, type Send, told } from './http.ts';
+import { type Answer, createSend, describeAnswer, type Send } from './http.ts';
 import {
   type Asset,
   type Company,
@@ -27,15 +27,15 @@ export type Options = {
   user?: string;
   password?: string;
   byHand?: boolean;
-  /** By hand, a person is asked so many times at most. */
+  /** How often, at most, the user is asked to consent by hand. */
   consents?: number;
-  /** Waits in real time for what takes time. */
+  /** Waits in real time if the clock cannot be moved. */
   patient?: boolean;
   /** The path of the profile page under {app_url}. */
   profile: string;
   appName?: string;
   logoUrl?: string;
-  /** So many assets are looked through for one of a kind. */
+  /** How many assets are searched for one with certain properties. */
   scan: number;
 };
 
@@ -53,12 +53,12 @@ type Asking = {
 
 const BY_HAND_TIMEOUT = 10 * 60_000;
 const CANDIDATES = 60;
-/** Seconds that are waited for in real time. */
+/** The longest wait in real time, in seconds. */
 const PATIENCE = 2 * 3600;
 
 export type World = Awaited<ReturnType<typeof openWorld>>;
 
-/** One service under examination, and what a check can do with it. */
+/** The service under test, and what a check can do with it. */
 export async function openWorld(given: Options) {
   const { send, close: disconnect } = createSend();
   const admin = given.admin === undefined ? undefined : createAdmin(given.admin, send);
@@ -95,7 +95,7 @@ export async function openWorld(given: Options) {
     person,
     now: () => Date.now() + ahead,
 
-    /** How the service does what the specification leaves open. */
+    /** Reports what the service does where the specification leaves a choice. */
     observe: (text: string) => observations.push(text),
     observed(): string[] {
       const all = observations;
@@ -120,7 +120,7 @@ export async function openWorld(given: Options) {
       return own!;
     },
 
-    /** Lets time pass: at once where the clock can be moved, really where there is patience. */
+    /** Moves the clock if there is an admin API, or else waits. */
     async passTime(seconds: number): Promise<void> {
       world.canPassTime(seconds);
       if (admin) {
@@ -145,7 +145,7 @@ export async function openWorld(given: Options) {
         state,
         code_challenge: challenge,
         code_challenge_method: 'S256',
-        // For services that consent by themselves: whose assets it is about.
+        // Names the user for services that consent automatically.
         login_hint: own && (asking.person ?? person)?.email,
         ...query,
       };
@@ -153,7 +153,7 @@ export async function openWorld(given: Options) {
       return `${app}/oauth/authorize?${new URLSearchParams(given)}`;
     },
 
-    /** From the authorize endpoint to wherever it leads. */
+    /** Follows the authorize endpoint to the app or to a page. */
     async authorize(asking: Asking = {}): Promise<Walk & { verifier: string; state: string }> {
       const state = asking.query?.state ?? randomBytes(16).toString('base64url');
       const verifier = asking.verifier ?? randomBytes(32).toString('base64url');
@@ -173,11 +173,11 @@ export async function openWorld(given: Options) {
       return { ...walked, verifier, state };
     },
 
-    /** The pages on the way, which nobody but a person at a terminal sees by hand. */
+    /** The pages of the flow. With --by-hand, only the user sees them. */
     async pagesOf(asking: Asking = {}): Promise<Walk['pages']> {
       world.needPages();
       const { pages } = await world.authorize({ decision: 'cancel', ...asking });
-      if (pages.length === 0) throw new NotTried('this service consents by itself and shows no page');
+      if (pages.length === 0) throw new NotTried('this service consents automatically and shows no page');
       return pages;
     },
 
@@ -201,7 +201,7 @@ export async function openWorld(given: Options) {
       return { code, verifier, redirectUri: asking.redirectUri ?? options.redirectUri, landed: landed! };
     },
 
-    /** A request to the token endpoint, as a form with HTTP Basic unless told otherwise. */
+    /** A request to the token endpoint, by default as a form with HTTP Basic. */
     async token(fields: Record<string, string>, how: { client?: Client; json?: boolean; inBody?: boolean } = {}) {
       const { clientId, clientSecret } = how.client ?? world.client();
       const all = how.inBody ? { ...fields, client_id: clientId, client_secret: clientSecret } : fields;
@@ -236,15 +236,15 @@ export async function openWorld(given: Options) {
       });
     },
 
-    /** A connection of its own, for a check that ends it. */
+    /** A separate connection, for a check that ends it. */
     async grant(asking: Asking = {}): Promise<Grant> {
       const client = asking.client ?? world.client();
       const answer = await world.exchange(await world.newCode(asking), { client });
-      if (answer.status !== 200) throw new Failure('tokens for a code', told(answer));
+      if (answer.status !== 200) throw new Failure('tokens for a code', describeAnswer(answer));
       return { ...shaped('the token response', TokenResponse, answer.json), client };
     },
 
-    /** The connection that all reading checks share, refreshed in time. */
+    /** The connection that all reading checks share. It is refreshed before it expires. */
     async session(): Promise<Grant> {
       const isStale = kept && (kept.moves !== moves || Date.now() - kept.since > 50 * 60_000);
       if (kept && isStale) {
@@ -258,13 +258,13 @@ export async function openWorld(given: Options) {
       return kept.grant;
     },
 
-    /** The shared connection was ended by a check. */
+    /** Called by a check that has ended the shared connection. */
     forget(): void {
       kept = undefined;
       listing = undefined;
     },
 
-    /** GET of the API, with the shared connection unless another token is given. */
+    /** GET of the API, by default with the shared connection. */
     async get(path: string, token?: string): Promise<Answer> {
       const bearer = token ?? (await world.session()).access_token;
       return send(`${api}/api/v1${path}`, { headers: { authorization: `Bearer ${bearer}` } });
@@ -272,7 +272,8 @@ export async function openWorld(given: Options) {
 
     async read<T extends z.ZodType>(path: string, shape: T): Promise<z.output<T>> {
       const answer = await world.get(path);
-      if (answer.status !== 200) throw new Failure(`GET /api/v1${path.split('?')[0]} with status 200`, told(answer));
+      if (answer.status !== 200)
+        throw new Failure(`GET /api/v1${path.split('?')[0]} with status 200`, describeAnswer(answer));
       return shaped(answer.request, shape, answer.json);
     },
 
@@ -285,7 +286,7 @@ export async function openWorld(given: Options) {
     page: (companyId: string, query: Record<string, string | number> = {}): Promise<Page> =>
       world.read(`/companies/${segment(companyId)}/assets?${queryOf(query)}`, Page),
 
-    /** A whole list, page by page, as far as `most`. */
+    /** A list, page by page, up to `most` assets. */
     async list(companyId: string, query: Record<string, string | number> = {}, most = options.scan): Promise<Asset[]> {
       const assets: Asset[] = [];
       const cursors = new Set<string>();
@@ -300,7 +301,7 @@ export async function openWorld(given: Options) {
       return assets;
     },
 
-    /** The company whose list is read: of more than a hundred assets where there is one. */
+    /** The company whose list is read. It has more than a hundred assets, if there is one. */
     async listed(): Promise<Company> {
       if (own) {
         await own.fill(made);
@@ -319,7 +320,7 @@ export async function openWorld(given: Options) {
 
     detail: async (id: string): Promise<DetailedAsset> => (await world.read(`/assets/${segment(id)}`, Detail)).asset,
 
-    /** One asset of a kind: made by the admin, or found among the newest. `proves` may ask about a candidate. */
+    /** An asset with certain properties: made by the admin API, or found among the newest. `proves` tests a candidate. */
     async asset(
       what: string,
       make: NewAsset,
@@ -338,12 +339,12 @@ export async function openWorld(given: Options) {
       const { transcript, ...rest } = asset;
       const { id } = await world.needAdmin().addAsset(companyId, rest);
       made.push(id);
-      // Not at the upload, because then it would come some minutes later.
+      // Not with the upload: then the transcript would exist some minutes later.
       if (transcript !== undefined) await world.needAdmin().changeAsset(id, { transcript });
       return id;
     },
 
-    /** A request to a signed link, as an app makes it: with the Referer, without the token. */
+    /** A request to a signed link, as an app sends it: with Referer, without token. */
     download(
       url: string,
       { headers = {}, method, limit = 1024 * 1024, referer = app }: Downloading = {},
@@ -355,7 +356,7 @@ export async function openWorld(given: Options) {
       });
     },
 
-    /** Another user with a company of its own. */
+    /** Another user with another company. */
     async newPerson(): Promise<Person & { userId: string; companyId: string; secondId: string }> {
       return newPerson(world.needAdmin(), send, made);
     },
@@ -376,7 +377,7 @@ export type Downloading = {
   headers?: Record<string, string>;
   method?: 'GET' | 'HEAD';
   limit?: number;
-  /** null is a request without it. */
+  /** Null: without it. */
   referer?: string | null;
 };
 
@@ -407,7 +408,7 @@ function duration(seconds: number): string {
 const LOGO = 'https://conformance.example/logo.png';
 const APP = 'Conformance <suite> & Co';
 
-/** What a run makes for itself where it may: an app unless one is given, a user, companies, later assets. */
+/** With an admin API, a run makes its own app (unless one is given), user, companies and assets. */
 async function settle(admin: Admin, given: Options) {
   const app =
     given.clientId === undefined
@@ -456,7 +457,7 @@ const KINDS = [
   ['brand assets', 'application/zip'],
 ] as const;
 
-/** 130 assets of all types in two projects and in none, some uploaded in the same millisecond. */
+/** 130 assets of all types, with and without project, some uploaded in the same millisecond. */
 async function fill(admin: Admin, companyId: string, made: string[]): Promise<void> {
   const projects = [await admin.addProject(companyId, 'First project'), await admin.addProject(companyId, 'Ünother')];
   const newest = Date.UTC(2025, 5, 1);
@@ -468,7 +469,7 @@ async function fill(admin: Admin, companyId: string, made: string[]): Promise<vo
       assetType,
       mimeType,
       status: 'ready',
-      // Not in their order, and every fifth of them at the same time as its neighbour.
+      // In a mixed order, and every fifth in the same millisecond as the next.
       uploadDate: newest - ((i * 37) % 130) * 60_000 - (i % 5 === 0 ? 60_000 : 0),
       ...(project && { projectId: project.id }),
     });

@@ -35,8 +35,8 @@ type Page = { assets: ListedAsset[]; nextCursor?: string | null };
 const document = { mimeType: 'application/pdf', assetType: 'documents' };
 const video = { mimeType: 'video/mp4', assetType: 'videos' };
 
-describe('me and projects (4.4, 4.5)', () => {
-  it('says who connected and which companies are readable', async () => {
+describe('users, companies and projects (4.4, 4.5)', () => {
+  it('/me returns the user who connected and the companies the user can read', async () => {
     expect(await json('/me')).toEqual({
       user: { id: 'usr_ada', name: expect.any(String), email: 'ada@example.com' },
       companies: [{ id: companyId, name: 'First' }],
@@ -45,23 +45,23 @@ describe('me and projects (4.4, 4.5)', () => {
 
   it.each([
     ['no token', ''],
-    ['a token it did not issue', 'Bearer svca_x'],
+    ['an unknown token', 'Bearer svca_x'],
     ['another scheme', 'Basic eDp5'],
-  ])('answers 401 to %s', async (_what, authorization) => {
+  ])('a request with %s gets 401', async (_what, authorization) => {
     const response = await fetch(`${library.apiUrl}/api/v1/me`, { headers: authorization ? { authorization } : {} });
     expect(response.status).toBe(401);
     expect(response.headers.get('www-authenticate')).toMatch(/^Bearer/);
     expect(await response.json()).toEqual({ error: 'invalid_token', message: expect.any(String) });
   });
 
-  it('lists the projects of a company', async () => {
+  it('the projects of a company are listed with id, name and status', async () => {
     const project = await admin.addProject({ companyId, name: 'Übersicht' });
     expect(await json(`/companies/${companyId}/projects`)).toEqual({
       projects: [{ id: project.id, name: 'Übersicht', status: 'active' }],
     });
   });
 
-  it('does not know companies and assets that the user cannot read', async () => {
+  it('a company or asset that the user cannot read answers 404', async () => {
     const other = await admin.addCompany({ name: 'Other' });
     const asset = await admin.addAsset({ companyId: other.id, name: 'secret.pdf', ...document });
     for (const path of [`/companies/${other.id}/assets`, `/companies/${other.id}/projects`, `/assets/${asset.id}`]) {
@@ -90,7 +90,7 @@ describe('the list of assets (4.6)', () => {
     return { dates: assets.map(({ uploadDate }) => uploadDate), nextCursor };
   }
 
-  it('is newest first, in pages, with null as the last cursor', async () => {
+  it('assets are listed newest first, in pages, and the last cursor is null', async () => {
     await upload(2000, 5000, 1000, 4000, 3000);
     const first = await pageOf('limit=2');
     const second = await pageOf(`limit=2&cursor=${first.nextCursor}`);
@@ -99,7 +99,7 @@ describe('the list of assets (4.6)', () => {
     expect(third.nextCursor).toBeNull();
   });
 
-  it('neither skips nor repeats an asset while uploads arrive, even of the same millisecond', async () => {
+  it('uploads during a listing neither skip nor repeat an asset, even in the same millisecond', async () => {
     await upload(1000, 1000, 1000, 1000, 1000);
     const seen: string[] = [];
     let cursor: string | null | undefined;
@@ -115,18 +115,18 @@ describe('the list of assets (4.6)', () => {
     expect(seen).toHaveLength(5);
   });
 
-  it('gives 50 unless told otherwise, and 1 to 100', async () => {
+  it('a page has 50 assets by default, and 1 to 100 on request', async () => {
     await upload(...Array.from({ length: 101 }, (_, i) => i + 1));
     expect((await pageOf('')).dates).toHaveLength(50);
     expect((await pageOf('limit=100')).dates).toHaveLength(100);
   });
 
-  it('lists what was uploaded strictly after `since`', async () => {
+  it('`since` lists only assets that were uploaded strictly later', async () => {
     await upload(1000, 2000, 3000);
     expect((await pageOf('since=2000')).dates).toEqual([3000]);
   });
 
-  it('filters by type and by project', async () => {
+  it('assets are filtered by type or by project', async () => {
     const project = await admin.addProject({ companyId: company, name: 'P' });
     await upload(1000);
     await admin.addAsset({ companyId: company, name: 'v', uploadDate: 2000, ...video });
@@ -145,7 +145,7 @@ describe('the list of assets (4.6)', () => {
     'assetType=pictures',
     'assetType=videos&projectId=p',
     'limit=1&limit=2',
-  ])('refuses %s', async (query) => {
+  ])('a list request with %s gets 400', async (query) => {
     const response = await get(`/companies/${company}/assets?${query}`);
     expect(response.status).toBe(400);
     expect(await response.json()).toEqual({ error: 'invalid_request', message: expect.any(String) });
@@ -153,7 +153,7 @@ describe('the list of assets (4.6)', () => {
 });
 
 describe('one asset (4.7)', () => {
-  it('has every field of the spec, and its download', async () => {
+  it('an asset has every field of the specification, and its download', async () => {
     const project = await admin.addProject({ companyId, name: 'Spring' });
     const { id } = await admin.addAsset({
       companyId,
@@ -192,12 +192,12 @@ describe('one asset (4.7)', () => {
     expect(assets).toEqual([listed]);
   });
 
-  it('has no mp4Url unless it is a video', async () => {
+  it('only videos have an mp4Url', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.pdf', ...document, mp4: { text: 'odd' } });
     expect((await json<{ asset: DetailedAsset }>(`/assets/${id}`)).asset.download.mp4Url).toBeNull();
   });
 
-  it('is processing until it is told to be ready', async () => {
+  it('an uploaded asset with status processing stays so until it is changed', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.mp4', ...video, status: 'processing' });
     expect((await json<{ asset: DetailedAsset }>(`/assets/${id}`)).asset).toMatchObject({
       status: 'processing',
@@ -210,7 +210,7 @@ describe('one asset (4.7)', () => {
     });
   });
 
-  it('says what a test wants it to say', async () => {
+  it('the admin API overrides and omits fields of an asset', async () => {
     const { id } = await admin.addAsset({
       companyId,
       name: 'x.pdf',
@@ -225,7 +225,7 @@ describe('one asset (4.7)', () => {
     expect(asset.download).not.toHaveProperty('expiresAt');
   });
 
-  it('is gone when it is deleted', async () => {
+  it('a deleted asset answers 404 and is not listed', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.pdf', ...document });
     await admin.removeAsset(id);
     expect((await get(`/assets/${id}`)).status).toBe(404);
@@ -241,7 +241,7 @@ describe('transcripts (4.8)', () => {
     words: [{ word: 'Schön.', start: 0.1, end: 1.9 }],
   };
 
-  it('comes as captions, text and JSON', async () => {
+  it('a transcript is served as captions, text and JSON', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.mp4', ...video, transcript });
     for (const [query, type, body] of [
       ['', 'text/vtt', transcript.vtt],
@@ -256,7 +256,7 @@ describe('transcripts (4.8)', () => {
     expect((await get(`/assets/${id}/transcript?format=srt`)).status).toBe(400);
   });
 
-  it('does not exist until it is made, and hasTranscript says so', async () => {
+  it('a transcript answers 404 until it exists, and hasTranscript changes with it', async () => {
     const { id, hasTranscript } = await admin.addAsset({
       companyId,
       name: 'x.mp3',
@@ -269,26 +269,26 @@ describe('transcripts (4.8)', () => {
     expect(await json(`/assets/${id}/transcript?format=json`)).toMatchObject({ words: null });
   });
 
-  it.each(['vtt', 'txt', 'json'])('says noSpeech in the answer to %s', async (format) => {
+  it.each(['vtt', 'txt', 'json'])('a transcript without speech answers noSpeech in the format %s', async (format) => {
     const { id } = await admin.addAsset({ companyId, name: 'x.mp4', ...video, transcript: { noSpeech: true } });
     expect(await json(`/assets/${id}/transcript?format=${format}`)).toEqual({ assetId: id, noSpeech: true });
   });
 
-  it('is not there for an asset whose hasTranscript is false', async () => {
+  it('the transcript of an asset with hasTranscript false answers 404', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.mp4', ...video, transcript, hasTranscript: false });
     expect((await get(`/assets/${id}/transcript`)).status).toBe(404);
     await admin.changeAsset(id, { hasTranscript: true });
     expect((await get(`/assets/${id}/transcript`)).status).toBe(200);
   });
 
-  it('is of videos and audio only', async () => {
+  it('only videos and audio files have a transcript', async () => {
     const { id } = await admin.addAsset({ companyId, name: 'x.pdf', ...document, transcript, hasTranscript: true });
     expect((await get(`/assets/${id}/transcript`)).status).toBe(404);
   });
 });
 
-describe('uploads take their time (3.1)', () => {
-  it('a video becomes ready and gets its transcript by itself', async () => {
+describe('states after an upload (3.1)', () => {
+  it('an uploaded video becomes ready, and later has a transcript', async () => {
     const slow = await startTestLibrary({ transcodeDelay: 60_000, transcriptDelay: 300_000 });
     try {
       const company = await slow.admin.addCompany({ name: 'Slow', userIds: ['usr_ada'] });

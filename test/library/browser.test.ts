@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { chromium, flawsOf, leftOut, startChromium, startHttps } from '../support/chromium.ts';
 import { type Admin, authorizeUrl, type Library, pkce, postToken, startTestLibrary } from '../support/library.ts';
 
-/** A directory for pictures of every page; without it, none are taken. */
+/** The directory for pictures of every page. Without it, none are taken. */
 const PICTURES = process.env.LIBRARY_PICTURES;
 
 const LOGO = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 128 128"><rect width="128" height="128" fill="#2b3a8f"/>
@@ -59,11 +59,11 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
 
   describe.each([
     ['with JavaScript', true],
-    ['with JavaScript switched off', false],
+    ['without JavaScript', false],
   ])('%s', (_how, isOn) => {
     beforeEach(() => page.setJavaScriptEnabled(isOn));
 
-    it('a person signs in, sees who asks for what, and allows access to the companies picked', async () => {
+    it('a user signs in, sees which app asks for what, and allows access to the chosen companies', async () => {
       const verifier = await authorize();
       expect(await text()).toContain('to continue to Safekeep & Söhne');
       await signIn('not the password');
@@ -88,7 +88,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       expect(complaints).toEqual([]);
     });
 
-    it('a person who cancels is led back with access_denied', async () => {
+    it('a user who cancels returns to the app with access_denied', async () => {
       await authorize();
       await signIn();
       await press('Cancel');
@@ -97,7 +97,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       expect(complaints).toEqual([]);
     });
 
-    it('a person who picks no company is asked again', async () => {
+    it('a user who chooses no company is asked again', async () => {
       await authorize();
       await signIn();
       for (const { id } of companies) await page.click(`input[value="${id}"]`);
@@ -107,7 +107,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
       expect(page.url()).toContain(library.appUrl);
     });
 
-    it('a person finds the app in the profile and disconnects it, after which its tokens are worth nothing', async () => {
+    it('a user disconnects the app in the profile, and its tokens stop working', async () => {
       const verifier = await authorize();
       await signIn();
       await press('Allow access');
@@ -135,7 +135,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
     });
   });
 
-  it('everything can be done with the keyboard alone', async () => {
+  it('sign-in and consent work with the keyboard alone', async () => {
     await authorize();
     await page.waitForSelector('input[type=email]:focus');
     await page.keyboard.type('ada@example.com');
@@ -154,7 +154,7 @@ describe.skipIf(!chromium)(`in a real browser${leftOut}`, () => {
     ['a desktop in dark colours', { width: 1280, isDark: true }],
     ['a phone in dark colours', { width: 390, isDark: true }],
   ])(
-    'every page fits %s, every field has a label, and every text can be read',
+    'every page fits %s, and is accessible',
     async (_what, screen) => {
       await page.close();
       await open(screen);
@@ -195,14 +195,14 @@ async function open({ width, isDark = false }: { width: number; isDark?: boolean
   await page.setViewport({ width, height: width < 500 ? 844 : 800, deviceScaleFactor: width < 500 ? 2 : 1 });
   await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: isDark ? 'dark' : 'light' }]);
   page.on('console', (message) => {
-    // The page that says that a password is wrong has that status.
+    // The page about a wrong password has the status 403.
     const isKnown = message.text().includes('status of 403') && message.location().url?.endsWith('/sign-in');
     if (message.type() === 'error' && !isKnown) complaints.push(message.text());
   });
   page.on('pageerror', (error) => complaints.push(String(error)));
 }
 
-/** Begins as an app does; gives the verifier. */
+/** Starts the flow as an app does, and returns the verifier. */
 async function authorize(): Promise<string> {
   const { verifier, challenge } = pkce();
   await page.goto(authorizeUrl(library, { redirect_uri: redirectUri, code_challenge: challenge }));
@@ -252,7 +252,7 @@ function focused(): Promise<string> {
   return page.evaluate('document.activeElement.innerText ?? ""') as Promise<string>;
 }
 
-/** 0 for a picture that did not come. */
+/** 0 if a picture failed to load. */
 function pictureWidth(): Promise<number> {
   return page.evaluate('document.querySelector("img.logo").naturalWidth') as Promise<number>;
 }

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-/** `asset-mirror library --json` on nothing but its defaults. */
+/** Runs `asset-mirror library --json` with its defaults. */
 async function start(...args: string[]) {
   const child = spawn(process.execPath, ['src/main.ts', 'library', '--json', '--port', '0', ...args], {
     env: { PATH: process.env.PATH, DATA_DIR: directory },
@@ -46,11 +46,11 @@ const accepted = async ({ apiUrl, clientId, clientSecret }: Awaited<ReturnType<t
       client_secret: clientSecret,
     }),
   });
-  // The app is known, its token is not.
+  // The app's credentials are right, the refresh token is not.
   return ((await answer.json()) as { error: string }).error === 'invalid_grant';
 };
 
-test('what is printed is all that an app needs, each time, and stays the same', async () => {
+test('asset-mirror library prints all settings of an app, and the same ones after a restart', async () => {
   const first = await start();
   expect(await accepted(first.app)).toBe(true);
   expect(await first.stop()).toBe(0);
@@ -59,7 +59,7 @@ test('what is printed is all that an app needs, each time, and stays the same', 
   expect(second.app).toMatchObject({ clientId: kept.clientId, clientSecret: kept.clientSecret, users: kept.users });
   expect(await accepted(second.app)).toBe(true);
 
-  // A second one at the same time has a place of its own, in memory, and says so.
+  // A second library at the same time keeps its data in memory, and says so.
   const beside = await start();
   expect(beside.complaints()).toContain('this one forgets everything at its end');
   expect(await accepted(beside.app)).toBe(true);
@@ -68,7 +68,7 @@ test('what is printed is all that an app needs, each time, and stays the same', 
   expect(await second.stop()).toBe(0);
 });
 
-test('a port that is taken is named', async () => {
+test('asset-mirror library names the port that is in use', async () => {
   const other = createServer().listen(0, '127.0.0.1');
   await once(other, 'listening');
   const { port } = other.address() as AddressInfo;

@@ -39,7 +39,7 @@ const client = () => [
 ];
 
 describe('npm run conformance', () => {
-  it('reports each check with its section, and ends with 0 when nothing failed', async () => {
+  it('npm run conformance reports each check with its section, and exits with 0 if none failed', async () => {
     const args = [...addresses(), '--admin', library.adminUrl!, ...only('4.6', 'me')];
     const { code, out } = await conformance(args);
     expect(out).toContain('✓ 4.6 Assets come newest first. newest-first');
@@ -48,14 +48,14 @@ describe('npm run conformance', () => {
     expect(code).toBe(0);
   });
 
-  it('says of what it could not try why, and counts it apart', async () => {
+  it('a skipped check is counted separately and has a reason', async () => {
     const { code, out } = await conformance([...addresses(), ...client(), ...only('me', 'vtt')]);
     expect(out.match(/not tried: needs a consent: --user and --password, or --by-hand/g)).toHaveLength(2);
     expect(out).toContain('0 passed, 0 failed, 2 not tried');
     expect(code).toBe(0);
   });
 
-  it('ends with 1 when something failed, and says what was expected and found', async () => {
+  it('a failed check reports what was expected and found, and the exit code is 1', async () => {
     const wrong = [...addresses(), ...client(), '--json', ...only('client-id-and-secret', 'refresh-made-up')];
     const { code, out } = await conformance(wrong.map((it) => (it === library.clientSecret ? 'wrong' : it)));
     expect(JSON.parse(out)).toMatchObject({
@@ -70,10 +70,10 @@ describe('npm run conformance', () => {
     expect(code).toBe(1);
   });
 
-  it('asks a person to consent by hand, and goes on when the browser comes back', async () => {
+  it('--by-hand asks the user to consent in a browser, and continues at the redirect URI', async () => {
     const asked = only('code-and-state', 'vtt', 'logo-shown', 'code-once');
     const args = [...addresses(), ...client(), '--by-hand', '--consents', '2', ...asked];
-    // The library of this test consents by itself; a person would press the button.
+    // The library consents automatically. A user would press a button.
     const { code, out, told } = await conformance(args, (text) => {
       for (const [url] of text.matchAll(/http\S+\/oauth\/authorize\S+/g)) void fetch(url).then((it) => it.text());
     });
@@ -94,14 +94,14 @@ describe('npm run conformance', () => {
       ['--api', 'http://127.0.0.1:9', '--app', 'http://127.0.0.1:9', '--client-id', 'x'],
       'cannot be reached',
     ],
-    ['an address that is none', ['--api', 'here', '--app', 'there'], 'It is no URL'],
-  ])('ends with 2 for %s', async (_what, args, message) => {
+    ['an invalid address', ['--api', 'here', '--app', 'there'], 'It is no URL'],
+  ])('npm run conformance exits with 2 for %s', async (_what, args, message) => {
     const { code, told } = await conformance(args);
     expect(told).toContain(message);
     expect(code).toBe(2);
   });
 
-  it('writes no secret into its report', async () => {
+  it('the conformance report contains no secret', async () => {
     const { out } = await conformance([...addresses(), '--admin', library.adminUrl!, '--json']);
     expect(JSON.parse(out)).toMatchObject({ 'not tried': expect.any(Number) });
     expect(out).not.toMatch(/svc[acrs]_[\w-]{20}/);

@@ -44,7 +44,7 @@ function download(headers: Record<string, string> = {}, init: RequestInit = {}):
   return fetch(asset.download.url, { ...init, headers: { referer: library.appUrl, ...headers } });
 }
 
-/** What arrives before the connection breaks. */
+/** The bytes that arrive before the connection breaks. */
 async function received(response: Response): Promise<number> {
   let bytes = 0;
   try {
@@ -55,15 +55,15 @@ async function received(response: Response): Promise<number> {
   throw new Error('the body was whole');
 }
 
-describe('a rule', () => {
-  it('hits so many requests after so many others, of its endpoint only', async () => {
+describe('fault rules', () => {
+  it('a rule skips requests, then affects requests, of its endpoint only', async () => {
     await admin.setFaults({ endpoint: 'me', status: 503, skip: 1, times: 2 });
     const statuses = [];
     for (let i = 0; i < 4; i++) statuses.push((await api('/me')).status, (await api(`/assets/${asset.id}`)).status);
     expect(statuses).toEqual([200, 200, 503, 200, 503, 200, 200, 200]);
   });
 
-  it('can be of one asset or one company', async () => {
+  it('a rule can select one asset or one company', async () => {
     const other = await admin.addAsset({ companyId, name: 'y', mimeType: 'text/plain', assetType: 'documents' });
     await admin.setFaults({ endpoint: 'asset', assetId: other.id, status: 500 });
     expect([(await api(`/assets/${asset.id}`)).status, (await api(`/assets/${other.id}`)).status]).toEqual([200, 500]);
@@ -76,7 +76,7 @@ describe('a rule', () => {
     expect((await download()).status).toBe(500);
   });
 
-  it('can be of one user, whose access token a request carries', async () => {
+  it('a rule can select the user of the access token', async () => {
     await admin.addUser({ id: 'usr_other', name: 'Other', email: 'other@example.com' });
     await admin.setAccess(companyId, 'usr_other', true);
     const other = (await connect(library, 'usr_other')).access_token;
@@ -89,11 +89,11 @@ describe('a rule', () => {
     expect((await download()).status).toBe(200);
   });
 
-  it('that cannot be read is refused', async () => {
+  it('an invalid rule is refused', async () => {
     await expect(admin.addFault({ endpoint: 'me', statuss: 500 } as never)).rejects.toThrow('400');
   });
 
-  it('gives an answer of its own', async () => {
+  it('a rule sets status, headers and body', async () => {
     await admin.setFaults({ endpoint: 'me', retryAfter: 3 });
     const limited = await api('/me');
     expect([limited.status, limited.headers.get('retry-after')]).toEqual([429, '3']);
@@ -102,13 +102,13 @@ describe('a rule', () => {
     expect([odd.headers.get('x-odd'), await odd.json()]).toEqual(['yes', { user: null }]);
   });
 
-  it.each([[null], [[]], [7], ['{'], ['']])('gives the answer %j', async (body) => {
+  it.each([[null], [[]], [7], ['{'], ['']])('a rule sets the body %j', async (body) => {
     await admin.setFaults({ endpoint: 'me', status: 503, body });
     const answer = await api('/me');
     expect([answer.status, await answer.text()]).toEqual([503, typeof body === 'string' ? body : JSON.stringify(body)]);
   });
 
-  it('gives one answer only, also when that stalls', async () => {
+  it('a request gets one answer only, even if the answer of a rule stalls', async () => {
     await admin.clearRequests();
     await admin.setFaults({ endpoint: 'me', status: 503, body: 'text', stallAfter: 2 });
     const abort = new AbortController();
@@ -120,7 +120,7 @@ describe('a rule', () => {
     expect(await admin.requests()).toMatchObject([{ endpoint: 'me', status: 503 }]);
   });
 
-  it('waits', async () => {
+  it('a rule delays a request', async () => {
     await admin.setFaults({ endpoint: 'me', latency: 200 });
     const start = performance.now();
     await api('/me');
@@ -128,39 +128,42 @@ describe('a rule', () => {
   });
 });
 
-describe('the last page says it is the last', () => {
-  it.each(['absent', 'null', 'empty', 'repeat'] as const)('with a cursor that is %s', async (nextCursor) => {
-    await admin.setFaults({ endpoint: 'assets', nextCursor });
-    const page = (await (await api(`/companies/${companyId}/assets`)).json()) as { nextCursor?: string | null };
-    if (nextCursor === 'repeat') {
-      const next = await (await api(`/companies/${companyId}/assets?cursor=${page.nextCursor}`)).json();
-      expect(next).toEqual({ assets: [], nextCursor: page.nextCursor });
-    } else {
-      expect(page.nextCursor).toBe({ absent: undefined, null: null, empty: '' }[nextCursor]);
-    }
-  });
+describe('the last cursor', () => {
+  it.each(['absent', 'null', 'empty', 'repeat'] as const)(
+    'a rule ends a listing with a cursor of the kind: %s',
+    async (nextCursor) => {
+      await admin.setFaults({ endpoint: 'assets', nextCursor });
+      const page = (await (await api(`/companies/${companyId}/assets`)).json()) as { nextCursor?: string | null };
+      if (nextCursor === 'repeat') {
+        const next = await (await api(`/companies/${companyId}/assets?cursor=${page.nextCursor}`)).json();
+        expect(next).toEqual({ assets: [], nextCursor: page.nextCursor });
+      } else {
+        expect(page.nextCursor).toBe({ absent: undefined, null: null, empty: '' }[nextCursor]);
+      }
+    },
+  );
 });
 
-describe('a body', () => {
-  it('is cut after exactly so many bytes', async () => {
+describe('faults of bodies', () => {
+  it('a body is cut after the exact number of bytes', async () => {
     await admin.setFaults({ endpoint: 'media', cutAfter: 300_000 });
     expect(await received(await download())).toBe(300_000);
     expect(await received(await download({ range: 'bytes=10-' }))).toBe(300_000);
     expect((await (await download({ range: 'bytes=0-9' })).text()).length).toBe(10);
   });
 
-  it('is cut by a reset', async () => {
+  it('a body is cut by a reset', async () => {
     await admin.setFaults({ endpoint: 'media', cutAfter: 1000, reset: true });
     const whole = async () => (await download()).text();
     await expect(whole()).rejects.toMatchObject({ cause: { code: 'ECONNRESET' } });
   });
 
-  it('of JSON can be cut, too', async () => {
+  it('a JSON body can be cut', async () => {
     await admin.setFaults({ endpoint: 'me', cutAfter: 5 });
     expect(await received(await api('/me'))).toBe(5);
   });
 
-  it('stalls after so many bytes, and the connection stays open', async () => {
+  it('a body stalls after the exact number of bytes, and the connection stays open', async () => {
     await admin.setFaults({ endpoint: 'media', stallAfter: 1000 });
     const { pathname, search, host } = new URL(asset.download.url);
     const socket = openSocket(Number(host.split(':')[1]), '127.0.0.1');
@@ -175,14 +178,14 @@ describe('a body', () => {
     socket.destroy();
   });
 
-  it('comes no faster than a rate', async () => {
+  it('bytesPerSecond limits the rate of a body', async () => {
     await admin.setFaults({ endpoint: 'media', bytesPerSecond: 1000 });
     const start = performance.now();
     expect((await (await download({ range: 'bytes=0-299' })).text()).length).toBe(300);
     expect(performance.now() - start).toBeGreaterThan(190);
   });
 
-  it('has another size than the API says, without a flaw in the answer', async () => {
+  it('a file can be shorter or longer than the API says, in a correct answer', async () => {
     await admin.setFaults({ endpoint: 'media', shortBy: 1 });
     const short = await download();
     expect(short.headers.get('content-length')).toBe('999999');
@@ -196,13 +199,13 @@ describe('a body', () => {
     ]);
   });
 
-  it('comes whole although a range was asked for', async () => {
+  it('ignoreRange answers a range request with the whole file', async () => {
     await admin.setFaults({ endpoint: 'media', ignoreRange: true });
     const response = await download({ range: 'bytes=5-' });
     expect([response.status, (await response.text()).length]).toEqual([200, 1_000_000]);
   });
 
-  it('comes without a length, compressed, or as what it is not', async () => {
+  it('a body can be chunked, compressed, or of a wrong type', async () => {
     await admin.setFaults({ endpoint: 'media', chunked: true });
     const chunked = await download();
     expect(chunked.headers.get('content-length')).toBeNull();
@@ -217,15 +220,15 @@ describe('a body', () => {
   });
 });
 
-describe('a link', () => {
-  it('answers as an expired one', async () => {
+describe('faults of links', () => {
+  it('expireLinks answers like an expired link', async () => {
     await admin.setFaults({ endpoint: 'media', expireLinks: true, times: 1 });
     const expired = await download();
     expect([expired.status, await expired.json()]).toMatchObject([403, { error: 'link_expired' }]);
     expect((await download()).status).toBe(200);
   });
 
-  it('redirects some times, and the last hop serves with the other effects', async () => {
+  it('a link redirects several times, and the last answer has the other effects of the rule', async () => {
     await admin.setFaults({ endpoint: 'media', redirect: 3, times: 1, shortBy: 1 });
     let url = asset.download.url;
     const statuses = [];
@@ -241,14 +244,14 @@ describe('a link', () => {
   });
 });
 
-it('an answer is dropped after the request was carried out', async () => {
+it('dropAnswer carries out the request and drops its answer', async () => {
   const { refresh_token } = await connect(library);
   await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
   await expect(postToken(library, { grant_type: 'refresh_token', refresh_token })).rejects.toThrow();
   expect((await postToken(library, { grant_type: 'refresh_token', refresh_token })).status).toBe(400);
 });
 
-it('requests are remembered without the secrets in them', async () => {
+it('the request log contains no secrets', async () => {
   await admin.clearRequests();
   await download({ range: 'bytes=1-2', 'if-range': '"x"' });
   await api(`/companies/${companyId}/assets?limit=1`);

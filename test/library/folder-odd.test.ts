@@ -79,8 +79,8 @@ async function download(asset: ListedAsset, range?: string): Promise<Response> {
   return fetch(download.url, { headers: { referer: library.appUrl, ...(range && { range }) } });
 }
 
-describe('a folder as people have it', () => {
-  it('has names of all kinds, each with its own bytes', async () => {
+describe('a folder with unusual files', () => {
+  it('files with unusual names are served, each with its own bytes', async () => {
     const names = [
       'a b.txt',
       ' leading and trailing ',
@@ -107,7 +107,7 @@ describe('a folder as people have it', () => {
     }
   });
 
-  it('leaves out, and says once, a name that is no text; links lead nowhere', async () => {
+  it('links and names that are not UTF-8 are skipped, with one warning per name', async () => {
     writeFileSync(Buffer.concat([Buffer.from(`${root}/`), Buffer.from([0x66, 0xff, 0xfe, 0x2e, 0x74])]), 'x');
     put('fine.txt');
     symlinkSync('/etc', join(root, 'folder'));
@@ -117,7 +117,7 @@ describe('a folder as people have it', () => {
     expect(log.filter((line) => 'warning' in line && JSON.stringify(line).includes('UTF-8'))).toHaveLength(1);
   });
 
-  it('never follows a link that took the place of a file', async () => {
+  it('a link that replaces a file is not followed', async () => {
     put('swapped.txt');
     await start();
     const asset = (await listing()).get('swapped.txt')!;
@@ -129,7 +129,7 @@ describe('a folder as people have it', () => {
     expect(answer).not.toContain('root:');
   });
 
-  it('has empty files and files of any size', async () => {
+  it('empty and large files are served', async () => {
     put('empty.bin', '');
     put('empty.mp4', '');
     put('huge.mov', 'beginning');
@@ -146,7 +146,7 @@ describe('a folder as people have it', () => {
     expect([end.status, Buffer.from(await end.arrayBuffer())]).toEqual([206, Buffer.alloc(3)]);
   });
 
-  it('has no upload in the future or before all time', async () => {
+  it('upload dates of a folder are neither in the future nor negative', async () => {
     put('future.txt', 'x', new Date('2199-01-01'));
     put('ancient.txt', 'x', new Date('1950-01-01'));
     await start();
@@ -158,19 +158,24 @@ describe('a folder as people have it', () => {
     expect(assets.get('ancient.txt')!.uploadDate).toBe(0);
   });
 
-  it.skipIf(process.getuid?.() === 0)('leaves out what may not be read, and keeps what was there', async () => {
-    put('closed.txt');
-    chmodSync(join(root, 'closed.txt'), 0);
-    put('room/inside.txt');
-    await start();
-    expect([...(await listing()).keys()]).toEqual(['inside.txt']);
-    chmodSync(join(root, 'room'), 0);
-    await until('the folder to be complained about', () => log.some((line) => JSON.stringify(line).includes('"room"')));
-    expect([...(await listing()).keys()]).toEqual(['inside.txt']);
-    chmodSync(join(root, 'room'), 0o755);
-  });
+  it.skipIf(process.getuid?.() === 0)(
+    'unreadable files are skipped, and assets of an unreadable folder stay',
+    async () => {
+      put('closed.txt');
+      chmodSync(join(root, 'closed.txt'), 0);
+      put('room/inside.txt');
+      await start();
+      expect([...(await listing()).keys()]).toEqual(['inside.txt']);
+      chmodSync(join(root, 'room'), 0);
+      await until('the folder to be complained about', () =>
+        log.some((line) => JSON.stringify(line).includes('"room"')),
+      );
+      expect([...(await listing()).keys()]).toEqual(['inside.txt']);
+      chmodSync(join(root, 'room'), 0o755);
+    },
+  );
 
-  it('a file that changes while it is downloaded is never a whole answer', async () => {
+  it('the download of a file that changes meanwhile never completes', async () => {
     put('growing.bin', Buffer.alloc(64 * 2 ** 20, 'a'));
     await start();
     const answer = await download((await listing()).get('growing.bin')!);
@@ -187,7 +192,7 @@ describe('a folder as people have it', () => {
     await expect(rest).rejects.toThrow();
   });
 
-  it('has the same ids and dates after a restart; what came meanwhile was uploaded when it is found', async () => {
+  it('after a restart, files keep ids and dates, and new files are uploaded when they are found', async () => {
     put('Spring/old.txt');
     mkdirSync(join(root, 'Empty'));
     await start();
@@ -215,7 +220,7 @@ describe('a folder as people have it', () => {
     expect(after.get('while-away.txt')!.uploadDate).toBeGreaterThanOrEqual(stopped);
   });
 
-  it('of thousands of files is there soon', async () => {
+  it('a folder with thousands of files starts quickly', async () => {
     for (let i = 0; i < 5000; i++) put(`p${i % 50}/file ${i}.txt`);
     await start();
     expect((await listing()).size).toBe(5000);

@@ -2,12 +2,20 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, utimesSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { connect, type DetailedAsset, type Library, type ListedAsset, startTestLibrary } from '../support/library.ts';
+import {
+  type Admin,
+  connect,
+  type DetailedAsset,
+  type Library,
+  type ListedAsset,
+  startTestLibrary,
+} from '../support/library.ts';
 
 const SAMPLES = join(import.meta.dirname, '../../src/library/samples');
 
 let root: string;
 let library: Library;
+let admin: Admin;
 let headers: { authorization: string };
 let companyId: string;
 
@@ -29,7 +37,6 @@ beforeAll(async () => {
   put('notes', 'no extension', LONG_AGO);
   put('.hidden', 'x', LONG_AGO);
   symlinkSync('/etc/passwd', join(root, 'link.txt'));
-  let admin: Awaited<ReturnType<typeof startTestLibrary>>['admin'];
   ({ library, admin } = await startTestLibrary({ content: { media: root }, transcodeDelay: 1e9 }));
   companyId = (await admin.companies())[0]!.id;
   headers = { authorization: `Bearer ${(await connect(library)).access_token}` };
@@ -54,7 +61,7 @@ async function contentOf({ id }: ListedAsset): Promise<string> {
 }
 
 describe('a folder', () => {
-  it('is a company, its subfolders are projects, and its files are assets with true facts', async () => {
+  it('a folder is a company, its subfolders are projects, and its files are assets with correct metadata', async () => {
     const assets = await listing();
     expect([...assets.keys()].sort()).toEqual(['clip 1.mp4', 'notes', 'photo.JPG', 'story.mov']);
     expect(assets.get('clip 1.mp4')).toMatchObject({
@@ -84,7 +91,7 @@ describe('a folder', () => {
     expect(await contentOf(assets.get('notes')!)).toBe('no extension');
   });
 
-  it('shows what comes, what changes and what goes, without a restart', async () => {
+  it('new, changed and deleted files of a folder are found without a restart', async () => {
     const before = (await listing()).get('notes')!;
     put('Autumn/new.mp4', { sample: 'story.mp4' }, LONG_AGO);
     put('notes', 'changed content', new Date());
@@ -104,7 +111,7 @@ describe('a folder', () => {
     expect(await contentOf(after.get('notes')!)).toBe('changed content');
   });
 
-  it('never serves other bytes than those it lists', async () => {
+  it('a changed file is never served as the version that was listed', async () => {
     put('draft', 'first', LONG_AGO);
     const draft = await vi.waitUntil(async () => (await listing()).get('draft'), { timeout: 20_000 });
     put('draft', 'second', new Date());
@@ -113,7 +120,16 @@ describe('a folder', () => {
     expect(['first', 'second']).not.toContain(await download);
   });
 
-  it('that does not exist is an error at the start', async () => {
+  it('a file whose asset the admin API changes or deletes is listed once, or not at all', async () => {
+    const notes = (await listing()).get('notes')!;
+    await admin.changeAsset(notes.id, { tags: ['changed'] });
+    const { assets } = await get<{ assets: ListedAsset[] }>(`/companies/${companyId}/assets`);
+    expect(assets.filter(({ id }) => id === notes.id).map(({ tags }) => tags)).toEqual([['changed']]);
+    await admin.removeAsset(notes.id);
+    expect((await listing()).has('notes')).toBe(false);
+  });
+
+  it('a folder that does not exist fails the start', async () => {
     await expect(startTestLibrary({ content: { media: join(root, 'nowhere') } })).rejects.toThrow('nowhere');
   });
 });

@@ -43,7 +43,7 @@ async function refresh(library: Library, { refresh_token }: TokenAnswer): Promis
   return (await answer.json()) as TokenAnswer;
 }
 
-describe('a library that is killed and started again', () => {
+describe('persistence', () => {
   let running: LibraryProcess;
   let library: Library;
   const secrets: string[] = [];
@@ -63,7 +63,7 @@ describe('a library that is killed and started again', () => {
   });
   afterAll(() => running.stop());
 
-  it('knows its app, whose secret is shown once and works on', async () => {
+  it('after a restart, the secret of the app still works and is not shown again', async () => {
     const before = library;
     const tokens = await connect(before);
     secrets.push(tokens.access_token, tokens.refresh_token);
@@ -75,7 +75,7 @@ describe('a library that is killed and started again', () => {
     expect(after.users).toEqual(before.users);
   });
 
-  it('has the tokens of every answer it gave, and takes none that was replaced', async () => {
+  it('after a restart, issued tokens work and replaced ones do not', async () => {
     const first = await connect(library);
     const second = await refresh(library, first);
     const after = await restart();
@@ -84,7 +84,7 @@ describe('a library that is killed and started again', () => {
     expect(await refresh(after, second)).toHaveProperty('refresh_token');
   });
 
-  it('forgets no end of a connection, no loss of access and no removed user', async () => {
+  it('ended connections, revoked access and removed users survive a restart', async () => {
     const { admin } = running;
     await admin.addUser({ id: 'bea', name: 'Bea', email: 'bea@example.com' });
     await admin.addCompany({ id: 'two', name: 'Two', userIds: ['bea', 'usr_ada'] });
@@ -107,7 +107,7 @@ describe('a library that is killed and started again', () => {
     await running.admin.setAccess('cmp_synthetic_1', 'usr_ada', true);
   });
 
-  it('takes a code and a link that an earlier start gave, and has the same assets', async () => {
+  it('codes and links of an earlier start work after a restart, and the assets are the same', async () => {
     const { verifier, challenge } = pkce();
     const consent = await fetch(authorizeUrl(library, { code_challenge: challenge }), { redirect: 'manual' });
     const code = new URL(consent.headers.get('location')!).searchParams.get('code')!;
@@ -128,7 +128,7 @@ describe('a library that is killed and started again', () => {
     expect(link.status).toBe(206);
   });
 
-  it('keeps a rotated secret, and changes of a registration', async () => {
+  it('a rotated secret and a changed registration survive a restart', async () => {
     const { clientId, clientSecret } = await restart('--rotate-secret', '--app-name', 'Another name');
     expect(clientSecret).toMatch(/^svcs_/);
     expect(clientSecret).not.toBe(secrets[0]);
@@ -155,7 +155,7 @@ describe('a library that is killed and started again', () => {
     expect(await refresh(after, tokens)).toHaveProperty('access_token');
   });
 
-  it('keeps no secret as it is, and touches no other schema', async () => {
+  it('the database contains no secret in plain text, and nothing outside the schema library', async () => {
     const tables = await query<{ table_schema: string; table_name: string }>(
       `SELECT table_schema, table_name FROM information_schema.tables
        WHERE table_schema NOT IN ('pg_catalog', 'information_schema')`,
@@ -167,19 +167,19 @@ describe('a library that is killed and started again', () => {
     }
   });
 
-  it('leaves room for a mirror in the same database', async () => {
+  it('library and mirror can share a database', async () => {
     const mirror = await openMirrorDatabase({ url: database.url, log: createLog({ level: 'silent', pretty: false }) });
     await mirror.destroy();
     await restart();
     expect(await query('SELECT * FROM public.connections')).toEqual([]);
   });
 
-  it('is not started twice on one database', async () => {
+  it('a second library on the same database does not start', async () => {
     await expect(spawnLibrary(database.url)).rejects.toThrow('in use by another library');
   });
 });
 
-describe('a library whose database does not answer', () => {
+describe('an unavailable database', () => {
   const options = { redirectUris: [REDIRECT_URI], autoConsent: true, adminPort: 0 };
   let other: Awaited<ReturnType<typeof newDatabase>>;
   let close: () => Promise<void>;
@@ -188,7 +188,7 @@ describe('a library whose database does not answer', () => {
     await other.drop();
   });
 
-  it('says so, gives no token that it could not keep, and goes on when it is back', async () => {
+  it('while the database does not answer, changes get 503 and reads continue; afterwards both work', async () => {
     other = await newDatabase({ empty: true });
     const errors: object[] = [];
     const started = await startLibrary({ ...options, databaseUrl: other.url, log: (line) => errors.push(line) });
@@ -209,7 +209,7 @@ describe('a library whose database does not answer', () => {
     );
     await client.end();
 
-    // A pool may notice only with the next statement that its line is gone: 503 asks to come again.
+    // The pool may notice the lost connection only with the next statement, which then gets 503.
     const next = await until('the database to be back', async () => {
       const answer = await refresh(library, tokens);
       return answer.refresh_token !== undefined && answer;
@@ -218,7 +218,7 @@ describe('a library whose database does not answer', () => {
     expect(await refresh(library, next)).toHaveProperty('refresh_token');
   });
 
-  it('ends the start with what is wrong', async () => {
+  it('the library does not start without its database', async () => {
     other = await newDatabase({ empty: true });
     close = async () => {};
     await expect(openDatabase('postgres://nobody:x@127.0.0.1:1/none', () => {})).rejects.toThrow();

@@ -52,7 +52,7 @@ async function text(response: Response): Promise<{ status: number; text: string 
 const letters = { content: { text: 'abcdefghij' } };
 
 describe('signed links (4.7, 8)', () => {
-  it('give the original, with its name, size and type', async () => {
+  it('a signed link serves the original with its name, size and type', async () => {
     const { download: link, size } = await upload({ ...letters, name: 'Größe.mp4' });
     const response = await download(link.url);
     expect(response.headers.get('content-type')).toBe('video/mp4');
@@ -65,7 +65,7 @@ describe('signed links (4.7, 8)', () => {
   });
 
   it.each(['\u0000\n\u202e.mp4', 'half \ud800', '', '../../x', 'a"b\\c', 'x'.repeat(5000), '🎬'.repeat(300)])(
-    'serve a file named %j',
+    'a file with the name %j is served',
     async (name) => {
       const { download: link } = await upload({ ...letters, name, filename: name });
       expect(link.filename).toBe(name);
@@ -75,7 +75,7 @@ describe('signed links (4.7, 8)', () => {
     },
   );
 
-  it('work only with the address of the app as Referer, with or without a slash', async () => {
+  it('a signed link needs the address of the app as Referer, with or without a trailing slash', async () => {
     const { download: link, thumbnailUrl } = await upload(letters);
     for (const url of [link.url, link.mp4Url!, thumbnailUrl!]) {
       expect((await fetch(url)).status).toBe(403);
@@ -86,7 +86,7 @@ describe('signed links (4.7, 8)', () => {
     }
   });
 
-  it('need no token, and cannot be changed', async () => {
+  it('a signed link needs no token, and cannot be changed', async () => {
     const { download: link } = await upload(letters);
     const other = await upload(letters);
     const { pathname } = new URL(other.download.url);
@@ -101,7 +101,7 @@ describe('signed links (4.7, 8)', () => {
     }
   });
 
-  it('expire at download.expiresAt', async () => {
+  it('a signed link expires at download.expiresAt', async () => {
     const slow = await startTestLibrary({ linkLifetime: 60 });
     try {
       const company = await slow.admin.addCompany({ name: 'C', userIds: ['usr_ada'] });
@@ -128,7 +128,7 @@ describe('signed links (4.7, 8)', () => {
     }
   });
 
-  it('of a video whose original is gone answer 404, while its mp4Url works', async () => {
+  it('the url of a video without its original answers 404, and its mp4Url works', async () => {
     const { download: link, size } = await upload({
       content: { seed: 1, size: 100 },
       mp4: { text: 'mp4' },
@@ -139,7 +139,7 @@ describe('signed links (4.7, 8)', () => {
     expect(size).toBe(100);
   });
 
-  it('of an asset without a file answer 404', async () => {
+  it('the link of an asset without a file answers 404', async () => {
     for (const { id } of [await upload({ status: 'unavailable' }), await upload(letters)]) {
       await admin.changeAsset(id, { status: 'unavailable' });
       const { download: link, status, size } = await detail(id);
@@ -148,7 +148,7 @@ describe('signed links (4.7, 8)', () => {
     }
   });
 
-  it('lead to the public address, and ask for it as Referer', async () => {
+  it('links have the public address, and need it as Referer', async () => {
     const publicUrl = 'https://library.example';
     const { library, admin } = await startTestLibrary({ publicUrl: `${publicUrl}/` });
     try {
@@ -168,7 +168,7 @@ describe('signed links (4.7, 8)', () => {
 });
 
 describe('ranges', () => {
-  it('are served, with the same ETag as the whole', async () => {
+  it('ranges are served with the ETag of the whole file', async () => {
     const { download: link } = await upload(letters);
     const whole = await download(link.url);
     const part = await download(link.url, { range: 'bytes=2-4' });
@@ -180,7 +180,7 @@ describe('ranges', () => {
     expect(await part.text()).toBe('cde');
   });
 
-  it('are answered with the whole file when If-Range names another one', async () => {
+  it('a range with another If-Range gets the whole file', async () => {
     const { id, download: link } = await upload(letters);
     const etag = (await download(link.url)).headers.get('etag')!;
     const resume = { range: 'bytes=8-', 'if-range': etag };
@@ -189,7 +189,7 @@ describe('ranges', () => {
     expect(await text(await download(link.url, resume))).toEqual({ status: 200, text: 'ABCDEFGHIJ' });
   });
 
-  it('outside of the file are answered with 416 and its size', async () => {
+  it('a range outside the file gets 416 and the size of the file', async () => {
     const { download: link } = await upload(letters);
     const response = await download(link.url, { range: 'bytes=10-' });
     expect(response.status).toBe(416);
@@ -208,11 +208,11 @@ describe('ranges', () => {
     ['bytes=0-1,3-4', 'whole'],
     ['bytes=-', 'whole'],
     ['items=0-1', 'whole'],
-  ] as const)('%s of ten bytes is %o', (header, range) => {
+  ] as const)('the range %s of ten bytes is %o', (header, range) => {
     expect(parseRange(header, 10)).toEqual(range);
   });
 
-  it('HEAD answers without a body, and a known ETag with 304', async () => {
+  it('HEAD has no body, and If-None-Match with the ETag gets 304', async () => {
     const { download: link } = await upload({ content: { seed: 1, size: 4 * 2 ** 30 } });
     const head = await download(link.url, {}, 'HEAD');
     expect(head.headers.get('content-length')).toBe(String(4 * 2 ** 30));
@@ -224,7 +224,7 @@ describe('ranges', () => {
 describe('generated bytes', () => {
   const size = 4 * 2 ** 30;
 
-  it('are the same from any offset, of a file of any size', async () => {
+  it('generated bytes are the same from any offset, in files of any size', async () => {
     const { download: link } = await upload({ content: { seed: 7, size } });
     for (const start of [0, 1, 16, 1_000_003, 2 ** 31 - 5, size - 999_999]) {
       const end = Math.min(size, start + 999_999);
@@ -234,7 +234,7 @@ describe('generated bytes', () => {
     expect(bytesOf(7, 1_000_003, 1_000_100)).toEqual(bytesOf(7, 1_000_000, 1_000_200).subarray(3, 100));
   });
 
-  it('are what the documentation says they are', () => {
+  it('generated bytes follow the documented formula', () => {
     const key = createHash('sha256').update('7').digest().subarray(0, 16);
     const tile = createCipheriv('aes-128-ctr', key, Buffer.alloc(16)).update(Buffer.alloc(2 ** 18));
     const bytes = bytesOf(7, 0, 1_000_000);
@@ -243,7 +243,7 @@ describe('generated bytes', () => {
     expect(bytesOf(7, 2 ** 40 + 3, 2 ** 40 + 5)).toEqual(Buffer.from([byte(2 ** 40 + 3)!, byte(2 ** 40 + 4)!]));
   });
 
-  it('are made only as fast as they are read', async () => {
+  it('bytes are generated only as fast as they are read', async () => {
     const { id, download: link } = await upload({ content: { seed: 7, size } });
     const abort = new AbortController();
     const response = await fetch(link.url, { headers: { referer: library.appUrl }, signal: abort.signal });

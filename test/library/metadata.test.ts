@@ -13,8 +13,8 @@ const kinds = Map.groupBy(
   ({ mimeType, width, height }) => [mimeType, width, height].filter(Boolean).join(' '),
 );
 
-describe('what a file says about itself', () => {
-  it.each([...kinds])('is what the samples say of %s', async (_kind, [asset]) => {
+describe('metadata', () => {
+  it.each([...kinds])('dimensions and duration of a sample %s are read from the file', async (_kind, [asset]) => {
     const { mimeType, width, height, duration, original } = asset!;
     const known = { ...(width && { width }), ...(height && { height }), ...(duration && { duration }) };
     const found = await facts(await contentsOf(original!()), mimeType);
@@ -37,11 +37,11 @@ describe('what a file says about itself', () => {
     ],
     ['a drawing in per cent', 'image/svg+xml', Buffer.from('<svg width="100%" height="100%"></svg>'), {}],
     ['a document', 'application/pdf', Buffer.from('%PDF'), {}],
-  ])('of %s', async (_what, mimeType, file, expected) => {
+  ])('the metadata of %s is read from the file', async (_what, mimeType, file, expected) => {
     expect(await facts(file, mimeType)).toEqual(expected);
   });
 
-  it('is nothing, and no error, when the file is damaged or something else', async () => {
+  it('a damaged or unknown file has no metadata, and is no error', async () => {
     for (const [, [asset]] of kinds) {
       const file = await contentsOf(asset!.original!());
       for (const broken of [

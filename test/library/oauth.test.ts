@@ -61,7 +61,7 @@ async function error(response: Response): Promise<unknown> {
 }
 
 describe('authorize (4.1)', () => {
-  it('answers with a code and the state', async () => {
+  it('authorize redirects with a code and the state', async () => {
     const { status, answer } = await authorize({ code_challenge: pkce().challenge });
     expect(status).toBe(302);
     expect(answer.get('code')).toMatch(/^svcc_/);
@@ -74,7 +74,7 @@ describe('authorize (4.1)', () => {
     ['no challenge method', { code_challenge_method: undefined }, 'invalid_request'],
     ['a challenge of the wrong length', { code_challenge: 'short' }, 'invalid_request'],
     ['another response type', { response_type: 'token' }, 'unsupported_response_type'],
-  ])('tells the app about %s', async (_what, query, code) => {
+  ])('authorize with %s redirects with an error', async (_what, query, code) => {
     const { status, answer } = await authorize({ code_challenge: pkce().challenge, ...query });
     expect(status).toBe(302);
     expect(Object.fromEntries(answer)).toMatchObject({ error: code, state: 'the state' });
@@ -85,7 +85,7 @@ describe('authorize (4.1)', () => {
     ['an address that is not registered', { redirect_uri: 'https://evil.example/oauth/callback' }],
     ['an address with more at its end', { redirect_uri: `${REDIRECT_URI}/` }],
     ['no address', { redirect_uri: undefined }],
-  ])('shows a page and redirects nowhere for %s', async (_what, query) => {
+  ])('authorize with %s shows a page and does not redirect', async (_what, query) => {
     const url = authorizeUrl(library, { code_challenge: pkce().challenge, ...query });
     const response = await fetch(url, { redirect: 'manual' });
     expect(response.status).toBe(400);
@@ -95,7 +95,7 @@ describe('authorize (4.1)', () => {
 });
 
 describe('token (4.2)', () => {
-  it('exchanges a code for tokens', async () => {
+  it('a code is exchanged for tokens', async () => {
     const { code, verifier } = await newCode();
     const response = await exchange(code, verifier);
     expect(response.status).toBe(200);
@@ -109,7 +109,7 @@ describe('token (4.2)', () => {
     });
   });
 
-  it('takes JSON, and the credentials in the body', async () => {
+  it('the token endpoint accepts JSON and credentials in the body', async () => {
     const { code, verifier } = await newCode();
     const response = await fetch(`${library.apiUrl}/api/oauth/token`, {
       method: 'POST',
@@ -126,7 +126,7 @@ describe('token (4.2)', () => {
     expect(response.status).toBe(200);
   });
 
-  it('takes a code once, and ends the connection of a code that is used twice', async () => {
+  it('a code works once, and its second use ends the connection', async () => {
     const { code, verifier } = await newCode();
     const { access_token } = (await (await exchange(code, verifier)).json()) as { access_token: string };
     expect((await me(access_token)).status).toBe(200);
@@ -134,13 +134,13 @@ describe('token (4.2)', () => {
     expect((await me(access_token)).status).toBe(401);
   });
 
-  it('takes a code for ten minutes', async () => {
+  it('a code expires after ten minutes', async () => {
     const { code, verifier } = await newCode();
     await admin.advanceClock(601);
     expect(await error(await exchange(code, verifier))).toEqual({ status: 400, error: 'invalid_grant' });
   });
 
-  it('takes a code only with its verifier and its redirect URI', async () => {
+  it('a code works only with its verifier and its redirect URI', async () => {
     const { code, verifier } = await newCode();
     expect(await error(await exchange(code, pkce().verifier))).toEqual({ status: 400, error: 'invalid_grant' });
     expect(await error(await exchange(code, verifier, 'http://localhost/'))).toEqual({
@@ -150,12 +150,12 @@ describe('token (4.2)', () => {
     expect((await exchange(code, verifier)).status).toBe(200);
   });
 
-  it.each([42, 129])('refuses a verifier of %i characters', async (length) => {
+  it.each([42, 129])('a verifier of %i characters is refused', async (length) => {
     const { code } = await newCode();
     expect(await error(await exchange(code, 'v'.repeat(length)))).toEqual({ status: 400, error: 'invalid_request' });
   });
 
-  it('refuses wrong credentials with 401', async () => {
+  it('wrong client credentials get 401', async () => {
     const response = await fetch(`${library.apiUrl}/api/oauth/token`, {
       method: 'POST',
       headers: { authorization: `Basic ${btoa(`${library.clientId}:svcs_wrong`)}` },
@@ -165,7 +165,7 @@ describe('token (4.2)', () => {
     expect(await error(response)).toEqual({ status: 401, error: 'invalid_client' });
   });
 
-  it('refuses credentials of two apps, or in two places', async () => {
+  it('client credentials of two apps, or in two places, are refused', async () => {
     for (const more of [
       { client_id: 'app_other' },
       { client_id: library.clientId, client_secret: library.clientSecret },
@@ -175,7 +175,7 @@ describe('token (4.2)', () => {
     }
   });
 
-  it('refuses other grant types and bodies it cannot read', async () => {
+  it('other grant types and invalid bodies are refused', async () => {
     expect(await error(await postToken(library, { grant_type: 'password' }))).toEqual({
       status: 400,
       error: 'unsupported_grant_type',
@@ -188,7 +188,7 @@ describe('token (4.2)', () => {
     expect(await error(response)).toEqual({ status: 400, error: 'invalid_request' });
   });
 
-  it('rotates: a refresh gives a new refresh token and the old one stops working', async () => {
+  it('a refresh returns a new refresh token, and the old one stops working', async () => {
     const first = await connect(library);
     const second = (await (await refresh(first.refresh_token)).json()) as typeof first;
     expect(second.refresh_token).not.toBe(first.refresh_token);
@@ -197,13 +197,13 @@ describe('token (4.2)', () => {
     expect((await refresh(second.refresh_token)).status).toBe(200);
   });
 
-  it('gives one of many simultaneous refreshes new tokens', async () => {
+  it('only one of several simultaneous refreshes gets new tokens', async () => {
     const { refresh_token } = await connect(library);
     const answers = await Promise.all(Array.from({ length: 10 }, () => refresh(refresh_token)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
   });
 
-  it('lets an access token work for an hour', async () => {
+  it('an access token expires after an hour', async () => {
     const { access_token, refresh_token } = await connect(library);
     await admin.advanceClock(3599);
     expect((await me(access_token)).status).toBe(200);
@@ -214,7 +214,7 @@ describe('token (4.2)', () => {
 });
 
 describe('the end of a connection (3.2, 4.3)', () => {
-  it('revoke answers 200 with an empty object and ends the connection', async () => {
+  it('revoke answers 200 with an empty object, and ends the connection', async () => {
     const { access_token, refresh_token } = await connect(library);
     const response = await revoke(refresh_token);
     expect(response.status).toBe(200);
@@ -223,7 +223,7 @@ describe('the end of a connection (3.2, 4.3)', () => {
     expect(await error(await refresh(refresh_token))).toEqual({ status: 400, error: 'invalid_grant' });
   });
 
-  it('revoke answers the same for a token it does not know and for credentials that are wrong, and ends nothing', async () => {
+  it('revoke answers the same to an unknown token and to wrong credentials, and ends nothing', async () => {
     const { access_token, refresh_token } = await connect(library);
     for (const response of [await revoke('svcr_unknown'), await revoke(refresh_token, 'Basic eDp5')]) {
       expect(response.status).toBe(200);
@@ -232,14 +232,14 @@ describe('the end of a connection (3.2, 4.3)', () => {
     expect((await me(access_token)).status).toBe(200);
   });
 
-  it('a user who disconnects the app ends it', async () => {
+  it('disconnecting the app ends the connection', async () => {
     const { access_token, refresh_token } = await connect(library);
     await admin.endConnections('usr_ada');
     expect((await me(access_token)).status).toBe(401);
     expect(await error(await refresh(refresh_token))).toEqual({ status: 400, error: 'invalid_grant' });
   });
 
-  it('a company the user can no longer read leaves /me at once, and the last one ends the connection', async () => {
+  it('a company that the user can no longer read leaves /me at once, and losing the last one ends the connection', async () => {
     const user = await admin.addUser({ name: 'Lost', email: 'lost@example.com' });
     const kept = await admin.addCompany({ name: 'Kept', userIds: [user.id] });
     const lost = await admin.addCompany({ name: 'Lost', userIds: [user.id] });
@@ -253,7 +253,7 @@ describe('the end of a connection (3.2, 4.3)', () => {
     expect(await error(await refresh(refresh_token))).toEqual({ status: 400, error: 'invalid_grant' });
   });
 
-  it('access tokens can be made to expire while the connection lives', async () => {
+  it('the admin API expires access tokens, and the connection continues', async () => {
     const { access_token, refresh_token } = await connect(library);
     const [before] = await admin.connections();
     await admin.expireTokens();
@@ -266,7 +266,7 @@ describe('the end of a connection (3.2, 4.3)', () => {
 describe('registration (2.1, 2.2)', () => {
   const app = { name: 'Another', websiteUrl: 'https://another.example' };
 
-  it('gives a client_id and a secret, which works until it is rotated', async () => {
+  it('a registered app gets a client_id and a secret, which works until it is rotated', async () => {
     const { clientId, clientSecret } = await admin.addApp({ ...app, redirectUris: ['https://another.example/back'] });
     expect(clientSecret).toMatch(/^svcs_/);
     const attempt = async (secret: string) => {
@@ -283,7 +283,7 @@ describe('registration (2.1, 2.2)', () => {
     expect(await attempt(rotated.clientSecret)).toBe('invalid_grant');
   });
 
-  it('does not take a token or a code of another app', async () => {
+  it('codes and tokens of another app are refused', async () => {
     const other = await admin.addApp({ ...app, redirectUris: [REDIRECT_URI] });
     const { code, verifier } = await newCode();
     const { refresh_token, access_token } = await connect(library);
@@ -302,7 +302,7 @@ describe('registration (2.1, 2.2)', () => {
   });
 
   it.each([['http://elsewhere.example/back'], ['https://x.example/#part'], ['ftp://localhost/'], ['back'], []])(
-    'refuses the redirect URI %s',
+    'the redirect URI %s is refused',
     async (...redirectUris) => {
       await expect(admin.addApp({ ...app, redirectUris })).rejects.toThrow('400');
       await expect(startTestLibrary({ redirectUris })).rejects.toThrow('cannot be registered');
@@ -310,7 +310,7 @@ describe('registration (2.1, 2.2)', () => {
   );
 
   it.each(['http://localhost:8080/back', 'http://127.0.0.1/back', 'http://[::1]:9/', 'https://x.example/a?b=c'])(
-    'takes the redirect URI %s',
+    'the redirect URI %s is accepted',
     async (uri) => {
       await admin.addApp({ ...app, redirectUris: [uri] });
     },

@@ -33,7 +33,7 @@ beforeEach(() => {
 type Browser = ReturnType<typeof openBrowser>;
 type Fields = [string, string][];
 
-/** What a browser does with cookies, links and forms, without JavaScript. */
+/** A browser without JavaScript: cookies, links and forms. */
 function openBrowser() {
   let cookie = '';
   let page = { url: '', text: '', response: new Response() };
@@ -55,7 +55,7 @@ function openBrowser() {
     setCookie: (value: string) => {
       cookie = value;
     },
-    /** Sends the form with an action, with its hidden fields and those given. */
+    /** Submits the form with an action: its hidden fields and the given ones. */
     async submit(action: RegExp, fields: Fields, change: (body: URLSearchParams) => void = () => {}) {
       const form = [...page.text.matchAll(/<form method="post" action="([^"]*)">(.*?)<\/form>/gs)].find((form) =>
         action.test(form[1]!),
@@ -86,7 +86,7 @@ async function startFlow(): Promise<string> {
   return verifier;
 }
 
-/** Signs in and allows access to companies, as far as tokens. */
+/** Signs in, allows access to companies, and returns the tokens. */
 async function connectWith(...companies: string[]): Promise<TokenAnswer> {
   const verifier = await startFlow();
   if (browser.page().text.includes('Password')) await browser.submit(/sign-in/, credentials());
@@ -105,14 +105,14 @@ async function me(token: string): Promise<{ status: number; companies?: string[]
   return { status: response.status, ...(companies && { companies: companies.map(({ id }) => id) }) };
 }
 
-describe('the way of a person (4.1)', () => {
-  it('leads over sign-in and consent back to the app, with a code for the companies picked', async () => {
+describe('sign-in and consent (4.1)', () => {
+  it('a user returns to the app after sign-in and consent, with a code for the chosen companies', async () => {
     const tokens = await connectWith(second);
     expect(browser.page().url).toMatch(new RegExp(`^${REDIRECT_URI}\\?code=svcc_[\\w-]+&state=the\\+state$`));
     expect(await me(tokens.access_token)).toEqual({ status: 200, companies: [second] });
   });
 
-  it('shows who asks for what, and escapes what others wrote', async () => {
+  it('the consent page shows which app asks for what, and escapes its texts', async () => {
     await startFlow();
     expect(browser.page().text).toContain('Mirror &#60;1&#62;');
     const { text } = await browser.submit(/sign-in/, credentials());
@@ -123,14 +123,14 @@ describe('the way of a person (4.1)', () => {
     expect(text).not.toMatch(/<script|onclick|style="/);
   });
 
-  it('leads back with access_denied and the state when cancelled', async () => {
+  it('cancelling the consent redirects with access_denied and the state', async () => {
     await startFlow();
     await browser.submit(/sign-in/, credentials());
     const { url } = await browser.submit(/authorize/, [['decision', 'cancel']]);
     expect(url).toBe(`${REDIRECT_URI}?error=access_denied&state=the+state`);
   });
 
-  it('grants no company that the person cannot read, and asks again when none is picked', async () => {
+  it('a company that the user cannot read is not granted, and the page asks again if none is chosen', async () => {
     await startFlow();
     await browser.submit(/sign-in/, credentials());
     const { text } = await browser.submit(/authorize/, [
@@ -142,7 +142,7 @@ describe('the way of a person (4.1)', () => {
     expect(await me(tokens.access_token)).toEqual({ status: 200, companies: [first] });
   });
 
-  it('is at the consent page at once for who is signed in', async () => {
+  it('a signed-in user gets the consent page at once', async () => {
     await connectWith(first);
     await startFlow();
     expect(browser.page().text).toContain('Allow access');
@@ -150,7 +150,7 @@ describe('the way of a person (4.1)', () => {
 });
 
 describe('the profile (3.2, 5)', () => {
-  it('lists connected apps once, and disconnects them', async () => {
+  it('the profile lists each connected app once, and disconnects it', async () => {
     const tokens = [await connectWith(first), await connectWith(second)];
     const { text } = await browser.open(`${library.appUrl}/profile`);
     expect(text.match(/Mirror &#60;1&#62;/g)).toHaveLength(1);
@@ -163,7 +163,7 @@ describe('the profile (3.2, 5)', () => {
     }
   });
 
-  it('is behind the sign-in, and signing out ends it', async () => {
+  it('the profile requires a sign-in, also after signing out', async () => {
     expect((await browser.open(`${library.appUrl}/`)).text).toContain('Sign in');
     await browser.submit(/sign-in/, credentials());
     expect(browser.page().text).toContain('Connected apps');
@@ -174,8 +174,8 @@ describe('the profile (3.2, 5)', () => {
   });
 });
 
-describe('safety', () => {
-  it('every page allows no script, no frame and no leak of its address', async () => {
+describe('security of pages', () => {
+  it('no page allows scripts or frames, or sends its address to other sites', async () => {
     await startFlow();
     const pages = [
       browser.page(),
@@ -204,13 +204,13 @@ describe('safety', () => {
     ['the consent', /authorize/, () => startFlow().then(() => browser.submit(/sign-in/, credentials()))],
     ['disconnecting', /disconnect/, () => connectWith(first).then(() => browser.open(`${library.appUrl}/profile`))],
     ['signing out', /sign-out/, () => connectWith(first).then(() => browser.open(`${library.appUrl}/profile`))],
-  ])('a form for %s that another site made is refused', async (_what, action, prepare) => {
+  ])('a forged form for %s is refused', async (_what, action, prepare) => {
     await prepare();
     const forged = (body: URLSearchParams) => body.set('csrf', 'guessed');
     expect((await browser.submit(action, [...credentials(), ['decision', 'allow']], forged)).response.status).toBe(403);
   });
 
-  it('a cookie from before the sign-in does not become a signed-in one', async () => {
+  it('a cookie from before the sign-in is not signed in afterwards', async () => {
     await startFlow();
     const planted = browser.cookie();
     await browser.submit(/sign-in/, credentials());
@@ -220,7 +220,7 @@ describe('safety', () => {
   });
 
   it.each(['https://evil.example/', '//evil.example', '/\\evil.example', '/\t/evil.example'])(
-    'the sign-in does not lead to %j',
+    'the sign-in does not redirect to %j',
     async (next) => {
       await browser.open(`${library.appUrl}/sign-in?next=${encodeURIComponent(next)}`);
       await browser.submit(/sign-in/, credentials(), (body) => body.set('next', next));
@@ -228,7 +228,13 @@ describe('safety', () => {
     },
   );
 
-  it('says the same of an unknown address and a wrong password, and slows down guessing, also many at once', async () => {
+  it('a sign-in without a password gets 400', async () => {
+    await startFlow();
+    const { response } = await browser.submit(/sign-in/, [], (body) => body.delete('password'));
+    expect(response.status).toBe(400);
+  });
+
+  it('an unknown address and a wrong password get the same answer, and attempts are limited, also parallel ones', async () => {
     const user = await admin.addUser({ name: 'G', email: 'guessed@example.com', password: 'right' });
     await browser.open(`${library.appUrl}/sign-in`);
     const page = browser.page();

@@ -33,7 +33,7 @@ function has(command: string): boolean {
 }
 
 describe('sample content', () => {
-  it('is the same on every start, and another with another seed', async () => {
+  it('samples are the same on every start, and differ with the seed', async () => {
     const plain = ({ assets, ...rest }: ReturnType<typeof make>) => JSON.stringify({ ...rest, assets });
     expect(plain(make())).toBe(plain(make()));
     const some = (seed: number) => make(seed).assets.slice(0, 40);
@@ -41,14 +41,14 @@ describe('sample content', () => {
     expect(await digests(some(2))).not.toEqual(await digests(assets.slice(0, 40)));
   });
 
-  it('has unique ids and unique bytes, of the size it says', async () => {
+  it('samples have unique ids, and unique bytes of the stated size', async () => {
     expect(new Set(assets.map(({ id }) => id)).size).toBe(300);
     const known = (await digests(assets)).filter((digest) => digest !== 'none');
     expect(new Set(known).size).toBe(known.length);
     for (const { original, size } of withFile) expect((await contentsOf(original!())).length).toBe(size);
   });
 
-  it('has all eight types over two companies and all projects, uploaded over months and none in the future', () => {
+  it('samples have all eight types in two companies and all projects, uploaded over months and never in the future', () => {
     expect(new Set(assets.map(({ assetType }) => assetType))).toEqual(new Set(ASSET_TYPES));
     expect(new Set(assets.map(({ companyId }) => companyId)).size).toBe(companies.length);
     expect(new Set(assets.map(({ project }) => project?.id)).size).toBe(projects.length);
@@ -57,7 +57,7 @@ describe('sample content', () => {
     expect(Math.max(...dates) - Math.min(...dates)).toBeGreaterThan(200 * 24 * 3600 * 1000);
   });
 
-  it('has names as people have them', () => {
+  it('samples have realistic names', () => {
     const names = assets.map(({ filename }) => filename);
     expect(new Set(names).size).toBeLessThan(names.length);
     for (const kind of [/ /, /[äöüß]/, /\p{Extended_Pictographic}/u, /\p{Script=Han}/u, /^[^.]+$/, /.{150}/]) {
@@ -68,14 +68,14 @@ describe('sample content', () => {
     }
   });
 
-  it('has small files and some of more than a megabyte, and is a quick download', () => {
+  it('samples are small files and some of more than a megabyte, and download quickly', () => {
     const sizes = withFile.map(({ size }) => size);
     expect(sizes.filter((size) => size > 1_000_000).length).toBeGreaterThan(10);
     expect(sizes.filter((size) => size < 50_000).length).toBeGreaterThan(50);
     expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(150_000_000);
   });
 
-  it('has every state, and what is under way arrives', () => {
+  it('samples have every status, and those in processing become ready', () => {
     const count = (now: number) => ({
       processing: assets.filter((asset) => statusAt(asset, now) === 'processing').length,
       unavailable: assets.filter((asset) => statusAt(asset, now) === 'unavailable').length,
@@ -90,7 +90,7 @@ describe('sample content', () => {
     expect(assets.filter(({ originalGone, mp4 }) => originalGone && mp4).length).toBeGreaterThan(2);
   });
 
-  it('is served over HTTP', async () => {
+  it('samples are served over HTTP', async () => {
     const { library, admin } = await startTestLibrary({ content: { samples: 60 } });
     try {
       const headers = { authorization: `Bearer ${(await connect(library)).access_token}` };
@@ -121,7 +121,7 @@ describe('sample content', () => {
   });
 });
 
-describe.skipIf(!has('ffprobe'))('facts about sample files are true (ffprobe)', () => {
+describe.skipIf(!has('ffprobe'))('sample files and ffprobe', () => {
   let directory: string;
   beforeAll(() => {
     directory = mkdtempSync(join(tmpdir(), 'samples-'));
@@ -133,7 +133,7 @@ describe.skipIf(!has('ffprobe'))('facts about sample files are true (ffprobe)', 
     ({ mimeType, width }) => `${mimeType} ${width ?? ''}`,
   );
 
-  it.each([...kinds])('%s', async (_kind, [asset]) => {
+  it.each([...kinds])('ffprobe finds the same metadata in a sample %s', async (_kind, [asset]) => {
     for (const body of [asset!.original!(), asset!.mp4?.()]) {
       if (!body) continue;
       const file = join(directory, 'file');
@@ -148,8 +148,8 @@ describe.skipIf(!has('ffprobe'))('facts about sample files are true (ffprobe)', 
   });
 });
 
-describe.skipIf(!has('unzip'))('archives open (unzip)', () => {
-  it.each(['application/zip', 'wordprocessingml'])('%s', async (type) => {
+describe.skipIf(!has('unzip'))('sample archives and unzip', () => {
+  it.each(['application/zip', 'wordprocessingml'])('unzip opens a sample %s', async (type) => {
     const directory = mkdtempSync(join(tmpdir(), 'archives-'));
     try {
       const asset = withFile.find(({ mimeType }) => mimeType.includes(type))!;

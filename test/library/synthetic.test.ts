@@ -30,7 +30,7 @@ const ids = (assets: Asset[]) => assets.map(({ id }) => id);
 const listing = all();
 
 describe('a synthetic library', () => {
-  it('lists every asset once, newest first, the same with the same seed', () => {
+  it('every synthetic asset is listed once, newest first, and the same seed gives the same assets', () => {
     expect(new Set(ids(listing)).size).toBe(2500);
     const dates = listing.map(({ uploadDate }) => uploadDate);
     expect(dates).toEqual(dates.toSorted((a, b) => b - a));
@@ -40,7 +40,7 @@ describe('a synthetic library', () => {
     expect(all({}, new Catalogue([again])).map(facts)).toEqual(listing.map(facts));
   });
 
-  it('answers every question as a search through everything would', () => {
+  it('every query of a synthetic library answers like a search through all assets', () => {
     const positions = fc.record({ uploadDate: fc.constantFrom(...listing.map((a) => a.uploadDate)), id: fc.string() });
     fc.assert(
       fc.property(
@@ -69,20 +69,20 @@ describe('a synthetic library', () => {
     );
   });
 
-  it('finds an asset by its id, and none by an id that is not in it', () => {
+  it('a synthetic asset is found by its id, and unknown ids are not', () => {
     for (const { id } of listing.slice(0, 50)) expect(source.find(id)?.id).toBe(id);
     for (const id of ['ast_5_2500', 'ast_4_1', 'ast_5_01', 'ast_5_1.5', 'ast_5_', '']) {
       expect(source.find(id), id).toBeUndefined();
     }
   });
 
-  it('keeps sizes between those that are given', () => {
+  it('synthetic sizes stay within the given limits', () => {
     const small = new Synthetic({ count: 500, seed: 1, sizes: [1000, 2000] });
     const sizes = small.list({ ...everything, companyId: small.company.id, limit: 500 }, () => false);
     for (const { size, status } of sizes) expect(status === 'unavailable' || (size >= 1000 && size <= 2000)).toBe(true);
   });
 
-  it('takes uploads, changes and deletions as every other', () => {
+  it('a synthetic library accepts uploads, changes and deletions', () => {
     const catalogue = new Catalogue([source]);
     const [first, second, third] = listing as [Asset, Asset, Asset];
     catalogue.put({ ...first, name: 'Changed' });
@@ -95,7 +95,7 @@ describe('a synthetic library', () => {
   });
 });
 
-describe('over HTTP', () => {
+describe('a synthetic library over HTTP', () => {
   let library: Library;
   let admin: Admin;
   beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { check, Failure, same, that } from '../check.ts';
-import { isRefusal, told } from '../http.ts';
+import { describeAnswer, isRefusal } from '../http.ts';
 import type { Asset } from '../shapes.ts';
 import { segment, type World } from '../world.ts';
 
@@ -7,7 +7,7 @@ export const VIDEO = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'vide
 export const IMAGE = { name: 'photo.jpg', mimeType: 'image/jpeg', assetType: 'photography' };
 export const SOUND = { name: 'talk.mp3', mimeType: 'audio/mpeg', assetType: 'audio' };
 
-export const isVideo = ({ mimeType }: Asset) => mimeType.startsWith('video/');
+const isVideo = ({ mimeType }: Asset) => mimeType.startsWith('video/');
 export const isTimed = ({ mimeType }: Asset) => /^(video|audio)\//.test(mimeType);
 const isReady = ({ status }: Asset) => status === 'ready';
 
@@ -20,7 +20,7 @@ const aPicture = async (world: World) =>
   world.detail((await world.asset('ready image', IMAGE, (it) => it.mimeType.startsWith('image/') && isReady(it))).id);
 
 export const asset = [
-  check('4.7', 'detail', 'One asset has the fields that its list has, and download.', async (world) => {
+  check('4.7', 'detail', 'An asset has the fields of the list, and download.', async (world) => {
     const company = await world.listed();
     const { assets } = await world.page(company.id, { limit: 5 });
     for (const listed of assets) {
@@ -60,7 +60,7 @@ export const asset = [
     world.observe(`a download link works for ${Math.round(ahead / 60)} min`);
   }),
 
-  check('2.6', 'facts', 'Size, duration, width, height and tags are those of the asset.', async (world) => {
+  check('2.6', 'facts', 'Size, duration, width, height and tags are correct.', async (world) => {
     const own = world.needOwn();
     const facts = { duration: 12.345, width: 1920, height: 1080, tags: ['tag', 'ünicode'] };
     const content = { text: 'twelve bytes' };
@@ -83,7 +83,7 @@ export const asset = [
       for (const id of unknown) {
         for (const path of [`/assets/${id}`, `/assets/${id}/transcript`]) {
           const answer = await world.get(path);
-          that('a refusal', isRefusal(answer), told(answer));
+          that('a refusal', isRefusal(answer), describeAnswer(answer));
           world.observe(`an unknown asset: status ${answer.status}`);
         }
       }
@@ -122,7 +122,7 @@ export const asset = [
     const make = { ...IMAGE, status: 'unavailable' as const };
     const { id } = await world.asset('unavailable asset', make, ({ status }) => status === 'unavailable');
     const answer = await world.get(`/assets/${segment(id)}`);
-    if (answer.status !== 200) throw new Failure('status 200', told(answer));
+    if (answer.status !== 200) throw new Failure('status 200', describeAnswer(answer));
     const { asset } = answer.json as { asset: { status: string; download?: { url?: string | null } } };
     same('the status', asset.status, 'unavailable');
     const url = asset.download?.url;

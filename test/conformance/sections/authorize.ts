@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { createBrowser } from '../browser.ts';
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { isConsent, isSignIn, type Walk, walk } from '../consent.ts';
-import { told } from '../http.ts';
+import { describeAnswer } from '../http.ts';
 import { Me } from '../shapes.ts';
 import { challengeOf, segment, type World } from '../world.ts';
 
-/** What came of an authorize request that must not be granted. */
+/** The result of an authorize request that must not be granted. */
 async function ask(world: World, query: Record<string, string | undefined>): Promise<Walk> {
   world.needPages();
   return world.authorize({ query });
@@ -17,7 +17,7 @@ function outcome({ landed, page }: Walk): string {
   return `a page (${page!.status}): ${page!.text.slice(0, 200)}`;
 }
 
-/** Shown to the person: no redirect, and no way to consent either. */
+/** Shown to the user, without a redirect and without a consent form. */
 function isShown(walked: Walk): boolean {
   return walked.page !== undefined && !walked.pages.some(isConsent) && !isSignIn(walked.page);
 }
@@ -44,22 +44,22 @@ export const authorize = [
     'signs-in-first',
     'A browser that nobody signed in with gets a sign-in page, and no code.',
     async (world) => {
-      if (world.options.byHand) throw new NotTried('by hand, the browser is yours');
+      if (world.options.byHand) throw new NotTried('with --by-hand, only you see the browser');
       const redirectUri = world.options.redirectUri;
       const url = world.authorizeUrl({ challenge: challengeOf('x'.repeat(43)), state: 'state' });
       const stranger = createBrowser(world.send);
       const arrival = await stranger.open(url, redirectUri);
-      if (arrival.landed?.searchParams.has('code')) throw new NotTried('this service consents by itself');
+      if (arrival.landed?.searchParams.has('code')) throw new NotTried('this service consents automatically');
       that('a sign-in page', arrival.page !== undefined && isSignIn(arrival.page), outcome({ ...arrival, pages: [] }));
     },
   ),
 
-  check('4.1', 'wrong-password', 'A wrong password signs nobody in.', async (world) => {
+  check('4.1', 'wrong-password', 'A wrong password is refused.', async (world) => {
     const person = world.needPages();
     const url = world.authorizeUrl({ challenge: challengeOf('x'.repeat(43)), state: 'state' });
     const stranger = { ...person, password: 'not the password', browser: createBrowser(world.send) };
     const arrival = await stranger.browser.open(url, world.options.redirectUri);
-    if (arrival.landed) throw new NotTried('this service consents by itself');
+    if (arrival.landed) throw new NotTried('this service consents automatically');
     const walked = await walk(url, world.options.redirectUri, stranger, { decision: 'allow' }).catch(() => undefined);
     that(
       'neither a consent page nor a code',
@@ -91,7 +91,7 @@ export const authorize = [
       const state = 'state & more';
       const walked = await world.authorize({ decision: 'cancel', query: { state } });
       if (walked.landed?.searchParams.has('code') && walked.pages.length === 0 && !world.options.byHand) {
-        throw new NotTried('this service consents by itself');
+        throw new NotTried('this service consents automatically');
       }
       const answer = walked.landed && Object.fromEntries(walked.landed.searchParams);
       that('error=access_denied', answer?.error === 'access_denied', outcome(walked));
@@ -100,9 +100,9 @@ export const authorize = [
     },
   ),
 
-  check('4.1', 'picks-companies', 'The user picks companies, and the app can read those alone.', async (world) => {
+  check('4.1', 'picks-companies', 'The user chooses companies, and the app can read only those.', async (world) => {
     const all = await world.companies();
-    if (all.length < 2) throw new NotTried('takes a user of two companies');
+    if (all.length < 2) throw new NotTried('needs a user with two companies');
     if (!world.options.byHand) await world.pagesOf();
     const [left, picked] = [all[0]!, all.at(-1)!];
     const { access_token } = await world.grant({ companies: [world.options.byHand ? picked.name : picked.id] });
@@ -110,7 +110,7 @@ export const authorize = [
     const ids = companies.map(({ id }) => id);
     same('the companies of /me', ids, [picked.id]);
     const answer = await world.get(`/companies/${segment(left.id)}/assets`, access_token);
-    that('no list of the company that was not picked', answer.status >= 400, told(answer));
+    that('no list of the company that was not chosen', answer.status >= 400, describeAnswer(answer));
   }),
 
   check('4.1', 'unknown-client', 'An unknown client_id is shown to the user, and never redirected.', async (world) => {
@@ -143,7 +143,7 @@ export const authorize = [
     },
   ),
 
-  check('4.1', 's256-only', 'PKCE is S256 only: neither plain nor no method is taken.', async (world) => {
+  check('4.1', 's256-only', 'PKCE accepts only S256: neither plain nor a missing method.', async (world) => {
     await isNotGranted(world, { code_challenge_method: 'plain', state: 'kept' });
     await isNotGranted(world, { code_challenge_method: undefined, state: 'kept' });
   }),

@@ -8,7 +8,7 @@ import { resources } from './resources.ts';
 import { tokens } from './tokens.ts';
 import { transcripts } from './transcripts.ts';
 
-/** Every check, in the order in which they run. What moves the clock comes last in its room. */
+/** All checks, in the order in which they run. Within a section, those that move the clock are last. */
 export const CHECKS: Check[] = [
   ...registration,
   ...authorize,

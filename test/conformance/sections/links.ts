@@ -45,7 +45,7 @@ export const signedLinks = [
     }
   }),
 
-  check('2.7', 'links-signed', 'A link is signed: changed, it does not work.', async (world) => {
+  check('2.7', 'links-signed', 'A link is signed: a changed link does not work.', async (world) => {
     const { url } = await withLink(world);
     const changed = new URL(url);
     const longest = [...changed.searchParams].sort((a, b) => b[1].length - a[1].length)[0];
@@ -67,11 +67,12 @@ export const signedLinks = [
     }
   }),
 
-  check('2.7', 'links-of-one-asset', 'A link opens the file it was made for, and no other.', async (world) => {
+  check('2.7', 'links-of-one-asset', 'A link works only for the file it was made for.', async (world) => {
     const [first, second] = [await withLink(world), await aVideo(world)];
     const swapped = new URL(second.download.url);
     swapped.search = new URL(first.url).search;
-    if (swapped.href === first.url || swapped.search === '') throw new NotTried('links of this service are not alike');
+    if (swapped.href === first.url || swapped.search === '')
+      throw new NotTried('the links of this service have different formats');
     const { status } = await world.download(swapped.href, { limit: 64 });
     that(
       'the link of one asset with the signature of another to be refused',
@@ -80,7 +81,7 @@ export const signedLinks = [
     );
   }),
 
-  check('4.7', 'ranges', 'A range of a file is those bytes of it (RFC 9110).', async (world) => {
+  check('4.7', 'ranges', 'A range request returns those bytes (RFC 9110).', async (world) => {
     const { url, size } = await withLink(world);
     const { bytes } = await world.download(url, { limit: size });
     for (const [range, start, end] of [
@@ -132,7 +133,7 @@ export const signedLinks = [
     },
   ),
 
-  check('4.7', 'head', 'HEAD says the size and type, without a body (RFC 9110).', async (world) => {
+  check('4.7', 'head', 'HEAD returns size and type, without a body (RFC 9110).', async (world) => {
     const { url, size } = await withLink(world);
     const answer = await world.download(url, { method: 'HEAD' });
     if (!isSuccess(answer)) throw new NotTried(`this service answers HEAD with ${answer.status}`);
@@ -156,7 +157,7 @@ export const signedLinks = [
     that('a refusal after 70 minutes', status >= 400 && status < 500, `status ${status}`);
   }),
 
-  check('2.7', 'link-lifetime', 'A download link works until expiresAt, and then no longer.', async (world) => {
+  check('2.7', 'link-lifetime', 'A download link works until expiresAt, and not afterwards.', async (world) => {
     const { id, download } = await aVideo(world);
     const left = download.expiresAt - world.now() / 1000;
     world.canPassTime(left);

@@ -1,5 +1,5 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
-import { told } from '../http.ts';
+import { describeAnswer } from '../http.ts';
 import { ASSET_TYPES, type Asset, Projects } from '../shapes.ts';
 import { segment, type World } from '../world.ts';
 
@@ -14,7 +14,7 @@ function isNewestFirst(assets: Asset[]): void {
   }
 }
 
-/** The whole list in large pages, which other ways of asking are compared with. */
+/** The whole list in large pages, to compare other queries with. */
 async function whole(world: World): Promise<{ id: string; assets: Asset[]; isComplete: boolean }> {
   const { id } = await world.listed();
   const assets = await world.list(id);
@@ -27,7 +27,7 @@ function atLeast(count: number, { assets }: { assets: Asset[] }): void {
 
 async function statusOf(world: World, companyId: string, query: string): Promise<{ status: number; count: number }> {
   const answer = await world.get(`/companies/${segment(companyId)}/assets?${query}`);
-  if (answer.status >= 500) throw new Failure('an answer other than 5xx', told(answer));
+  if (answer.status >= 500) throw new Failure('an answer other than 5xx', describeAnswer(answer));
   return { status: answer.status, count: (answer.json as { assets?: unknown[] } | undefined)?.assets?.length ?? 0 };
 }
 
@@ -101,7 +101,7 @@ export const list = [
     world.observe(`nextCursor of the last page: ${last}`);
   }),
 
-  check('4.6', 'limit', 'A page has as many assets as limit says, 1 to 100.', async (world) => {
+  check('4.6', 'limit', 'limit sets the number of assets per page, 1 to 100.', async (world) => {
     const all = await whole(world);
     atLeast(101, all);
     for (const limit of [1, 2, 99, 100]) {
@@ -109,7 +109,7 @@ export const list = [
     }
   }),
 
-  check('4.6', 'limit-default', 'A page has 50 assets unless told otherwise.', async (world) => {
+  check('4.6', 'limit-default', 'A page has 50 assets by default.', async (world) => {
     const all = await whole(world);
     atLeast(51, all);
     const { assets, nextCursor } = await world.page(all.id);
@@ -149,7 +149,7 @@ export const list = [
     const paper = { mimeType: 'application/pdf', assetType: 'documents' };
     const date = Date.UTC(2025, 1, 1);
     const before: string[] = [];
-    // Three of each moment, so that pages end between uploads of the same millisecond.
+    // Three per millisecond, so that pages end between uploads of the same millisecond.
     for (let i = 0; i < 9; i++) {
       before.push(await world.upload({ ...paper, name: `${i}.pdf`, uploadDate: date + Math.floor(i / 3) }, companyId));
     }
@@ -159,7 +159,7 @@ export const list = [
     do {
       const query = new URLSearchParams({ limit: '2', ...(cursor && { cursor }) });
       const answer = await world.get(`/companies/${companyId}/assets?${query}`, access_token);
-      if (answer.status !== 200) throw new Failure('status 200', told(answer));
+      if (answer.status !== 200) throw new Failure('status 200', describeAnswer(answer));
       const page = answer.json as { assets: Asset[]; nextCursor?: string | null };
       seen.push(...ids(page.assets));
       cursor = page.nextCursor;
@@ -169,7 +169,7 @@ export const list = [
     same('each of the assets once', seen.toSorted(), before.toSorted());
   }),
 
-  check('4.6', 'since', 'since gives what was uploaded after a time, and not at it.', async (world) => {
+  check('4.6', 'since', 'since lists assets that were uploaded strictly later.', async (world) => {
     const all = await whole(world);
     atLeast(3, all);
     const dates = [...new Set(all.assets.map(({ uploadDate }) => uploadDate))];
@@ -185,7 +185,7 @@ export const list = [
     same('assets uploaded after tomorrow', none.assets.length, 0);
   }),
 
-  check('4.6', 'asset-type', 'assetType gives the assets of that type, all of them and no others.', async (world) => {
+  check('4.6', 'asset-type', 'assetType lists all assets of that type, and no others.', async (world) => {
     const { id, assets, isComplete } = await whole(world);
     for (const assetType of ASSET_TYPES) {
       const found = await world.list(id, { assetType });

@@ -6,7 +6,7 @@ import type { World } from '../world.ts';
 const DISCONNECT = /\b(disconnect|remove|revoke)\b/i;
 const CONFIRM = /\b(disconnect|remove|revoke|confirm|yes)\b/i;
 
-/** Disconnects the app under examination on the profile page, as a person does, and never another. */
+/** Disconnects the tested app, and no other, on the profile page. */
 export async function disconnectInProfile(world: World, { browser }: Person): Promise<void> {
   const { app, profile, appName } = world.options;
   const { page } = await browser.open(app + profile);

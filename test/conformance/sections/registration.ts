@@ -1,6 +1,6 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
 import { isConsent } from '../consent.ts';
-import { isRefusal, told } from '../http.ts';
+import { describeAnswer, isRefusal } from '../http.ts';
 import { buttonOf, picturesOf } from '../page.ts';
 import { InvalidGrant } from '../shapes.ts';
 import type { World } from '../world.ts';
@@ -17,7 +17,7 @@ async function refuses(world: World, what: string, app: object): Promise<void> {
   const admin = world.needAdmin('registration happens out of band; --admin can register');
   const whole = { name: 'Refused', websiteUrl: WEBSITE, redirectUris: ['https://conformance.example/back'] };
   const answer = await admin.tryApp({ ...whole, ...app });
-  that(`a refusal of ${what}`, isRefusal(answer), told(answer).replace(/svcs_[\w-]+/, 'svcs_…'));
+  that(`a refusal of ${what}`, isRefusal(answer), describeAnswer(answer).replace(/svcs_[\w-]+/, 'svcs_…'));
 }
 
 export const registration = [
@@ -67,12 +67,12 @@ export const registration = [
     refuses(world, 'an app without redirect URIs', { redirectUris: [] }),
   ),
 
-  check('2.1', 'redirect-uri-https', 'A redirect URI is https, and http for localhost alone.', async (world) => {
+  check('2.1', 'redirect-uri-https', 'A redirect URI is https, or http for localhost only.', async (world) => {
     const admin = world.needAdmin('registration happens out of band; --admin can register');
     await refuses(world, 'http://elsewhere', { redirectUris: ['http://conformance.example/back'] });
     for (const redirectUri of ['https://conformance.example/back', 'http://localhost:8080/back']) {
       const answer = await admin.tryApp({ name: 'Taken', websiteUrl: WEBSITE, redirectUris: [redirectUri] });
-      if (answer.status >= 300) throw new Failure(`${redirectUri} to be taken`, told(answer));
+      if (answer.status >= 300) throw new Failure(`${redirectUri} to be taken`, describeAnswer(answer));
     }
   }),
 
@@ -101,7 +101,7 @@ export const registration = [
     const { clientSecret } = await admin.rotateSecret(old.clientId);
     that('another secret', clientSecret !== old.clientSecret && clientSecret.startsWith('svcs_'), 'the old one');
     const before = await world.refresh('svcr_unknown', { client: old });
-    that('the old secret to be refused as such', !InvalidGrant.safeParse(before.json).success, told(before));
+    that('the old secret to be refused as such', !InvalidGrant.safeParse(before.json).success, describeAnswer(before));
     const after = await world.refresh('svcr_unknown', { client: { ...old, clientSecret } });
     same(
       'the error for an unknown token with the new secret',

@@ -1,5 +1,5 @@
 import { check, Failure, NotTried, same, that } from '../check.ts';
-import { isRefusal, told } from '../http.ts';
+import { describeAnswer, isRefusal } from '../http.ts';
 import { Me, Projects } from '../shapes.ts';
 import { segment, type World } from '../world.ts';
 
@@ -42,7 +42,7 @@ export const resources = [
       const { access_token } = await world.grant({ person });
       const companies = async () => {
         const answer = await world.get('/me', access_token);
-        if (answer.status !== 200) throw new Failure('status 200 of /me', told(answer));
+        if (answer.status !== 200) throw new Failure('status 200 of /me', describeAnswer(answer));
         return Me.parse(answer.json)
           .companies.map(({ id }) => id)
           .sort();
@@ -61,7 +61,7 @@ export const resources = [
         `/assets/${assetId}`,
       ]) {
         const answer = await world.get(path, access_token);
-        that('a refusal of what was lost', isRefusal(answer), told(answer));
+        that('a refusal of what was lost', isRefusal(answer), describeAnswer(answer));
       }
       await admin.setAccess(person.companyId, person.userId, true);
       same('the companies after it came back', await companies(), both);
@@ -85,14 +85,14 @@ export const resources = [
       for (const id of ids) {
         for (const path of [`/companies/${id}/projects`, `/companies/${id}/assets`]) {
           const answer = await world.get(path);
-          that('a refusal', isRefusal(answer), told(answer));
+          that('a refusal', isRefusal(answer), describeAnswer(answer));
           world.observe(`a company that is not readable: status ${answer.status}`);
         }
       }
     },
   ),
 
-  check('1', 'read-only', 'Resource endpoints are GET alone.', async (world) => {
+  check('1', 'read-only', 'Resource endpoints accept only GET.', async (world) => {
     const { access_token } = await world.session();
     const [company] = await world.companies();
     const base = `/companies/${segment(company!.id)}`;
@@ -112,7 +112,7 @@ export const resources = [
         method,
         headers: { authorization: `Bearer ${access_token}` },
       });
-      that('a refusal', isRefusal(answer), told(answer));
+      that('a refusal', isRefusal(answer), describeAnswer(answer));
     }
   }),
 
@@ -125,7 +125,7 @@ export const resources = [
       const headers = { authorization: `Bearer ${access_token}` };
       for (const path of ['/api/me', '/api/v0/me', '/me']) {
         const answer = await world.send(world.options.api + path, { headers });
-        that(`no user at ${path}`, !Me.safeParse(answer.json).success, told(answer));
+        that(`no user at ${path}`, !Me.safeParse(answer.json).success, describeAnswer(answer));
       }
       same('the status of /api/v1/me', (await world.get('/me')).status, 200);
       const { status } = await world.send(`${world.options.api}/api/v1/oauth/token`, { method: 'POST' });

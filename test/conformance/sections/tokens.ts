@@ -1,5 +1,5 @@
 import { check, Failure, same, shaped, that } from '../check.ts';
-import { type Answer, told } from '../http.ts';
+import { type Answer, describeAnswer } from '../http.ts';
 import { InvalidGrant, TokenResponse } from '../shapes.ts';
 import { segment, type World } from '../world.ts';
 
@@ -19,7 +19,7 @@ function invalidGrant(what: string, answer: Answer): void {
 }
 
 function hidden(answer: Answer): string {
-  return told(answer).replace(/svc(.)_[\w-]+/g, 'svc$1_…');
+  return describeAnswer(answer).replace(/svc(.)_[\w-]+/g, 'svc$1_…');
 }
 
 function works(what: string, answer: Answer) {
@@ -32,7 +32,7 @@ async function isAlive(world: World, token: string): Promise<boolean> {
   return status === 200;
 }
 
-/** Section 3.2: what is true of a connection that has ended. */
+/** Section 3.2: checks that a connection has ended. */
 async function hasEnded(world: World, grant: { access_token: string; refresh_token: string }, client = world.client()) {
   const answer = await world.get('/me', grant.access_token);
   same('the status of an API call afterwards', answer.status, 401);
@@ -166,7 +166,7 @@ export const tokens = [
     },
   ),
 
-  check('4.2', 'refresh-once', 'Of many refreshes at once with the same token, one works.', async (world) => {
+  check('4.2', 'refresh-once', 'Of several simultaneous refreshes with the same token, one works.', async (world) => {
     const { refresh_token } = await world.grant();
     const answers = await Promise.all(Array.from({ length: 5 }, () => world.refresh(refresh_token)));
     same('answers with status 200', answers.filter(({ status }) => status === 200).length, 1);
@@ -196,7 +196,7 @@ export const tokens = [
     }
   }),
 
-  check('4.3', 'revoke-body-credentials', 'Revoke takes client credentials in the body, too.', async (world) => {
+  check('4.3', 'revoke-body-credentials', 'Revoke also accepts client credentials in the body.', async (world) => {
     const grant = await world.grant();
     const answer = await world.revoke(grant.refresh_token, world.client(), true);
     same('the status of revoke', answer.status, 200);
@@ -262,7 +262,7 @@ export const tokens = [
     }
   }),
 
-  check('2.2', 'access-lifetime', 'An access token works for an hour, and then no longer.', async (world) => {
+  check('2.2', 'access-lifetime', 'An access token works for an hour, and not afterwards.', async (world) => {
     world.canPassTime(HOUR);
     const { access_token, refresh_token } = await world.grant();
     await world.passTime(HOUR - 30);
@@ -272,7 +272,7 @@ export const tokens = [
     works('a refresh after the hour', await world.refresh(refresh_token));
   }),
 
-  check('2.2', 'code-lifetime', 'An authorization code works for ten minutes, and then no longer.', async (world) => {
+  check('2.2', 'code-lifetime', 'An authorization code works for ten minutes, and not afterwards.', async (world) => {
     world.canPassTime(10 * MINUTE);
     const [early, late] = [await world.newCode(), await world.newCode()];
     await world.passTime(9 * MINUTE);

@@ -1,5 +1,5 @@
 import { check, Failure, NotTried, same, shaped, that } from '../check.ts';
-import { type Answer, told } from '../http.ts';
+import { type Answer, describeAnswer } from '../http.ts';
 import { type Asset, NoSpeech, Transcript } from '../shapes.ts';
 import { segment, type World } from '../world.ts';
 import { IMAGE, isTimed, SOUND, VIDEO } from './asset.ts';
@@ -41,7 +41,7 @@ function spoken(world: World, kind: Kind): Promise<Asset> {
 }
 
 function ok(what: string, answer: Answer, type: RegExp): string {
-  if (answer.status !== 200) throw new Failure(`status 200 for ${what}`, told(answer));
+  if (answer.status !== 200) throw new Failure(`status 200 for ${what}`, describeAnswer(answer));
   that(`${what} as ${type.source}`, type.test(answer.header('content-type') ?? ''), answer.header('content-type'));
   return answer.text;
 }
@@ -79,11 +79,11 @@ export const transcripts = [
     same('words', words, null);
   }),
 
-  check('4.8', 'no-speech', 'A clip without speech is 200 with assetId and noSpeech alone.', async (world) => {
+  check('4.8', 'no-speech', 'A clip without speech answers 200 with only assetId and noSpeech.', async (world) => {
     const { id } = await spoken(world, 'no speech');
     for (const format of ['json', 'vtt', 'txt', undefined]) {
       const answer = await transcript(world, id, format);
-      if (answer.status !== 200) throw new Failure(`status 200 for format=${format}`, told(answer));
+      if (answer.status !== 200) throw new Failure(`status 200 for format=${format}`, describeAnswer(answer));
       if (format === 'json') {
         shaped('the answer', NoSpeech, answer.json);
         same('assetId', (answer.json as { assetId: string }).assetId, id);
@@ -119,7 +119,7 @@ export const transcripts = [
     same('the status', (await transcript(world, picture.id)).status, 404);
   }),
 
-  check('4.8', 'has-transcript', 'Where hasTranscript is true, the transcript is available.', async (world) => {
+  check('4.8', 'has-transcript', 'If hasTranscript is true, the transcript exists.', async (world) => {
     const company = await world.listed();
     if (world.own) for (const kind of ['speech', 'no words', 'no speech'] as const) await spoken(world, kind);
     const all = await world.list(company.id);
@@ -129,7 +129,7 @@ export const transcripts = [
     for (const { id, mimeType } of announced) {
       that('only videos and audio', /^(video|audio)\//.test(mimeType), mimeType);
       const { status } = await transcript(world, id);
-      // One that was announced may be late: 404 says that it does not exist yet.
+      // An announced transcript may be late: 404 means that it does not exist yet.
       if (status === 404) late.push(id);
       else same(`the status of the transcript of ${id}`, status, 200);
     }
@@ -137,7 +137,7 @@ export const transcripts = [
     if (late.length > 0) world.observe(`${late.length} of ${announced.length} announced transcripts are not there yet`);
   }),
 
-  check('4.8', 'format-unknown', 'An unknown format does not fail on the side of the service.', async (world) => {
+  check('4.8', 'format-unknown', 'An unknown format does not cause a server error.', async (world) => {
     const { id } = await spoken(world, 'speech');
     const { status } = await transcript(world, id, 'srt');
     that('an answer other than 5xx', status < 500, `status ${status}`);
