@@ -141,11 +141,11 @@ async function expectStillConnected(id: string) {
 async function expectDisconnected(id: string, reason: RegExp) {
   const connection = await saved(id);
   expect(connection).toMatchObject({ status: 'disconnected', tokens: null, refreshOwner: null });
-  expect(connection.disconnectReason).toMatch(reason);
+  expect(connection.lastError).toMatch(reason);
   const ends = (await eventsOf(id)).filter(({ kind }) => kind === 'connection.disconnected');
-  expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.disconnectReason } }]);
+  expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.lastError } }]);
   const told = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
-  expect(told).toMatchObject([{ level: 'warn', reason: connection.disconnectReason }]);
+  expect(told).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
 }
 
 /** A process of its own that asks for the same token. */

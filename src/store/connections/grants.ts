@@ -60,7 +60,6 @@ export async function saveGrant(
           parkedUntil: null,
           lastError: null,
           disconnectedAt: null,
-          disconnectReason: null,
         }),
       )
       .returning('id')

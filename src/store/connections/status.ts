@@ -32,7 +32,6 @@ export async function end(
         syncOwner: null,
         syncUntil: null,
         disconnectedAt: sql`now()`,
-        disconnectReason: reason,
         lastError: reason,
       })
       .where('id', '=', id)

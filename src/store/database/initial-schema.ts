@@ -29,7 +29,6 @@ const connections = `
     last_sync_at timestamptz,
     last_error text,
     disconnected_at timestamptz,
-    disconnect_reason text,
     -- When an operator last disconnected it: earlier connect links no longer work.
     links_since timestamptz
   );

@@ -59,7 +59,6 @@ interface ConnectionTable {
   lastSyncAt: Date | null;
   lastError: string | null;
   disconnectedAt: Date | null;
-  disconnectReason: string | null;
   /** When an operator last disconnected it: earlier connect links no longer work. */
   linksSince: Date | null;
 }

@@ -37,13 +37,12 @@ describe('a grant', () => {
     expect(await store.connections.get(id)).toMatchObject({
       status: 'disconnected',
       tokens: null,
-      disconnectReason: 'why',
+      lastError: 'why',
     });
     expect(await store.connections.saveGrant(grantOf(userId))).toEqual({ id, created: false, recovered: true });
     expect(await store.connections.get(id)).toMatchObject({
       status: 'active',
       tokens: 'sealed',
-      disconnectReason: null,
       disconnectedAt: null,
       lastError: null,
       parkedUntil: null,
