@@ -23,8 +23,6 @@ import { startScheduledVerification } from './verify/scheduled.ts';
 import { startSweeping } from './verify/sweep-uploads.ts';
 import { longestWebhookWait, startWebhooks } from './webhooks/deliver.ts';
 
-export type Workers = Awaited<ReturnType<typeof startWorkers>>;
-
 /** Syncs that run at once in one process. They mostly wait for the library. */
 const syncConcurrency = 10;
 

@@ -7,11 +7,11 @@ export type Metrics = ReturnType<typeof createMetrics>;
  * How a worker's lease of an asset ended. `waiting`: it is tried again without an attempt spent (processing, asked to wait,
  * bucket or library away); `retried`: with one spent.
  */
-export const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
+const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];
 
 /** `given_up` counts events, the others attempts. */
-export const webhookResults = ['delivered', 'failed', 'given_up'] as const;
+const webhookResults = ['delivered', 'failed', 'given_up'] as const;
 
 const [minute, hour, day] = [60, 3600, 86_400];
 

@@ -37,7 +37,7 @@ const results = {
   /** The media is mirrored again. */
   started_over: undefined,
 } as const satisfies Record<string, AssetResult | undefined>;
-export type OutcomeCode = keyof typeof results;
+type OutcomeCode = keyof typeof results;
 
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 

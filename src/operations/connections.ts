@@ -20,7 +20,7 @@ export const connectLinkRequest = z.strictObject({ connectionId: text.optional()
 
 export const connectLink = z.object({ url: z.url(), expiresAt: time }).meta({ id: 'ConnectLink' });
 
-export const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
+const connectionStatuses = ['active', 'paused', 'disconnected'] as const;
 
 export const connectionQuery = z.strictObject({
   status: z.enum(connectionStatuses).optional(),

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { Refused } from './refused.ts';
 
 /** Where the next page begins, as an opaque text. */
-export const cursorOf = (place: unknown): string => Buffer.from(JSON.stringify(place)).toString('base64url');
+const cursorOf = (place: unknown): string => Buffer.from(JSON.stringify(place)).toString('base64url');
 
 /** @throws Refused 400 if it is not a cursor of this list */
 export function placeOf<T>(cursor: string | undefined, schema: z.ZodType<T>): T | undefined {

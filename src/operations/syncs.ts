@@ -68,7 +68,7 @@ export const syncAnswer = z
 export const syncList = z.object({ syncs: z.array(syncAnswer), nextCursor }).meta({ id: 'SyncList' });
 
 /** A full sync without limits, which is followed by a verification. */
-export function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
+function isWhole({ mode, acceptGone: _, ...part }: ResyncRequest): boolean {
   return mode === 'full' && Object.values(part).every((it) => it === undefined);
 }
 

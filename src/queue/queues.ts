@@ -13,7 +13,7 @@ export interface SyncJob {
 export interface AssetJob {
   assetId: string;
 }
-export type AssetJobName = 'mirror-asset' | 'follow-up';
+type AssetJobName = 'mirror-asset' | 'follow-up';
 
 export type QueueName = 'syncs' | 'assets';
 

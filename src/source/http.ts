@@ -61,7 +61,7 @@ export function throwFor(what: string, status: number, headers: Dispatcher.Respo
 }
 
 /** Runs a call that changes nothing up to three times, so that a temporary error does not cost an attempt. */
-export async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
+async function steadily<T>(call: () => Promise<T>, signal: AbortSignal): Promise<T> {
   for (let tries = 1; ; tries++) {
     try {
       return await call();

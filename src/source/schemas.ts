@@ -66,7 +66,6 @@ export const download = z.looseObject({
   mp4Url: text,
   filename: text,
 });
-export type Download = z.infer<typeof download>;
 
 export const assetAnswer = z.looseObject({ asset: asset.extend({ download: download.nullish() }) });
 export type AssetDetail = z.infer<typeof assetAnswer>['asset'];

@@ -21,7 +21,7 @@ const endpoints: [RegExp, string][] = [
 ];
 
 /** The endpoint of an address; see `Asked`. */
-export function endpointOf(apiUrl: string, url: string): string {
+function endpointOf(apiUrl: string, url: string): string {
   if (!url.startsWith(`${apiUrl}/api/`)) return 'link';
   const path = url.slice(apiUrl.length).split('?', 1)[0]!;
   return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';

@@ -28,6 +28,7 @@ import { prune } from './database/prune.ts';
 import type { Database } from './database/schema.ts';
 import { addEvent } from './events/add-event.ts';
 import * as events from './events/events.ts';
+import { settle } from './events/events.ts';
 import * as webhooks from './events/webhooks.ts';
 import * as chores from './settings/chores.ts';
 import * as bucket from './settings/mirror-id.ts';
@@ -49,7 +50,7 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 /** Opens the database, brings its schema up to date, and listens for notices of other processes. */
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
-  await events.settle(db);
+  await settle(db);
   const listeners = new Set<(notice: Notice) => void>();
   const followers = new Set<() => void>();
   const listener = listen({

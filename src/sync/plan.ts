@@ -53,7 +53,7 @@ export interface Amount {
   assets: number;
   bytes: number;
 }
-export interface PlanRow extends Amount {
+interface PlanRow extends Amount {
   companyId: string;
   companyName: string;
   type: string | null;

@@ -58,7 +58,7 @@ export function startScheduledVerification(
 }
 
 /** Runs the next verification that waits or was interrupted. */
-export async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
+async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<void> {
   const { store, log } = deps;
   const { verificationLease: leaseMs, verificationRetry } = deps.timings ?? defaultTimings;
   const owner = `${deps.instance} ${randomUUID()}`;

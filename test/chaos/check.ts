@@ -392,7 +392,7 @@ function surprises(world: World): Finding {
   };
 }
 
-export function overlaps(history: Happened[], from: number, to: number): boolean {
+function overlaps(history: Happened[], from: number, to: number): boolean {
   return history.some((fault) => fault.from <= to && fault.to >= from);
 }
 

@@ -1,7 +1,7 @@
 import { type FaultKind, faultKinds } from './faults.ts';
 import { createRandom, type Random } from './prng.ts';
 
-export type StoreKind = 'directory' | 's3';
+type StoreKind = 'directory' | 's3';
 
 /** What a run is made of. The same options make the same plan, always and everywhere. */
 export interface Options {
@@ -12,7 +12,7 @@ export interface Options {
 }
 
 /** When an asset says it was uploaded, as seen from the moment of its upload. */
-export type Dating =
+type Dating =
   /** Long before the connection. */
   | { kind: 'history'; ago: number }
   | { kind: 'now' }
@@ -24,7 +24,7 @@ export type Dating =
   | { kind: 'late'; ago: number }
   | { kind: 'future'; ahead: number };
 
-export type Kind = 'photograph' | 'document' | 'graphic' | 'sound' | 'video' | 'large' | 'empty';
+type Kind = 'photograph' | 'document' | 'graphic' | 'sound' | 'video' | 'large' | 'empty';
 
 /** An asset and all that happens to it. Waves are counted from 0, which is before anybody connects. */
 export interface PlannedAsset {

@@ -22,7 +22,7 @@ import { startProxy, type Trouble } from './proxy.ts';
 const run = promisify(execFile);
 const main = join(import.meta.dirname, '../../src/main.ts');
 
-export const adminToken = 'the-token-of-the-operators';
+const adminToken = 'the-token-of-the-operators';
 export const clientSecret = 'svcs_of_the_fault_suite';
 /** A tmpfs takes what is used, not what it may become. */
 const diskBytes = 2 ** 30;

@@ -3,7 +3,7 @@ import type { SyncDeps } from '../../src/sync/deps.ts';
 
 type Client = SyncDeps['client'];
 
-export interface ModelAsset {
+interface ModelAsset {
   id: string;
   uploadDate: number;
   /** From when on a listing has it: late, if the service is behind. */

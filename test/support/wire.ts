@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 const token = /svc[a-z]_[\w-]{8,}/g;
 
 /** What of an exchange must never be written anywhere: tokens, credentials, verifiers, and what makes a link a signed one. */
-export function secretsIn(text: string): string[] {
+function secretsIn(text: string): string[] {
   const found: string[] = text.match(token) ?? [];
   for (const [, credentials] of text.matchAll(/(?:Bearer|Basic) ([\w+/=.-]{8,})/gi)) found.push(credentials!);
   for (const [, value] of text.matchAll(/[?&](?:signature|code_verifier|refresh_token|code|link)=([\w%.~-]{8,})/g)) {

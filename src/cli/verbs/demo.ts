@@ -18,7 +18,7 @@ export interface DemoOptions {
 }
 
 /** The running mirror, as the demo sees it. */
-export interface RunningService {
+interface RunningService {
   url: string;
   operations: Operations;
   adminToken: string;

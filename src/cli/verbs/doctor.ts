@@ -32,7 +32,7 @@ const columns = 80;
 const indent = 19;
 
 /** `  ✓ checksums      CRC-32, MD5 as ETag, so crc32`, and below it what to do. */
-export function describe(finding: Finding): string {
+function describe(finding: Finding): string {
   const { what, found, chosen, remedy, level } = finding;
   const [colour, mark] = marks[level];
   // A longer name gets its own line.

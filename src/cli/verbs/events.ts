@@ -52,7 +52,7 @@ const tones = [
 ] as const;
 
 /** `2026-01-31T12:00:00.000Z  asset.failed  a1  the reason` */
-export function lineOf({ at, kind, connectionId, assetId, data }: MirrorEvent): string {
+function lineOf({ at, kind, connectionId, assetId, data }: MirrorEvent): string {
   const [, tone = 'cyan'] = tones.find(([pattern]) => pattern.test(kind)) ?? [];
   const { reason, ...rest } = data;
   const facts = Object.entries(rest).map(

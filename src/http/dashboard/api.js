@@ -1,7 +1,7 @@
 const { base = '' } = document.body.dataset;
 
 /** What the API refuses, in its own words. */
-export class Refusal extends Error {
+class Refusal extends Error {
   /** @param {number} status @param {string} code @param {string} detail */
   constructor(status, code, detail) {
     super(detail);

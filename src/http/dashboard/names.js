@@ -13,12 +13,12 @@ let line = Promise.resolve();
 export const nameOf = ({ user }) => user.name || user.email || user.id;
 
 /** @param {Connection[]} connections */
-export function learnConnections(connections) {
+function learnConnections(connections) {
   for (const connection of connections) names.set(connection.id, nameOf(connection));
 }
 
 /** @param {Pick<AssetSummary, 'id' | 'name'>[]} assets */
-export function learnAssets(assets) {
+function learnAssets(assets) {
   for (const { id, name } of assets) if (name) names.set(id, name);
 }
 

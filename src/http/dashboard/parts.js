@@ -1,5 +1,5 @@
 /** @import { AssetSummary, Connection, MirrorEvent, Status } from './types.d.ts' */
-import { ago, bytes, counted, number, when } from './format.js';
+import { ago, bytes, number, when } from './format.js';
 import { nameOf, subjectOf } from './names.js';
 import { repeat } from './vendor/lit-html/directives/repeat.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
@@ -154,5 +154,3 @@ export const eventList = (events) =>
 /** @param {boolean} isMore @param {() => void} more @param {string} what */
 export const moreButton = (isMore, more, what) =>
   isMore ? html`<p class="more"><button @click=${more}>Show more ${what}</button></p>` : nothing;
-
-export { counted };

@@ -3,7 +3,7 @@ import { Agent as SecureAgent } from 'node:https';
 import { HeadObjectCommand, S3Client } from '@aws-sdk/client-s3';
 
 /** Remembers how a store checks what it is sent, so that not every process has to find out. */
-export interface Memory {
+interface Memory {
   recall(place: string): Promise<string | undefined>;
   keep(place: string, checksum: string): Promise<void>;
 }

@@ -4,7 +4,7 @@ import { inMs } from '../database/time.ts';
 
 export const expectedKinds = ['processing', 'transcript', 'thumbnail', 'retry'] as const;
 /** A video being transcoded, a transcript or thumbnail not there yet, or an asset that failed and will be tried again. */
-export type ExpectedKind = (typeof expectedKinds)[number];
+type ExpectedKind = (typeof expectedKinds)[number];
 
 export interface Expected {
   assetId: string;

@@ -4,7 +4,7 @@ import { addEvent } from '../events/add-event.ts';
 import { requestRoutineOf } from '../verifications/verifications.ts';
 
 /** What was added while the user was disconnected: so many assets since the last sync, uploaded between these dates (ISO 8601). */
-export type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
+type CaughtUp = { since: string; new: number; from: string | null; to: string | null };
 
 /** What a sync found. `more`: another one waits, for which its owner keeps the lease. */
 export type EndedSync = Pick<Sync, 'pages' | 'seen' | 'new' | 'changed' | 'gone'> & {
