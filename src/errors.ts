@@ -1,3 +1,4 @@
+import { type Reason, renderReason } from './reasons.ts';
 import { formatDuration } from './units.ts';
 
 /**
@@ -11,23 +12,20 @@ export class RetryLater extends Error {
   readonly waitMs: number;
   /** `connection`: the service asked everyone of this connection to wait (429, 503 with Retry-After). */
   readonly scope: 'asset' | 'connection';
-  /** The service itself asked to wait: it gets too many requests. */
-  readonly asked: boolean;
+  /** Why, if it is no other error. */
+  readonly code: 'asked_to_wait' | 'tokens_unreadable' | 'error';
 
   constructor(
     message: string,
     waitMs: number,
-    options: { scope?: 'asset' | 'connection'; asked?: boolean; cause?: unknown } = {},
+    options: { scope?: 'asset' | 'connection'; code?: RetryLater['code']; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause });
     this.waitMs = waitMs;
     this.scope = options.scope ?? 'asset';
-    this.asked = options.asked ?? false;
+    this.code = options.code ?? 'error';
   }
 }
-
-/** Part of the reason when the service asked to wait. */
-export const askedToWait = 'the service asked to wait';
 
 /**
  * The longest time until something is tried again, in ms. A longer Retry-After is not obeyed: one that was meant in
@@ -71,8 +69,19 @@ export class Disconnected extends Error {
   override readonly name = 'Disconnected';
 }
 
-/** Can never work as it is: the asset fails at once. `message` is the reason that people read. */
-export class Rejected extends Error {
+/** An error that the mirror recognized. It is retried like any other error. */
+export class KnownError extends Error {
+  override readonly name: string = 'KnownError';
+  readonly reason: Reason;
+
+  constructor(reason: Reason, options?: ErrorOptions) {
+    super(renderReason(reason), options);
+    this.reason = reason;
+  }
+}
+
+/** Can never work as it is: the asset fails at once. */
+export class Rejected extends KnownError {
   override readonly name = 'Rejected';
 }
 
@@ -98,6 +107,23 @@ export class ConfigurationError extends Error {
     this.problems = problems;
   }
 }
+
+/** Why something failed, to be stored; without secrets (see `scrub`). */
+export function toReason(error: unknown): Reason {
+  if (error instanceof KnownError) return storable(error.reason);
+  const text = storableText(reasonOf(error));
+  if (error instanceof RetryLater) return { code: error.code, text };
+  if (error instanceof StorageUnavailable) {
+    return { code: error.scope === 'object' ? 'object_refused' : 'bucket_unavailable', text };
+  }
+  return { code: 'error', text };
+}
+
+/** PostgreSQL stores no NUL and no half of a surrogate pair, which a cut may leave. */
+const storableText = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
+
+const storable = (reason: Reason): Reason =>
+  JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storableText(value) : value));
 
 /** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
 export function reasonOf(error: unknown): string {

@@ -1,7 +1,6 @@
 import { lookup } from 'node:dns';
 import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { Rejected } from './errors.ts';
 
 /** The only part of IPv6 that is allocated to the public internet. */
 const globalIpv6 = ipaddr.IPv6.parseCIDR('2000::/3');
@@ -15,7 +14,7 @@ export function isPublic(address: string): boolean {
 }
 
 export interface AddressGuard {
-  /** Call it before connecting: IP literals are not looked up. @throws Rejected for one that is not public */
+  /** Call it before connecting: IP literals are not looked up. @throws the refusal of one that is not public */
   check(host: string): void;
   /** For net.connect: resolves a name to its public addresses only, so that no second lookup can give others. */
   lookup: LookupFunction;
@@ -24,16 +23,15 @@ export interface AddressGuard {
 /**
  * Keeps requests to addresses that others chose away from this machine and its network.
  * @param options.allows hosts that may have any address
- * @param options.refusal the message about a host, `where` with its address
+ * @param options.refusal the error about a host, `where` with its address
  */
 export function guardAddresses(options: {
   allows: (host: string) => boolean;
-  refusal: (where: string, host: string) => string;
+  refusal: (where: string, host: string) => Error;
   resolve?: typeof lookup;
 }): AddressGuard {
   const { allows, refusal, resolve = lookup } = options;
-  const refuse = (host: string, address: string) =>
-    new Rejected(refusal(host === address ? host : `${host} (${address})`, host));
+  const refuse = (host: string, address: string) => refusal(host === address ? host : `${host} (${address})`, host);
   return {
     check(host) {
       const literal = host.replace(/^\[|\]$/g, '');

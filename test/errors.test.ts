@@ -7,7 +7,7 @@ describe('an error of ours', () => {
   it('has a name that survives, and keeps its cause', () => {
     const cause = new Error('why');
     expect(new Disconnected('x').name).toBe('Disconnected');
-    expect(new Rejected('x', { cause }).cause).toBe(cause);
+    expect(new Rejected({ code: 'empty' }, { cause }).cause).toBe(cause);
     expect(new RetryLater('x', 5, { cause })).toMatchObject({ waitMs: 5, scope: 'asset', cause });
     expect(new ConfigurationError(['One.', 'Two.'])).toMatchObject({
       message: 'One.\nTwo.',

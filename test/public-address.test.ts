@@ -38,7 +38,7 @@ describe('a name', () => {
         );
       const guard = guardAddresses({
         allows: (host) => host === allowed,
-        refusal: (where, host) => `${where} is refused; allow ${host}`,
+        refusal: (where, host) => new Error(`${where} is refused; allow ${host}`),
         resolve: dns as never,
       });
       guard.lookup('files.example.com', options, (error, address) => (error ? reject(error) : resolve(address)));

@@ -50,7 +50,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
 /** @throws Rejected if there is nothing to transfer, and the status does not say why */
 function requireFile({ status, download }: AssetDetail): void {
   if (status === 'ready' || download?.url || download?.mp4Url) return;
-  throw new Rejected(`the service gives it the status ${JSON.stringify(status ?? null)} and no file`);
+  throw new Rejected({ code: 'no_file', status: status ?? null });
 }
 
 /** The media file in the bucket, verified: found there, or transferred. From here on the row has it. */

@@ -85,7 +85,11 @@ export class Tokens {
       return { connection, ...openPair(sealer, connection.userId, connection.tokens) };
     } catch (cause) {
       // The connection and its assets wait until the key is back; a pair that cannot be read is kept.
-      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, 60_000, { scope: 'connection', cause });
+      throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, 60_000, {
+        scope: 'connection',
+        code: 'tokens_unreadable',
+        cause,
+      });
     }
   }
 

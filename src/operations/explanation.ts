@@ -1,4 +1,3 @@
-import { askedToWait } from '../errors.ts';
 import { askedAgain } from '../pacing/adaptive-concurrency.ts';
 import type { Asset, Connection } from '../store/database/schema.ts';
 import { formatBytes } from '../units.ts';
@@ -98,7 +97,8 @@ function sidecarLines({ id, transcriptState, transcriptDeadline, thumbnailState,
 
 /** Why a connection waits until `until`. */
 function whyParked(reason: string | null, until: string): string {
-  if (reason?.includes(askedToWait)) return `The library asked its connection to wait until ${until} (${reason}).`;
+  if (reason?.includes('the service asked to wait'))
+    return `The library asked its connection to wait until ${until} (${reason}).`;
   if (reason?.includes(askedAgain)) {
     return `The library does not answer, or only with errors, so the connection waits until ${until} (${reason}).`;
   }

@@ -54,7 +54,7 @@ export class Limiter {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
       await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, reasonOf(error)));
-      if (error.asked) await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
+      if (error.code === 'asked_to_wait') await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
     } else if (passing(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
     } else if (error instanceof HttpError) {

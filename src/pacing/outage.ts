@@ -42,7 +42,8 @@ export function createOutageDetector() {
           }
           // A link is renewed at the API. An error from there is counted there only.
           if (!placesOf.has(error as object)) placesOf.set(error as object, places);
-        } else if (error instanceof HttpError || (error instanceof RetryLater && error.asked)) isAnswered();
+        } else if (error instanceof HttpError || (error instanceof RetryLater && error.code === 'asked_to_wait'))
+          isAnswered();
         throw error;
       }
     },

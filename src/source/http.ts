@@ -1,7 +1,7 @@
 import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
-import { askedToWait, RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends Error {
@@ -52,9 +52,9 @@ export function throwFor(what: string, status: number, headers: Dispatcher.Respo
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
     const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'and did not say how long' };
-    throw new RetryLater(`${what}: ${askedToWait} (${status}) ${text}`, waitMs, {
+    throw new RetryLater(`${what}: the service asked to wait (${status}) ${text}`, waitMs, {
       scope: 'connection',
-      asked: true,
+      code: 'asked_to_wait',
     });
   }
   throw new HttpError(what, status);

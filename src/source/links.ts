@@ -17,15 +17,12 @@ export function guardLinks(options: { apiUrl: string; appUrl: string; allowPriva
   if (allowPrivate !== true) for (const host of allowPrivate) hosts.add(host);
   const guard = guardAddresses({
     allows: (host) => allowPrivate === true || hosts.has(host),
-    refusal: (where, host) =>
-      `the download link leads to ${where}, which is not a public address; add ${host} to DOWNLOAD_ALLOW_PRIVATE to allow it`,
+    refusal: (where, host) => new Rejected({ code: 'link_not_public', host, where }),
   });
   return {
     check({ protocol, hostname }) {
       if (secure && protocol === 'http:') {
-        throw new Rejected(
-          `the download link leads to ${hostname} by http, while LIBRARY_API_URL is https; the library must give https links`,
-        );
+        throw new Rejected({ code: 'link_not_https', host: hostname });
       }
       guard.check(hostname);
     },

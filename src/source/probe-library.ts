@@ -82,7 +82,7 @@ export async function* probeConnection(
   } catch (error) {
     const again = `asset-mirror connect-link --connection ${connectionId}`;
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
-    else if (error instanceof RetryLater && /decrypt|key/i.test(reasonOf(error))) {
+    else if (error instanceof RetryLater && error.code === 'tokens_unreadable') {
       yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
     } else yield not('wrong', 'token', reasonOf(error), 'check the service; the connection is not lost');
     return;

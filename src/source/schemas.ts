@@ -106,7 +106,7 @@ export function mayHaveTranscript(asset: {
 export function parseAnswer<T extends z.ZodType>(schema: T, what: string, body: unknown): z.output<T> {
   const result = schema.safeParse(body);
   if (result.success) return result.data;
-  throw new Rejected(`${what}: the service's answer breaks its schema: ${problemOf(result.error)}`);
+  throw new Rejected({ code: 'invalid_answer', request: what, problem: problemOf(result.error) });
 }
 
 /** `size: Invalid input: expected number, received string` */

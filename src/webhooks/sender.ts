@@ -12,7 +12,7 @@ const timeoutMs = 15_000;
 export function createWebhookSender(options: { url: string; keys: Buffer[]; allowPrivate: boolean; version: string }) {
   const guard = guardAddresses({
     allows: () => options.allowPrivate,
-    refusal: (where) => `${where} is not a public address; WEBHOOK_ALLOW_PRIVATE=true allows it`,
+    refusal: (where) => new Error(`${where} is not a public address; WEBHOOK_ALLOW_PRIVATE=true allows it`),
   });
   const agent = new Agent({
     connections: 8,

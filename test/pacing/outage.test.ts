@@ -62,7 +62,7 @@ describe('trouble of a place', () => {
     await fails(outages, 'links', 'y', new HttpError('download', 403));
     expect(await fails(outages, 'links', 'e')).toBe(false);
     for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
-    await fails(outages, 'links', 'y', new RetryLater('asked to wait', 0, { asked: true }));
+    await fails(outages, 'links', 'y', new RetryLater('asked to wait', 0, { code: 'asked_to_wait' }));
     expect(await fails(outages, 'links', 'e')).toBe(false);
   });
 

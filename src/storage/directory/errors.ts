@@ -28,7 +28,7 @@ const words: Record<string, string> = {
 
 /** An error of the file system as one of the classes of errors.ts, if it concerns the whole directory; else unchanged. */
 export function classify(error: unknown, root: string): unknown {
-  if (codeOf(error) === 'EFBIG') return new Rejected(`${root}: the file is larger than this file system takes`);
+  if (codeOf(error) === 'EFBIG') return new Rejected({ code: 'too_large', store: root });
   const word = words[codeOf(error)];
   return word ? new StorageUnavailable(`${root}: ${word}`, { cause: error }) : error;
 }
@@ -40,10 +40,10 @@ export function classifyOfKey(error: unknown, key: string): unknown {
     return new Error(`store ${key}: a file or directory is in its place`, { cause: error });
   }
   if (code === 'ENAMETOOLONG') {
-    return new Rejected(`store ${key}: the name is too long for this file system; shorten KEY_TEMPLATE or the path`);
+    return new Rejected({ code: 'key_refused', key, problem: 'too_long' });
   }
   if (code === 'EILSEQ' || code === 'EINVAL') {
-    return new Rejected(`store ${key}: this file system does not take such a name`, { cause: error });
+    return new Rejected({ code: 'key_refused', key, problem: 'invalid' }, { cause: error });
   }
   return error;
 }

@@ -119,8 +119,6 @@ export class Root {
   async refuseOther(key: string): Promise<void> {
     const other = await this.otherInPlaceOf(key);
     if (other === undefined) return;
-    throw new Rejected(
-      `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
-    );
+    throw new Rejected({ code: 'key_refused', key, problem: 'differs_in_case', other });
   }
 }

@@ -94,10 +94,9 @@ export function classify(error: unknown, name: string): unknown {
     const message = `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`;
     return new StorageUnavailable(message, { cause });
   }
-  if (code === 'EntityTooLarge') return new Rejected(`${name}: the file is larger than the store takes`);
+  if (code === 'EntityTooLarge') return new Rejected({ code: 'too_large', store: name });
   if (isUnsupported(error)) {
-    const message = `${name}: the store lacks a request that this needs; run asset-mirror doctor (${code || status})`;
-    return new Rejected(message, { cause });
+    return new Rejected({ code: 'store_unsupported', store: name, error: `${code || status}` }, { cause });
   }
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
     return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause });

@@ -283,7 +283,7 @@ describe('a directory', () => {
   }
 
   test('a file that is larger than the file system takes cannot ever work', async () => {
-    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than this file system takes/);
+    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store takes/);
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 

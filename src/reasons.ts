@@ -1,0 +1,130 @@
+import { formatDuration } from './units.ts';
+
+/**
+ * The codes of reasons, each with its data. Behaviour depends on codes and data only, never on the sentence.
+ * docs/reference/api.md describes them for clients of the API.
+ */
+interface DataOf {
+  /** Any other error: the message of the network, the library, the store or the database. */
+  error: { text: string };
+
+  /** The library asked to wait (429, or 503 with Retry-After). */
+  asked_to_wait: { text: string };
+  /** The library does not answer, or only with errors: for all assets, or for a connection, which tries again in so many ms. */
+  library_unavailable: { error: string; retryInMs?: number };
+  /** The bucket accepts nothing at present. */
+  bucket_unavailable: { text: string };
+  /** The bucket does not accept this object at present. */
+  object_refused: { text: string };
+  /** The tokens of the connection cannot be decrypted. */
+  tokens_unreadable: { text: string };
+  no_reader: object;
+
+  skipped_by_filter: { rule: string };
+  gone: { inBucket: boolean };
+  unreadable_listing: { problem: string };
+  /** An answer of the library breaks its schema. */
+  invalid_answer: { request: string; problem: string };
+  /** `status`: as the library gives it. */
+  no_file: { status: string | null };
+  still_processing: { minutes: number };
+  no_link: object;
+
+  link_not_https: { host: string };
+  /** `where`: the host, with its address if that is another text. */
+  link_not_public: { host: string; where: string };
+
+  /** Length of a download against the library, of an object against its record, or of a record against its asset. */
+  wrong_length: { of: 'download' | 'object' | 'record'; expected: number; got: number };
+  empty: object;
+  /** Neither a length nor a chunked end. */
+  no_length: { of: 'file' | 'thumbnail' };
+  /** `got`: a media type or `an error page`; null: unknown. */
+  wrong_content: { of: 'file' | 'mp4' | 'thumbnail' | 'object'; got: string | null };
+  missing_object: object;
+
+  too_large: { store: string };
+  /** `other`: the key that differs only in case. */
+  key_refused: { key: string; problem: 'too_long' | 'invalid' | 'differs_in_case'; other?: string };
+  store_unsupported: { store: string; error: string };
+
+  no_transcript: object;
+  several: { reasons: Reason[] };
+}
+
+export type ReasonCode = keyof DataOf;
+/** Why an asset is not mirrored, or why a connection waits. */
+export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[ReasonCode];
+
+const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
+  error: ({ text }) => text,
+
+  asked_to_wait: ({ text }) => text,
+  library_unavailable: ({ error, retryInMs }) =>
+    retryInMs === undefined
+      ? `${error}; nor does anything else there`
+      : `${error}; it is asked again in ${formatDuration(retryInMs)}`,
+  bucket_unavailable: ({ text }) => text,
+  object_refused: ({ text }) => text,
+  tokens_unreadable: ({ text }) => text,
+  no_reader: () => 'no connection can read its company now',
+
+  skipped_by_filter: ({ rule }) => `skipped by a filter: ${rule}`,
+  gone: ({ inBucket }) =>
+    inBucket ? 'no longer in the library; what is in the bucket stays' : 'no longer in the library, and never mirrored',
+  unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
+  invalid_answer: ({ request, problem }) => `${request}: the service's answer breaks its schema: ${problem}`,
+  no_file: ({ status }) =>
+    status === 'unavailable'
+      ? 'the service says that no file is attached'
+      : `the service gives it the status ${JSON.stringify(status)} and no file`,
+  still_processing: ({ minutes }) => `still processing ${minutes} minutes after it was first seen`,
+  no_link: () => 'the service says that the file is there, and gives no link to it',
+
+  link_not_https: ({ host }) =>
+    `the download link leads to ${host} by http, while LIBRARY_API_URL is https; the library must give https links`,
+  link_not_public: ({ host, where }) =>
+    `the download link leads to ${where}, which is not a public address; add ${host} to DOWNLOAD_ALLOW_PRIVATE to allow it`,
+
+  wrong_length: ({ of, expected, got }) =>
+    ({
+      download: `wrong size: the service says ${expected} bytes, the download has ${got}`,
+      object: `has ${got} bytes, its record says ${expected}; it is fetched again`,
+      record: `has ${got} bytes, the asset ${expected}; it is fetched again`,
+    })[of],
+  empty: () => 'the download is empty',
+  no_length: ({ of }) => `the ${of} has no declared length, so a cut one would go unnoticed`,
+  wrong_content: ({ of, got }) =>
+    ({
+      file: `the download is ${got}, not the file`,
+      mp4: 'the download is not an MP4',
+      thumbnail: `the thumbnail is ${got}, not a picture`,
+      object: 'has another content than its record says; it is fetched again',
+    })[of],
+  missing_object: () => 'is missing, and is fetched again',
+
+  too_large: ({ store }) => `${store}: the file is larger than the store takes`,
+  key_refused: ({ key, problem, other }) =>
+    ({
+      too_long: `store ${key}: the name is too long for this file system; shorten KEY_TEMPLATE or the path`,
+      invalid: `store ${key}: this file system does not take such a name`,
+      differs_in_case: `store ${key}: ${other} differs only in case, and this file system ignores case; move the mirror to one that does not`,
+    })[problem],
+  store_unsupported: ({ store, error }) =>
+    `${store}: the store lacks a request that this needs; run asset-mirror doctor (${error})`,
+
+  no_transcript: () => 'no transcript came until the deadline',
+  several: ({ reasons }) => reasons.map(renderReason).join('; '),
+};
+
+export const reasonCodes = Object.keys(sentences) as ReasonCode[];
+
+/** The sentence of a reason, without a capital letter and a full stop. */
+export function renderReason(reason: Reason): string {
+  const sentence = sentences[reason.code] as ((data: Reason) => string) | undefined;
+  // During an update, a newer process may have stored a code that this one does not know.
+  return sentence ? sentence(reason) : reason.code;
+}
+
+/** The sentence after a colon; empty without a reason. */
+export const because = (reason: Reason | null | undefined): string => (reason ? `: ${renderReason(reason)}` : '');
