@@ -188,7 +188,7 @@ async function fill(): Promise<void> {
       INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, detail, state,
         reason, next_at, skipped, media, bytes, record_key, mirrored_at, transcript_state, thumbnail_state, sidecar_files)
       SELECT id, 'connection ' || c, 'company ' || c, 'project ' || (i % 5000), type, name, size, uploaded, listed, listed, state,
-        CASE WHEN state IN ('failed', 'unavailable') OR skipped IS NOT NULL THEN 'the reason of it, in a sentence' END,
+        CASE WHEN state IN ('failed', 'unavailable') OR skipped IS NOT NULL THEN '{"code": "error", "text": "the reason of it, in a sentence"}'::jsonb END,
         CASE WHEN state IN ('pending', 'processing', 'transferring') AND skipped IS NULL OR state = 'mirrored' AND i % 400 = 0
           THEN now() + (i % 3600) * interval '1 second' END,
         skipped,

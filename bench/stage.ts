@@ -361,7 +361,7 @@ export async function newStage(options: StageOptions) {
         const { n, failed } = rows[0];
         if (n >= count) return performance.now();
         if (failed > 0) {
-          const { rows } = await db.query("SELECT min(reason) AS reason FROM assets WHERE state = 'failed'");
+          const { rows } = await db.query("SELECT min(reason::text) AS reason FROM assets WHERE state = 'failed'");
           throw new Error(`not mirrored: ${rows[0].reason}`);
         }
         if (n > last) [last, since] = [n, performance.now()];

@@ -110,8 +110,8 @@ export class ConfigurationError extends Error {
 
 /** Why something failed, to be stored; without secrets (see `scrub`). */
 export function toReason(error: unknown): Reason {
-  if (error instanceof KnownError) return storable(error.reason);
-  const text = storableText(reasonOf(error));
+  if (error instanceof KnownError) return storableReason(error.reason);
+  const text = reasonOf(error);
   if (error instanceof RetryLater) return { code: error.code, text };
   if (error instanceof StorageUnavailable) {
     return { code: error.scope === 'object' ? 'object_refused' : 'bucket_unavailable', text };
@@ -119,11 +119,11 @@ export function toReason(error: unknown): Reason {
   return { code: 'error', text };
 }
 
-/** PostgreSQL stores no NUL and no half of a surrogate pair, which a cut may leave. */
-const storableText = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
+const storableReason = (reason: Reason): Reason =>
+  JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storable(value) : value));
 
-const storable = (reason: Reason): Reason =>
-  JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storableText(value) : value));
+/** Short and without secrets. PostgreSQL stores no NUL, and no half of a surrogate pair, which the cut may leave. */
+const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
 
 /** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
 export function reasonOf(error: unknown): string {
@@ -133,7 +133,7 @@ export function reasonOf(error: unknown): string {
     if (message && !saysNothing.has(message) && !parts.some((part) => part.includes(message))) parts.push(message);
     e = e instanceof Error ? e.cause : undefined;
   }
-  return scrub(parts.join(': ')).slice(0, 500) || 'unknown error';
+  return storable(parts.join(': ')) || 'unknown error';
 }
 
 /** Messages of the AWS SDK for an answer without a message. */

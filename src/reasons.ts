@@ -8,6 +8,8 @@ interface DataOf {
   /** Any other error: the message of the network, the library, the store or the database. */
   error: { text: string };
 
+  /** The library answered a request with an error. */
+  http_status: { request: string; status: number };
   /** The library asked to wait (429, or 503 with Retry-After). */
   asked_to_wait: { text: string };
   /** The library does not answer, or only with errors: for all assets, or for a connection, which tries again in so many ms. */
@@ -59,6 +61,7 @@ export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[Rea
 const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   error: ({ text }) => text,
 
+  http_status: ({ request, status }) => `${request}: the service answered ${status}`,
   asked_to_wait: ({ text }) => text,
   library_unavailable: ({ error, retryInMs }) =>
     retryInMs === undefined

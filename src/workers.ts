@@ -14,6 +14,7 @@ import { Dispatcher } from './queue/dispatcher.ts';
 import { type HeldAsset, Leases } from './queue/leases.ts';
 import { startPruning } from './queue/prune-records.ts';
 import type { AssetJob, SyncJob } from './queue/queues.ts';
+import { because, renderReason } from './reasons.ts';
 import type { Horizon } from './store/database/correct-future.ts';
 import type { SyncDeps } from './sync/deps.ts';
 import { runSyncs } from './sync/run-syncs.ts';
@@ -217,8 +218,8 @@ async function whileLeased({ asset, end }: HeldAsset, work: () => Promise<Outcom
 
 function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   const next = outcome === 'attempt_failed' ? `; next try in ${formatDuration(retryInMs ?? 0)}` : '';
-  if (next || outcome === 'failed') throw new Error(`attempt ${attempt}: ${reason}${next}`);
-  return { outcome, attempt, reason, retryInMs };
+  if (next || outcome === 'failed') throw new Error(`attempt ${attempt}${because(reason)}${next}`);
+  return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };
 }
 
 /** How far ahead anything is planned: the longest waits, each with up to a quarter of jitter. */

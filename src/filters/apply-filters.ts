@@ -1,7 +1,7 @@
 import type { Log } from '../log.ts';
 import type { SelectableRow } from '../store/assets/filters.ts';
 import type { Store } from '../store/store.ts';
-import { type Filters, filtersOf, skippingRule, skipReason, skipsCompany } from './filters.ts';
+import { type Filters, filtersOf, skippingRule, skipsCompany } from './filters.ts';
 
 /** INCLUDE_ASSET_TYPES and EXCLUDE_ASSET_TYPES. */
 export interface FilterDefaults {
@@ -37,7 +37,7 @@ export async function applyFilters(
     for (let after = ''; ; ) {
       signal.throwIfAborted();
       const page = await store.filters.page({ connectionId, companyId: company.id, after, limit: pageSize });
-      const out: { id: string; rule: string; reason: string }[] = [];
+      const out: { id: string; rule: string }[] = [];
       const wanted: string[] = [];
       const over = new Map<string, string[]>();
       for (const row of page) {
@@ -46,7 +46,7 @@ export async function applyFilters(
           if (row.skipped !== null) wanted.push(row.id);
         } else if (row.connectionId === connectionId && row.skipped !== rule) {
           const otherConnectionId = otherReaderOf(others, row);
-          if (otherConnectionId === undefined) out.push({ id: row.id, rule, reason: skipReason(rule) });
+          if (otherConnectionId === undefined) out.push({ id: row.id, rule });
           else over.set(otherConnectionId, [...(over.get(otherConnectionId) ?? []), row.id]);
         }
       }

@@ -73,5 +73,3 @@ export function isWider(before: Filters, after: Filters): boolean {
     return !narrower || !within(before.exclude[list], after.exclude[list]);
   });
 }
-
-export const skipReason = (rule: string): string => `skipped by a filter: ${rule}`;

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { longestWait } from '../errors.ts';
 import { type HeldAsset, Interrupted } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript, storable, withoutLinks } from '../source/schemas.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
 import type { Asset, Media, SidecarStates } from '../store/database/schema.ts';
@@ -66,7 +67,7 @@ export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcom
     note(lease, 'asked', { status: detail.status ?? null });
     if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, held);
 
-    const reasons: string[] = [];
+    const reasons: Reason[] = [];
     const sidecars = sidecarsSoFar(asset);
     await completeTranscript(deps, held, detail, sidecars, reasons);
     await completeThumbnail(deps, held, detail, media.key, sidecars, reasons);
@@ -94,7 +95,7 @@ async function completeTranscript(
   held: HeldAsset,
   detail: AssetDetail,
   sidecars: SidecarStates,
-  reasons: string[],
+  reasons: Reason[],
 ): Promise<void> {
   if (sidecars.transcriptState !== 'pending') return;
   if (!deps.transcripts.mirror || !mayHaveTranscript(detail)) {
@@ -112,7 +113,7 @@ async function completeThumbnail(
   detail: AssetDetail,
   mediaKey: string,
   sidecars: SidecarStates,
-  reasons: string[],
+  reasons: Reason[],
 ): Promise<void> {
   if (sidecars.thumbnailState === 'none' && deps.thumbnails.mirror && detail.thumbnailUrl) {
     sidecars.thumbnailState = 'pending';
@@ -129,7 +130,7 @@ async function completeThumbnail(
 async function finish(
   deps: MirrorDeps,
   held: HeldAsset,
-  found: { detail: AssetDetail; media: Media; sidecars: SidecarStates; reasons: string[] },
+  found: { detail: AssetDetail; media: Media; sidecars: SidecarStates; reasons: Reason[] },
 ): Promise<Outcome> {
   const { asset, lease } = held;
   const { detail, media, sidecars, reasons } = found;
@@ -153,7 +154,7 @@ async function finish(
     sidecarFiles: sidecarsOf(sidecars, recordKey),
     waitMs,
     attempts: waitMs === null ? 0 : tries,
-    reason: reasons.join('; ') || null,
+    reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
   });
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
   deps.log.info(

@@ -1,7 +1,7 @@
 import { Rejected, RetryLater } from '../errors.ts';
 import { skippedNow } from '../filters/apply-filters.ts';
-import { skipReason } from '../filters/filters.ts';
 import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
 import { type AssetDetail, storable, withoutLinks } from '../source/schemas.ts';
 import { measure } from '../storage/meter.ts';
 import { databaseTime, note } from '../store/assets/history.ts';
@@ -154,13 +154,13 @@ async function skip(
   held: HeldAsset,
   { rule, otherConnectionId }: { rule: string; otherConnectionId: string | undefined },
 ): Promise<Outcome> {
-  const reason = skipReason(rule);
+  const reason: Reason = { code: 'skipped_by_filter', rule };
   if (otherConnectionId !== undefined) {
     await deps.store.assets.handOver(held.lease, otherConnectionId);
-    return { outcome: 'handed_over', reason: `another connection mirrors it; here it is ${reason}` };
+    return { outcome: 'handed_over', reason };
   }
   await dropUpload(deps, held);
-  await deps.store.assets.skip(held.lease, rule, reason);
+  await deps.store.assets.skip(held.lease, rule);
   return { outcome: 'skipped', reason };
 }
 
@@ -170,7 +170,7 @@ async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset):
   const { processingSince } = asset;
   const lasts = processingSince ? databaseTime(lease) - processingSince.getTime() : 0;
   if (lasts >= giveUp) {
-    const reason = `still processing ${Math.round(lasts / 60_000)} minutes after it was first seen`;
+    const reason: Reason = { code: 'still_processing', minutes: Math.round(lasts / 60_000) };
     await deps.store.assets.failed(lease, reason);
     return { outcome: 'failed', reason };
   }
@@ -181,12 +181,12 @@ async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset):
 
 async function endUnavailable(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   await dropUpload(deps, held);
-  await deps.store.assets.unavailable(held.lease, 'the service says that no file is attached');
+  await deps.store.assets.unavailable(held.lease, { code: 'no_file', status: 'unavailable' });
   deps.log.info({ assetId: held.asset.id }, 'asset unavailable');
   return { outcome: 'unavailable' };
 }
 
-async function fail(deps: MirrorDeps, held: HeldAsset, reason: string): Promise<Outcome> {
+async function fail(deps: MirrorDeps, held: HeldAsset, reason: Reason): Promise<Outcome> {
   const { asset, lease } = held;
   // Settings that changed meanwhile may skip it now: then it has not failed.
   const settings = (await deps.store.connections.get(asset.connectionId))?.settings ?? asset.settings;

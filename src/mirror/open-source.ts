@@ -1,5 +1,7 @@
 import mime from 'mime';
+import { KnownError } from '../errors.ts';
 import type { HeldAsset } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
 import { type Download, type Link, Missing, OtherVersion, type Pinned } from '../source/download.ts';
 import { headBytes, isErrorPage, isMp4, isTextual } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
@@ -32,7 +34,7 @@ export async function openSource(deps: MirrorDeps, held: HeldAsset, detail: Asse
       if (!(error instanceof Missing && mp4)) throw error;
     }
   }
-  if (!mp4) throw new Error('the service says it is there, and gives no link to it');
+  if (!mp4) throw new KnownError({ code: 'no_link' });
   const download = await deps.downloader.open(mp4, held.signal);
   // `size` is the original's: of the rendition only the server knows the length.
   const bytes = lengthOf(download, undefined, 'video/mp4');
@@ -47,8 +49,8 @@ async function openOriginal(deps: MirrorDeps, held: HeldAsset, detail: AssetDeta
   const variant = 'original';
   const pinned = size !== undefined && size > inPartsFrom(asset) ? await downloader.pin(link, signal) : undefined;
   if (pinned) {
-    if (pinned.bytes !== size) throw new Error(wrongSize(size!, pinned.bytes));
-    if (isPageInstead(pinned.contentType, detail)) throw new Error(pageInstead);
+    if (pinned.bytes !== size) throw new KnownError(wrongLength(size!, pinned.bytes));
+    if (isPageInstead(pinned.contentType, detail)) throw new KnownError(pageInstead);
     return { variant, link, bytes: size, contentType: pinned.contentType, from: { pinned } };
   }
   const download = await downloader.open(link, signal);
@@ -102,16 +104,20 @@ export function linkTo(
         throw new OtherVersion('the file was replaced at the service during the transfer');
       }
       const renewed = next.download?.[which];
-      if (!renewed) throw new Error('the service has no new link for the file');
+      if (!renewed) throw new KnownError({ code: 'no_link' });
       return renewed;
     },
   };
 }
 
-const wrongSize = (said: number, found: number) =>
-  `wrong size: the service says ${said} bytes, the download has ${found}`;
-
-const pageInstead = 'the download is text/html, not the file';
+const wrongLength = (expected: number, got: number): Reason => ({
+  code: 'wrong_length',
+  of: 'download',
+  expected,
+  got,
+});
+const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'file', got });
+const pageInstead = wrongContent('text/html');
 
 /** Whether the server sends a web page in place of the file, as some do for an expired link. */
 function isPageInstead(contentType: string | undefined, detail: AssetDetail): boolean {
@@ -129,16 +135,14 @@ export function lengthOf(
 ): number | undefined {
   if (size !== undefined) {
     if (download.bytes !== undefined && download.bytes !== size) {
-      refuse(download, wrongSize(size, download.bytes));
+      refuse(download, wrongLength(size, download.bytes));
     }
     return size;
   }
-  if (download.unbounded) refuse(download, 'the file has no declared length, so a cut one would go unnoticed');
-  if (download.bytes === 0) refuse(download, 'the download is empty');
+  if (download.unbounded) refuse(download, { code: 'no_length', of: 'file' });
+  if (download.bytes === 0) refuse(download, { code: 'empty' });
   const type = /^(text\/[\w.+-]+|application\/([\w.-]+\+)?(json|xml))/i.exec(download.contentType ?? '')?.[1];
-  if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase())) {
-    refuse(download, `the download is ${type}, not the file`);
-  }
+  if (type && !mimeType?.toLowerCase().startsWith(type.toLowerCase())) refuse(download, wrongContent(type));
   return download.bytes;
 }
 
@@ -146,14 +150,14 @@ export function lengthOf(
 async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Promise<void> {
   if (of !== 'mp4' && isText(of)) return;
   const head = await download.peek(headBytes);
-  if (isErrorPage(head)) refuse(download, 'the download is an error page, not the file');
+  if (isErrorPage(head)) refuse(download, wrongContent('an error page'));
   // Without MP4 bytes at the start, only a server that declares a video is believed.
   if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
-    refuse(download, 'the download is not an MP4');
+    refuse(download, { code: 'wrong_content', of: 'mp4', got: null });
   }
 }
 
-function refuse(download: Download, message: string): never {
+function refuse(download: Download, reason: Reason): never {
   download.body.destroy();
-  throw new Error(message);
+  throw new KnownError(reason);
 }

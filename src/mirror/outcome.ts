@@ -1,6 +1,7 @@
-import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable } from '../errors.ts';
+import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable, toReason } from '../errors.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
 import { type HeldAsset, Interrupted } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
 import { passing } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -8,7 +9,7 @@ import type { MirrorDeps } from './deps.ts';
 /** How a job ended. The queue dashboard shows it. */
 export interface Outcome {
   outcome: OutcomeCode;
-  reason?: string;
+  reason?: Reason;
   retryInMs?: number;
 }
 
@@ -60,58 +61,63 @@ export async function settle(
   deps: Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>,
   held: HeldAsset,
   error: unknown,
-  exhausted: (reason: string) => Promise<Outcome>,
+  exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { store, log } = deps;
+  const { log } = deps;
   const { asset, lease, signal } = held;
   const ids = { connectionId: asset.connectionId, assetId: asset.id };
-  const wait = async (outcome: OutcomeCode, waitMs: number, reason: string | null = null): Promise<Outcome> => {
-    await store.assets.again(lease, waitMs, { reason });
+  const again = async (
+    outcome: OutcomeCode,
+    waitMs: number,
+    options: { spent?: boolean; putOff?: boolean; reason: Reason | null },
+  ): Promise<Outcome> => {
+    await deps.store.assets.again(lease, waitMs, options);
+    const { reason } = options;
     return { outcome, retryInMs: Math.round(waitMs), ...(reason && { reason }) };
   };
   /** Waits longer each time. Spends no attempt. */
-  const postpone = async (outcome: OutcomeCode, reason: string, longest: number): Promise<Outcome> => {
-    const waitMs = backoff(asset.waits, 5000, longest);
-    await store.assets.again(lease, waitMs, { putOff: true, reason });
-    return { outcome, reason, retryInMs: Math.round(waitMs) };
+  const putOff = (outcome: OutcomeCode, reason: Reason, longest: number) =>
+    again(outcome, backoff(asset.waits, 5000, longest), { putOff: true, reason });
+  const fail = (reason: Reason) => {
+    log.warn({ ...ids, attempts: asset.attempts + 1, reasonCode: reason.code, err: error }, 'asset failed');
+    return exhausted(reason);
   };
 
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     log.debug({ ...ids, reason: reasonOf(signal.reason ?? error) }, 'handed back');
-    return wait('handed_back', 0);
+    return again('handed_back', 0, { reason: null });
   }
-  const reason = reasonOf(error);
   if (error instanceof RetryLater) {
     await deps.limiter.met(asset.connectionId, error);
-    return wait('later', error.waitMs, reason);
+    return again('later', error.waitMs, { reason: toReason(error) });
   }
+  const text = reasonOf(error);
   if (error instanceof StorageUnavailable) {
-    if (error.scope === 'object') return postpone('object_refused', reason, longestWait);
+    const refused: Reason = { code: 'object_refused', text };
+    if (error.scope === 'object') return putOff('object_refused', refused, longestWait);
     await deps.breaker.check();
-    if (deps.breaker.open !== undefined) return wait('bucket_unavailable', 5000 + Math.random() * 10_000, reason);
-    if (asset.waits < mostWaits) {
-      log.warn({ ...ids, reason }, 'object refused by bucket, will retry');
-      return postpone('object_refused', reason, longestWait);
+    if (deps.breaker.open !== undefined) {
+      return again('bucket_unavailable', 5000 + Math.random() * 10_000, { reason: toReason(error) });
     }
+    if (asset.waits >= mostWaits) return fail(refused);
+    log.warn({ ...ids, reason: text }, 'object refused by bucket, will retry');
+    return putOff('object_refused', refused, longestWait);
   }
   if (deps.outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
-    return postpone('library_unavailable', `${reason}; nor does anything else there`, 300_000);
+    return putOff('library_unavailable', { code: 'library_unavailable', error: text }, 300_000);
   }
-  if (error instanceof Rejected || error instanceof StorageUnavailable || asset.attempts + 1 >= attemptsFor(error)) {
-    log.warn({ ...ids, attempts: asset.attempts + 1, err: error }, 'asset failed');
-    return exhausted(reason);
-  }
+  const reason = toReason(error);
+  if (error instanceof Rejected || asset.attempts + 1 >= attemptsFor(error)) return fail(reason);
   // A slow file keeps a slot for a whole window, so it waits longer than that.
   const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [deps.timings.firstRetry, 120_000];
-  const waitMs = backoff(asset.attempts, first, last);
-  log.warn({ ...ids, attempt: asset.attempts + 1, reason }, 'attempt failed, will retry');
-  await store.assets.again(lease, waitMs, { spent: true, reason });
-  return { outcome: 'attempt_failed', reason, retryInMs: Math.round(waitMs) };
+  const attempt = asset.attempts + 1;
+  log.warn({ ...ids, attempt, reason: text, reasonCode: reason.code }, 'attempt failed, will retry');
+  return again('attempt_failed', backoff(asset.attempts, first, last), { spent: true, reason });
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */
 export const keepGoing =
-  (signal: AbortSignal, reasons: string[]) =>
+  (signal: AbortSignal, reasons: Reason[]) =>
   (error: unknown): undefined => {
     if (
       signal.aborted ||
@@ -121,6 +127,6 @@ export const keepGoing =
     ) {
       throw error;
     }
-    reasons.push(reasonOf(error));
+    reasons.push(toReason(error));
     return undefined;
   };

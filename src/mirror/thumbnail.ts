@@ -1,4 +1,5 @@
 import mime from 'mime';
+import { KnownError } from '../errors.ts';
 import type { HeldAsset } from '../queue/leases.ts';
 import { headBytes, isErrorPage } from '../source/recognize-content.ts';
 import type { AssetDetail } from '../source/schemas.ts';
@@ -25,9 +26,9 @@ export async function mirrorThumbnail(
   try {
     const type = download.contentType?.split(';')[0]?.trim().toLowerCase() ?? '';
     if (!/^(|image\/.*|(application|binary)\/octet-stream)$/.test(type)) {
-      throw new Error(`the thumbnail is ${type}, not a picture`);
+      throw new KnownError({ code: 'wrong_content', of: 'thumbnail', got: type });
     }
-    if (download.unbounded) throw new Error('the thumbnail has no declared length, so a cut one would go unnoticed');
+    if (download.unbounded) throw new KnownError({ code: 'no_length', of: 'thumbnail' });
     if ((download.bytes ?? 0) > largestThumbnail) throw new Error(`the thumbnail has ${download.bytes} bytes`);
     const extension = mime.getExtension(type) ?? 'jpg';
     const chunks: Buffer[] = [];
@@ -38,7 +39,9 @@ export async function mirrorThumbnail(
       chunks.push(chunk);
     }
     const picture = Buffer.concat(chunks);
-    if (isErrorPage(picture.subarray(0, headBytes))) throw new Error('the thumbnail is an error page, not a picture');
+    if (isErrorPage(picture.subarray(0, headBytes))) {
+      throw new KnownError({ code: 'wrong_content', of: 'thumbnail', got: 'an error page' });
+    }
     const key = sidecarKeys.thumbnail(mediaKey, ['jpeg', 'bin'].includes(extension) ? 'jpg' : extension);
     return await deps.storage.put(key, picture, { contentType: type || 'image/jpeg', signal });
   } finally {

@@ -1,4 +1,5 @@
 import type { HeldAsset } from '../queue/leases.ts';
+import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { databaseTime } from '../store/assets/history.ts';
@@ -26,7 +27,7 @@ export async function fetchTranscript(
   held: HeldAsset,
   detail: AssetDetail,
   sidecars: SidecarStates,
-  reasons: string[],
+  reasons: Reason[],
 ): Promise<void> {
   const { asset, lease, signal } = held;
   const late = () => databaseTime(lease) >= (sidecars.transcriptDeadline?.getTime() ?? 0);
@@ -56,6 +57,6 @@ export async function fetchTranscript(
     });
   } else if (late()) {
     Object.assign(sidecars, { transcriptState: 'gave_up', transcriptDeadline: null });
-    reasons.push('no transcript came until the deadline');
+    reasons.push({ code: 'no_transcript' });
   }
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Disconnected, Rejected, RetryLater, reasonOf, StorageUnavailable, withMargin } from '../errors.ts';
+import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
 import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { renderReason } from '../reasons.ts';
 import { CannotGoOn, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
@@ -160,8 +161,8 @@ async function movePart(
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
-      const reason = reasonOf(error);
-      deps.log.info({ assetId: lease.assetId, part: number, reason }, 'part failed, will retry');
+      const reason = toReason(error);
+      deps.log.info({ assetId: lease.assetId, part: number, reason: renderReason(reason) }, 'part failed, will retry');
       note(lease, 'part failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type Reason, renderReason } from '../reasons.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
@@ -6,7 +7,7 @@ import { within } from '../within.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
-import { count, numberOf, text, time } from './fields.ts';
+import { count, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
@@ -49,7 +50,7 @@ const facts = z.object({
   size: z.number().nullable().describe('As the library declares it, in bytes.'),
   uploadDate: z.number().nullable().describe('Epoch milliseconds.'),
   state: z.enum(assetStates),
-  reason: z.string().nullable(),
+  reason: reasonAnswer.nullable().describe('Why it is not mirrored, or not complete.'),
   skipped: z.string().nullable().describe('The filter that skips it.'),
   attempts: count,
   nextAt: time.nullable().describe('The next try or follow-up check; null: none.'),
@@ -197,20 +198,22 @@ function checkRetry(found: Asset & { readable: boolean }): void {
     );
   }
   if (found.skipped !== null) {
-    throw new Refused(409, 'asset_skipped', `${found.reason}. Change the filters of its connection to mirror it.`);
+    const why = renderReason({ code: 'skipped_by_filter', rule: found.skipped });
+    throw new Refused(409, 'asset_skipped', `${why}. Change the filters of its connection to mirror it.`);
   }
   if (Object.keys(found.listed).length === 0) {
-    throw new Refused(409, 'asset_unreadable', `${found.reason}. A resync reads the listing again.`);
+    const why = found.reason ? renderReason(found.reason) : 'its listing breaks the API schema';
+    throw new Refused(409, 'asset_unreadable', `${why}. A resync reads the listing again.`);
   }
   if (!found.readable)
     throw new Refused(
       409,
       'asset_not_readable',
-      `${noReader}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
+      `${renderReason(noReader)}. Reconnect one with \`asset-mirror connect-link\` or POST /api/connect-links. If the asset has moved to another company, a full resync finds it there.`,
     );
 }
 
-const noReader = 'no connection can read its company now';
+const noReader: Reason = { code: 'no_reader' };
 
 function factsOf(asset: Asset & { readable: boolean }) {
   return {
@@ -224,7 +227,7 @@ function factsOf(asset: Asset & { readable: boolean }) {
     size: asset.size,
     uploadDate: asset.uploadDate,
     state: asset.state,
-    reason: asset.nextAt !== null && !asset.readable ? noReader : asset.reason,
+    reason: shownReason(asset.nextAt !== null && !asset.readable ? noReader : asset.reason),
     skipped: asset.skipped,
     attempts: asset.attempts,
     nextAt: asset.nextAt?.toISOString() ?? null,

@@ -1,4 +1,4 @@
-import { askedAgain } from '../pacing/adaptive-concurrency.ts';
+import { because, renderReason } from '../reasons.ts';
 import type { Asset, Connection } from '../store/database/schema.ts';
 import { formatBytes } from '../units.ts';
 
@@ -16,53 +16,47 @@ export interface Circumstances {
 
 /** Says where an asset is, or why it is not mirrored, what it waits for, until when, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
-  const { media, skipped, connectionId } = asset;
-  const id = asset.id;
+  const { id, connectionId, media, skipped, reason, attempts } = asset;
   if (skipped !== null) {
     return [
       `It is skipped by a filter of connection ${connectionId}: ${skipped}.`,
       `Show or change the filters with \`asset-mirror set ${connectionId}\`; they apply at once.`,
     ];
   }
-  const because = asset.reason ? `: ${asset.reason}` : '';
-  const retry = `Retry now with \`asset-mirror retry ${id}\``;
   switch (asset.state) {
     case 'mirrored':
-      return [...whereItIs(asset), ...sidecarLines(asset), ...(asset.nextAt ? waits(asset, at) : [])];
+      return [...whereItIs(asset), ...sidecarLines(asset), ...(asset.nextAt ? waitsFor(asset, at) : [])];
     case 'gone':
-      return media
-        ? [
-            'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
-            ...whereItIs(asset),
-          ]
-        : ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
+      if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
+      return [
+        'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
+        ...whereItIs(asset),
+      ];
     case 'unavailable':
-      return [`The library has no file of it${because}.`, 'Each full sync checks again.'];
-    case 'failed':
+      return [`The library has no file of it${because(reason)}.`, 'Each full sync checks again.'];
+    case 'failed': {
+      const tries = attempts > 0 ? ` after ${attempts} attempt${attempts === 1 ? '' : 's'}` : '';
+      const isListed = Object.keys(asset.listed).length > 0;
       return [
-        `It failed${asset.attempts > 0 ? ` after ${asset.attempts} attempt${asset.attempts === 1 ? '' : 's'}` : ''}${because}.`,
-        Object.keys(asset.listed).length === 0
-          ? 'Its listing breaks the API schema. Once that is fixed in the library, the next sync mirrors it.'
-          : `${retry}, or with the next full sync.`,
+        `It failed${tries}${because(reason)}.`,
+        isListed
+          ? `Retry now with \`asset-mirror retry ${id}\`, or with the next full sync.`
+          : 'Its listing breaks the API schema. Once that is fixed in the library, the next sync mirrors it.',
       ];
-    case 'processing':
-      return [
-        `The library is still transcoding it${asset.processingSince ? `, since ${iso(asset.processingSince)} or earlier` : ''}.`,
-        ...waits(asset, at),
-      ];
+    }
+    case 'processing': {
+      const since = asset.processingSince ? `, since ${iso(asset.processingSince)} or earlier` : '';
+      return [`The library is still transcoding it${since}.`, ...waitsFor(asset, at)];
+    }
     case 'transferring':
-    case 'pending': {
-      const part = asset.upload
-        ? `${at.stored.parts} parts, ${formatBytes(at.stored.bytes)} of ${formatBytes(asset.upload.bytes)}, are stored.`
-        : '';
+    case 'pending':
       return [
         media
           ? 'The file in the library has changed; the new one is not in the bucket yet.'
           : 'It is not in the bucket yet.',
-        ...(isLeased(asset, at.now) ? ['A worker is working on it.'] : waits(asset, at)),
-        ...(part ? [part] : []),
+        ...(isLeased(asset, at.now) ? ['A worker is working on it.'] : waitsFor(asset, at)),
+        ...uploadLines(asset, at),
       ];
-    }
   }
 }
 
@@ -80,55 +74,61 @@ function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
 }
 
 function sidecarLines({ id, transcriptState, transcriptDeadline, thumbnailState, reason }: Asset): string[] {
-  const until = transcriptDeadline ? ` until ${iso(transcriptDeadline)}` : '';
-  return [
-    ...(transcriptState === 'pending'
-      ? [`Its transcript is not available yet. Follow-up checks continue${until}.`]
-      : []),
-    ...(transcriptState === 'gave_up'
-      ? [`Its transcript was given up${reason ? `: ${reason}` : ''}. Check again with \`asset-mirror retry ${id}\`.`]
-      : []),
-    ...(thumbnailState === 'pending' ? ['Its thumbnail is not available yet. Follow-up checks continue.'] : []),
-    ...(thumbnailState === 'gave_up'
-      ? [`Its thumbnail was given up. Check again with \`asset-mirror retry ${id}\`.`]
-      : []),
-  ];
+  const lines: string[] = [];
+  const retry = `Check again with \`asset-mirror retry ${id}\`.`;
+  if (transcriptState === 'pending') {
+    const until = transcriptDeadline ? ` until ${iso(transcriptDeadline)}` : '';
+    lines.push(`Its transcript is not available yet. Follow-up checks continue${until}.`);
+  }
+  if (transcriptState === 'gave_up') lines.push(`Its transcript was given up${because(reason)}. ${retry}`);
+  if (thumbnailState === 'pending') lines.push('Its thumbnail is not available yet. Follow-up checks continue.');
+  if (thumbnailState === 'gave_up') lines.push(`Its thumbnail was given up. ${retry}`);
+  return lines;
 }
 
-/** Why a connection waits until `until`. */
-function whyParked(reason: string | null, until: string): string {
-  if (reason?.includes('the service asked to wait'))
-    return `The library asked its connection to wait until ${until} (${reason}).`;
-  if (reason?.includes(askedAgain)) {
-    return `The library does not answer, or only with errors, so the connection waits until ${until} (${reason}).`;
-  }
-  return `Its connection waits until ${until}${reason ? ` (${reason})` : ''}.`;
+function uploadLines({ upload }: Asset, { stored }: Circumstances): string[] {
+  if (!upload) return [];
+  return [`${stored.parts} parts, ${formatBytes(stored.bytes)} of ${formatBytes(upload.bytes)}, are stored.`];
 }
 
 /** The first thing that it waits for. */
-function waits(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
-  const { nextAt, reason, queuedAt } = asset;
+function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
+  const { id, nextAt, reason, queuedAt } = asset;
   if (!connection) {
     return ['No connection can read its company. Create a link for a user who can with `asset-mirror connect-link`.'];
   }
-  const { id } = connection;
-  if (connection.status === 'paused') return [`Its connection is paused. Continue with \`asset-mirror resume ${id}\`.`];
+  if (connection.status === 'paused') {
+    return [`Its connection is paused. Continue with \`asset-mirror resume ${connection.id}\`.`];
+  }
   if (connection.status === 'disconnected') {
     return [
-      `Its connection is disconnected. Create a link to reconnect with \`asset-mirror connect-link --connection ${id}\`.`,
+      `Its connection is disconnected. Create a link to reconnect with \`asset-mirror connect-link --connection ${connection.id}\`.`,
     ];
   }
-  if (!readable) return [`Its connection ${id} can no longer read its company. It continues when a connection can.`];
+  if (!readable) {
+    return [`Its connection ${connection.id} can no longer read its company. It continues when a connection can.`];
+  }
   if (bucketTrouble !== null) return [`The bucket is unavailable, so all assets wait: ${bucketTrouble}.`];
   if (connection.parkedUntil && connection.parkedUntil > now) {
-    return [`${whyParked(connection.lastError, iso(connection.parkedUntil))} It then continues by itself.`];
+    return [`${whyParked(connection, iso(connection.parkedUntil))} It then continues by itself.`];
   }
   if (nextAt && nextAt > now) {
-    return [
-      `Next try at ${iso(nextAt)}${reason ? `. Last reason: ${reason}` : ''}.`,
-      `Retry now with \`asset-mirror retry ${asset.id}\`.`,
-    ];
+    const last = reason ? ` Last reason: ${renderReason(reason)}.` : '';
+    return [`Next try at ${iso(nextAt)}.${last}`, `Retry now with \`asset-mirror retry ${id}\`.`];
   }
   if (queuedAt) return [`It has been in the queue since ${iso(queuedAt)}, and waits for a worker.`];
   return ['It waits for a free slot. The newest assets of a connection come first.'];
+}
+
+/** Why a connection waits until `until`. */
+function whyParked({ parkedReason }: Connection, until: string): string {
+  const why = parkedReason ? ` (${renderReason(parkedReason)})` : '';
+  switch (parkedReason?.code) {
+    case 'asked_to_wait':
+      return `The library asked its connection to wait until ${until}${why}.`;
+    case 'library_unavailable':
+      return `The library does not answer, or only with errors, so the connection waits until ${until}${why}.`;
+    default:
+      return `Its connection waits until ${until}${why}.`;
+  }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { type Reason, renderReason } from '../reasons.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { AssetState } from '../store/database/schema.ts';
 
@@ -18,6 +19,17 @@ export const count = z.int().min(0);
 
 /** `1 company`, `2 companies` */
 export const numberOf = (n: number, one: string, many = `${one}s`) => `${n} ${n === 1 ? one : many}`;
+
+// Not an enum: during an update, a newer process may have stored a code that this one does not know.
+export const reasonAnswer = z
+  .looseObject({
+    code: z.string().describe('Stable; docs/reference/api.md lists the codes and the data of each.'),
+    text: z.string().describe('The sentence. It may change.'),
+  })
+  .meta({ id: 'Reason' });
+
+/** A reason as answers have it: the code, its data, and the sentence. */
+export const shownReason = (reason: Reason | null) => reason && { ...reason, text: renderReason(reason) };
 
 export const stateCounts = z.object(
   Object.fromEntries(assetStates.map((state) => [state, count])) as Record<AssetState, typeof count>,

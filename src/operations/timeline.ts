@@ -1,13 +1,15 @@
 import { z } from 'zod';
+import { because, type Reason, renderReason } from '../reasons.ts';
 import type { Asset, Event, HistoryEntry, Outcome, Step } from '../store/database/schema.ts';
 import { formatBytes, formatDuration } from '../units.ts';
-import { time } from './fields.ts';
+import { reasonAnswer, shownReason, time } from './fields.ts';
 
 export const timelineEntry = z
   .object({
     at: time,
     what: z.string().describe('Stable code; `text` is a sentence.'),
     text: z.string(),
+    reason: reasonAnswer.nullable(),
     syncId: z.string().nullable().describe('The sync that last changed the asset.'),
   })
   .meta({ id: 'TimelineEntry' });
@@ -19,70 +21,78 @@ export function timelineOf(
   history: HistoryEntry[],
   events: Event[],
 ): TimelineEntry[] {
-  const entry = (at: Date, what: string, text: string, syncId: string | null = null): TimelineEntry => ({
-    at: at.toISOString(),
-    what,
-    text,
-    syncId,
-  });
-  const told = history.flatMap((of) => entriesOf(of, entry));
-  const known = (what: string) => told.some((it) => it.what === what);
-  const entries = [
-    ...(known('listed.new') ? [] : [entry(asset.firstSeenAt, 'listed.new', 'seen for the first time')]),
-    ...(asset.mirroredAt && !known('attempt.mirrored')
+  const entries = history.flatMap(entriesOf);
+  const isKnown = (what: string) => entries.some((it) => it.what === what);
+  const completed = [
+    ...(isKnown('listed.new') ? [] : [entry(asset.firstSeenAt, 'listed.new', 'seen for the first time')]),
+    ...(asset.mirroredAt && !isKnown('attempt.mirrored')
       ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
       : []),
-    ...told,
+    ...entries,
     // The history itself has how an attempt ended.
     ...events
       .filter(({ kind }) => kind !== 'asset.failed')
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),
-    ...verified(asset.verifiedAt, told).map((at) => entry(at, 'verified', 'checksum verified')),
+    ...verified(asset.verifiedAt, entries).map((at) => entry(at, 'verified', 'checksum verified')),
   ];
-  return entries.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  return completed.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+}
+
+function entry(
+  at: Date,
+  what: string,
+  text: string,
+  { syncId = null, reason = null }: { syncId?: string | null; reason?: Reason | null | undefined } = {},
+): TimelineEntry {
+  return { at: at.toISOString(), what, text, reason: shownReason(reason), syncId };
 }
 
 /** Storing an asset also verifies it, so that gets no entry of its own. */
-function verified(at: Date | null, told: TimelineEntry[]): Date[] {
-  const stored = told.findLast(({ what }) => what === 'step.stored' || what === 'step.found_in_the_bucket');
+function verified(at: Date | null, entries: TimelineEntry[]): Date[] {
+  const stored = entries.findLast(({ what }) => what === 'step.stored' || what === 'step.found_in_the_bucket');
   return at === null || (stored && at.getTime() - Date.parse(stored.at) < 1000) ? [] : [at];
 }
 
-type Entry = (at: Date, what: string, text: string, syncId?: string | null) => TimelineEntry;
-
-function entriesOf({ at, kind, syncId, data }: HistoryEntry, entry: Entry): TimelineEntry[] {
+function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
+  const { reason } = data;
   switch (kind) {
-    case 'listed': {
-      const { news = 'new', state, due, fields, reason } = data;
-      const again = fields ? `seen with a changed ${listOf(fields)}` : 'seen again, unchanged';
-      const seen = news === 'new' ? 'seen for the first time' : again;
-      const decided =
-        reason ?? (due ? (state === 'mirrored' ? 'its record is written again' : 'to be mirrored') : state);
-      return [entry(at, `listed.${news}`, `${seen}: ${decided}`, syncId)];
-    }
+    case 'listed':
+      return [entry(at, `listed.${data.news ?? 'new'}`, listedText(data), { syncId, reason })];
+    case 'attempt':
+      return attemptEntries(at, syncId, data);
     case 'skipped':
-      return [entry(at, 'settings.skipped', `skipped by changed filters: ${data.rule}`, syncId)];
+      return [entry(at, 'settings.skipped', `skipped by changed filters: ${data.rule}`, { syncId })];
     case 'unskipped':
-      return [entry(at, 'settings.letIn', 'no longer skipped after changed filters: to be mirrored', syncId)];
+      return [entry(at, 'settings.letIn', 'no longer skipped after changed filters: to be mirrored', { syncId })];
     case 'lost':
-      return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', syncId)];
+      return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', { syncId })];
     case 'repaired': {
       const text = `${listOf(data.objects ?? [])} missing or different in the bucket: to be repaired`;
-      return [entry(at, 'bucket.mended', text, syncId)];
-    }
-    case 'attempt': {
-      const { outcome = 'again', steps = [], more = 0, ms = 0 } = data;
-      const end = new Date(at.getTime() + ms);
-      const rest = more > 0 ? [entry(end, 'attempt.more', `and ${more} more steps`, syncId)] : [];
-      return [
-        ...steps.map((step) =>
-          entry(new Date(at.getTime() + step.ms), `step.${slug(step.did)}`, stepText(step), syncId),
-        ),
-        ...rest,
-        entry(end, `attempt.${slug(outcome)}`, outcomeText(outcome, data), syncId),
-      ];
+      return [entry(at, 'bucket.mended', text, { syncId })];
     }
   }
+}
+
+type Data = HistoryEntry['data'];
+
+function listedText({ news = 'new', state, due, fields, reason }: Data): string {
+  const again = fields ? `seen with a changed ${listOf(fields)}` : 'seen again, unchanged';
+  const seen = news === 'new' ? 'seen for the first time' : again;
+  if (reason) return `${seen}${because(reason)}`;
+  const work = state === 'mirrored' ? 'its record is written again' : 'to be mirrored';
+  return `${seen}: ${due ? work : state}`;
+}
+
+function attemptEntries(at: Date, syncId: string | null, data: Data): TimelineEntry[] {
+  const { outcome = 'again', steps = [], more = 0, ms = 0, reason } = data;
+  const after = (step: number) => new Date(at.getTime() + step);
+  return [
+    ...steps.map((step) =>
+      entry(after(step.ms), `step.${slug(step.did)}`, stepText(step), { syncId, reason: step.reason }),
+    ),
+    ...(more > 0 ? [entry(after(ms), 'attempt.more', `and ${more} more steps`, { syncId })] : []),
+    entry(after(ms), `attempt.${slug(outcome)}`, outcomeText(outcome, data), { syncId, reason }),
+  ];
 }
 
 const slug = (words: string) => words.replaceAll(' ', '_');
@@ -104,7 +114,7 @@ function stepText(step: Step): string {
     case 'renewed the link':
       return 'the download link had expired; got a new one';
     case 'part failed':
-      return `part ${step.part} failed, will retry: ${reason}`;
+      return `part ${step.part} failed, will retry${because(reason)}`;
     case 'parts stored':
       return `stored ${parts} of ${of} parts`;
     case 'stored': {
@@ -127,27 +137,27 @@ const sidecarText: Record<string, string> = {
   gave_up: 'given up',
 };
 
-function outcomeText(outcome: Outcome, data: HistoryEntry['data']): string {
-  const because = data.reason ? `: ${data.reason}` : '';
-  const again = data.nextAt ? `; next try at ${data.nextAt}` : '';
-  const took = ` (${formatDuration(data.ms ?? 0)})`;
+function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string {
+  const again = nextAt ? `; next try at ${nextAt}` : '';
   switch (outcome) {
-    case 'mirrored':
-      return `mirrored${took}${because}${data.nextAt ? `; follow-up check at ${data.nextAt}` : ''}`;
+    case 'mirrored': {
+      const check = nextAt ? `; follow-up check at ${nextAt}` : '';
+      return `mirrored (${formatDuration(ms)})${because(reason)}${check}`;
+    }
     case 'processing':
       return `still transcoding at the library${again}`;
     case 'unavailable':
-      return `unavailable${because}`;
+      return `unavailable${because(reason)}`;
     case 'failed':
-      return `failed${because}`;
+      return `failed${because(reason)}`;
     case 'again':
-      return `${data.reason ? `attempt failed${because}` : 'returned to the queue'}${again}`;
+      return `${reason ? `attempt failed${because(reason)}` : 'returned to the queue'}${again}`;
     case 'started over':
       return 'the file in the library changed: starting over';
     case 'gave up':
-      return `transcript or thumbnail given up${because}`;
+      return `transcript or thumbnail given up${because(reason)}`;
     case 'skipped':
-      return data.reason ?? 'skipped by a filter';
+      return reason ? renderReason(reason) : 'skipped by a filter';
     case 'handed over':
       return 'skipped by a filter of its connection, and taken over by another connection';
   }

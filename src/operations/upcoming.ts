@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { type Expected, expectedKinds, mostCounted } from '../store/assets/upcoming.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, time } from './fields.ts';
+import { count, reasonAnswer, shownReason, time } from './fields.ts';
 import { numberIn, rowsOfPage } from './pages.ts';
 
 export const upcomingQuery = z.strictObject({
@@ -32,7 +32,7 @@ export const upcomingAnswer = z
           connectionId: z.string().nullable(),
           kind,
           at: time.describe('The next check or retry.'),
-          reason: z.string().nullable(),
+          reason: reasonAnswer.nullable(),
         }),
       )
       .describe('Soonest first.'),
@@ -64,7 +64,11 @@ export function upcomingOperations({ store }: Pick<OperationsDeps, 'store'>) {
         counts: Object.fromEntries(
           expectedKinds.map((name) => [name, found.filter((one) => one.kind === name).length]),
         ) as Record<(typeof expectedKinds)[number], number>,
-        assets: found.slice(0, limit).map(({ at, ...one }) => ({ ...one, at: at.toISOString() })),
+        assets: found.slice(0, limit).map(({ at, reason, ...one }) => ({
+          ...one,
+          at: at.toISOString(),
+          reason: shownReason(reason),
+        })),
       };
     },
   };

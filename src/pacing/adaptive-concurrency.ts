@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import { RetryLater, reasonOf, withMargin } from '../errors.ts';
+import { RetryLater, reasonOf, toReason, withMargin } from '../errors.ts';
 import type { Log } from '../log.ts';
+import { type Reason, renderReason } from '../reasons.ts';
 import { HttpError, passing } from '../source/http.ts';
 import type { Store } from '../store/store.ts';
-import { formatDuration } from '../units.ts';
 import {
   type AdaptiveLimit,
   answered,
@@ -13,9 +13,6 @@ import {
   limitOf,
   slower,
 } from './concurrency-limit.ts';
-
-/** Marks the reason of a pause that the service did not ask for: it did not answer, or only with errors. */
-export const askedAgain = 'it is asked again in';
 
 /** The maximum of assets in flight for a connection. */
 export function ceilingOf(settings: Record<string, unknown>, perConnection: number): number {
@@ -53,7 +50,7 @@ export class Limiter {
   async met(connectionId: string, error: unknown): Promise<void> {
     if (error instanceof RetryLater) {
       if (error.scope !== 'connection') return;
-      await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, reasonOf(error)));
+      await this.#tolerant(connectionId, this.#pause(connectionId, error.waitMs, toReason(error)));
       if (error.code === 'asked_to_wait') await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
     } else if (passing(error)) {
       await this.#tolerant(connectionId, this.#slowDown(connectionId, error));
@@ -70,10 +67,10 @@ export class Limiter {
     const slowed = await this.#change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
     if (!slowed) return;
     const { limit, ceiling, pauseMs } = slowed;
-    const reason = reasonOf(error);
-    log.warn({ connectionId, limit, ceiling, reason }, 'connection slowed down');
+    log.warn({ connectionId, limit, ceiling, reason: reasonOf(error) }, 'connection slowed down');
     if (pauseMs === 0) return;
-    await this.#pause(connectionId, withMargin(pauseMs), `${reason}; ${askedAgain} ${formatDuration(pauseMs)}`);
+    const reason: Reason = { code: 'library_unavailable', error: reasonOf(error), retryInMs: pauseMs };
+    await this.#pause(connectionId, withMargin(pauseMs), reason);
   }
 
   async #speedUp(connectionId: string): Promise<void> {
@@ -106,10 +103,12 @@ export class Limiter {
   }
 
   /** For `waitMs`, no process asks the service anything for this connection. */
-  async #pause(connectionId: string, waitMs: number, reason: string): Promise<void> {
+  async #pause(connectionId: string, waitMs: number, reason: Reason): Promise<void> {
     const { store, log } = this.#options;
     const longer = await store.connections.park(connectionId, waitMs, reason);
-    if (longer) log.warn({ connectionId, retryInMs: Math.round(waitMs), reason }, 'connection waiting');
+    const retryInMs = Math.round(waitMs);
+    const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
+    if (longer) log.warn(fields, 'connection waiting');
   }
 
   /** A limit that cannot be saved now is saved another time. The request that it is about must not fail for it. */

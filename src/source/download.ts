@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
+import { KnownError } from '../errors.ts';
 import { type Body, bodyOf } from './body.ts';
 import { discard, drop, isEncoded, type Link, requestLink, strongEtag } from './follow-link.ts';
 import { HttpError, isUnbounded, throwFor } from './http.ts';
@@ -9,7 +10,7 @@ export type { Link } from './follow-link.ts';
 export { CannotGoOn, OtherVersion } from './resume.ts';
 
 /** The file behind a signed link does not exist (any more). */
-export class Missing extends Error {
+export class Missing extends KnownError {
   override readonly name = 'Missing';
 }
 
@@ -93,7 +94,7 @@ async function open(options: ResumeOptions, link: Link, signal: AbortSignal): Pr
 }
 
 function throwIfMissing(status: number): void {
-  if (status === 404 || status === 410) throw new Missing(`the download link answered ${status}`);
+  if (status === 404 || status === 410) throw new Missing({ code: 'http_status', request: 'download', status });
 }
 
 function typeOf({ headers }: Dispatcher.ResponseData): string | undefined {

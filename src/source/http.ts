@@ -1,15 +1,15 @@
 import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
-import { RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { KnownError, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
-export class HttpError extends Error {
+export class HttpError extends KnownError {
   override readonly name = 'HttpError';
   readonly status: number;
 
   constructor(what: string, status: number) {
-    super(`${what}: the service answered ${status}`);
+    super({ code: 'http_status', request: what, status });
     this.status = status;
   }
 }

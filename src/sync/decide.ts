@@ -1,10 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
-import { skipReason } from '../filters/filters.ts';
+import type { Reason } from '../reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
 import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/record-page.ts';
-
-/** Prefix of the reason of an asset whose listing breaks the API's schema. */
-const cannotBeRead = 'its listing cannot be read: ';
 
 interface DecideOptions {
   full: boolean;
@@ -38,11 +35,12 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     if (decision !== 'not here') return decision;
   }
   if (listed.problem !== undefined) {
-    const reason = `${cannotBeRead}${listed.problem}`;
+    const reason: Reason = { code: 'unreadable_listing', problem: listed.problem };
     if (!before) return { state: 'failed', reason, afresh: true, due: false };
     if (before.skipped) return undefined;
     // A known asset keeps its state: an unreadable listing says nothing about the file.
-    return before.reason === reason ? undefined : { state: before.state, reason, afresh: false, due: false };
+    if (isDeepStrictEqual(before.reason, reason)) return undefined;
+    return { state: before.state, reason, afresh: false, due: false };
   }
   if (!before || options.asked || before.skipped) return pending;
 
@@ -64,7 +62,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
         before.thumbnailState === 'gave_up' &&
         again;
       const news = changed || transcript || thumbnail;
-      const readable = before.reason?.startsWith(cannotBeRead);
+      const readable = before.reason?.code === 'unreadable_listing';
       if (!news && !readable) return undefined;
       return {
         state: 'mirrored',
@@ -103,7 +101,8 @@ function skip(
   rule: string,
   connectionId: string | undefined,
 ): Decision | undefined | 'not here' {
-  const aside: Decision = { state: 'pending', reason: skipReason(rule), skipped: rule, afresh: true, due: false };
+  const reason: Reason = { code: 'skipped_by_filter', rule };
+  const aside: Decision = { state: 'pending', reason, skipped: rule, afresh: true, due: false };
   // An unreadable asset that is skipped is reported, but not recorded.
   if (listed.problem !== undefined) return undefined;
   if (!before) return aside;

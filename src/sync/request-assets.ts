@@ -1,5 +1,6 @@
 import { reasonOf } from '../errors.ts';
-import { filtersOf, skippingRule, skipReason } from '../filters/filters.ts';
+import { filtersOf, skippingRule } from '../filters/filters.ts';
+import { renderReason } from '../reasons.ts';
 import type { ReadableCompany } from '../store/connections/readable-companies.ts';
 import type { Asset } from '../store/database/schema.ts';
 import { decide } from './decide.ts';
@@ -44,7 +45,7 @@ async function requestAsset(
   if (known.media === null) {
     const settings = (await store.connections.get(connectionId))?.settings ?? {};
     const rule = skippingRule(filtersOf(settings, deps), selectable(companyId, listed));
-    if (rule !== null) return skipReason(rule);
+    if (rule !== null) return renderReason({ code: 'skipped_by_filter', rule });
   }
   const { refused } = await store.syncs.recordPage({
     sync,

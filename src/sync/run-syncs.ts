@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
+import { Disconnected, RetryLater, reasonOf, toReason } from '../errors.ts';
 import { filtersOf, skipsCompany } from '../filters/filters.ts';
 import { withFields } from '../log.ts';
 import { HttpError } from '../source/http.ts';
@@ -133,7 +133,7 @@ async function endEarly(
   if (error instanceof Disconnected) return 'the connection is disconnected';
   if (signal.aborted || error instanceof LeaseLost) return 'handed back';
   if (error instanceof RetryLater) {
-    if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, reason);
+    if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
     log.info({ ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
     return 'waiting';
   }

@@ -1,5 +1,6 @@
 import { reasonOf } from '../errors.ts';
 import { recordEnding } from '../mirror/read-record.ts';
+import { because } from '../reasons.ts';
 import { ours, sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
@@ -156,7 +157,7 @@ class Rebuild {
       else so.restored++;
       so.bytes += asset.bytes ?? 0;
       if (asset.state === 'pending') so.pending++;
-      if (asset.reason) this.#options.tell(`${asset.media.key}: ${asset.reason}`);
+      if (asset.reason) this.#options.tell(`${asset.media.key}${because(asset.reason)}`);
     }
   }
 

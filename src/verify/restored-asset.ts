@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { versionOf } from '../mirror/media.ts';
 import { largestRecord, readRecord, type StoredRecord } from '../mirror/read-record.ts';
+import type { Reason } from '../reasons.ts';
 import { type ApiAsset, storable, withoutLinks } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import { measure } from '../storage/meter.ts';
@@ -120,19 +121,19 @@ async function findSidecars({ window, tell, thumbnails }: ReadDeps, { media, tra
 async function compareMedia(
   { storage, window, signal }: ReadDeps,
   { media, asset }: StoredRecord,
-): Promise<{ etag?: string | null; problem?: string }> {
+): Promise<{ etag?: string | null; problem?: Reason }> {
   const object = await window.find(media.key);
-  if (!object) return { problem: 'is missing, and is fetched again' };
+  if (!object) return { problem: { code: 'missing_object' } };
   if (object.bytes !== media.bytes) {
-    return { problem: `has ${object.bytes} bytes, its record says ${media.bytes}; it is fetched again` };
+    return { problem: { code: 'wrong_length', of: 'object', expected: media.bytes, got: object.bytes } };
   }
   if (media.variant === 'original' && typeof asset.size === 'number' && asset.size !== media.bytes) {
-    return { problem: `has ${media.bytes} bytes, the asset ${asset.size}; it is fetched again` };
+    return { problem: { code: 'wrong_length', of: 'record', expected: asset.size, got: media.bytes } };
   }
   const etag = object.etag ?? null;
   if (etag === media.etag || (etag !== null && etag === media.checksums.md5)) return { etag };
   const body = await storage.get(media.key, { signal });
   const sum = body && (await measure(body, signal));
   if (sum && sum.crc32 === media.checksums.crc32) return { etag };
-  return { problem: 'has another content than its record says; it is fetched again' };
+  return { problem: { code: 'wrong_content', of: 'object', got: null } };
 }

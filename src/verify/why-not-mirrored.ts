@@ -1,26 +1,25 @@
+import { because, renderReason } from '../reasons.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
 /** Why an asset is not in the bucket, as exactly as the records know; null: it is there. */
-export function whyNot(asset: AssetContents): string | null {
-  const { state, reason, nextAt } = asset;
-  const because = reason ? `: ${reason}` : '';
-  if (asset.skipped !== null) return reason;
+export function whyNot({ state, reason, skipped, nextAt, media }: AssetContents): string | null {
+  if (skipped !== null) return renderReason({ code: 'skipped_by_filter', rule: skipped });
   switch (state) {
     case 'mirrored':
       return null;
     case 'gone':
-      return asset.media ? null : 'no longer in the library, and it was never mirrored';
+      return media ? null : 'no longer in the library, and it was never mirrored';
     case 'unavailable':
-      return reason ?? 'the library has no file of it';
+      return renderReason(reason ?? { code: 'no_file', status: state });
     case 'processing':
-      return `still transcoding at the library${because}`;
+      return `still transcoding at the library${because(reason)}`;
     case 'failed':
-      return `failed${because || ', without a reason'}`;
+      return `failed${because(reason) || ', without a reason'}`;
     case 'transferring':
-      return `on its way${because}`;
+      return `on its way${because(reason)}`;
     case 'pending': {
       const later = reason && nextAt && nextAt.getTime() > Date.now() ? `; next try ${nextAt.toISOString()}` : '';
-      return `not yet${because || ': waits for a free slot'}${later}`;
+      return `not yet${because(reason) || ': waits for a free slot'}${later}`;
     }
   }
 }

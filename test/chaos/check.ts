@@ -11,6 +11,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { png } from '../../src/library/content/formats/images.ts';
 import { chunksOf } from '../../src/library/index.ts';
+import { because, type Reason } from '../../src/reasons.ts';
 import type { Dated, Held } from './content.ts';
 import { users } from './plan.ts';
 import type { Passed } from './proxy.ts';
@@ -41,7 +42,7 @@ interface Row {
   id: string;
   company_id: string;
   state: string;
-  reason: string | null;
+  reason: Reason | null;
   media: { key: string; bytes: number; variant: string; version: string } | null;
   record_key: string | null;
   transcript_state: string;
@@ -92,8 +93,8 @@ async function bytesAreExact(
       const honest =
         !row ||
         ['mirrored', 'gone', 'unavailable'].includes(row.state) ||
-        (row.state === 'failed' && /404|gone|not found/i.test(row.reason ?? ''));
-      if (!honest) say(`was removed at the service, and is ${row.state} (${row.reason})`);
+        (row.state === 'failed' && row.reason?.code === 'http_status' && [404, 410].includes(row.reason.status));
+      if (!honest) say(`was removed at the service, and is ${row.state}${because(row.reason)}`);
       if (row?.state !== 'mirrored' && row?.state !== 'gone') continue;
       if (!row.media || !row.record_key) continue;
     } else if (!row) {
@@ -101,11 +102,11 @@ async function bytesAreExact(
       continue;
     } else if (asset.status === 'unavailable') {
       without++;
-      if (row.state !== 'unavailable' || !/no file/.test(row.reason ?? ''))
-        say(`has no file, and is ${row.state} (${row.reason})`);
+      if (row.state !== 'unavailable' || row.reason?.code !== 'no_file')
+        say(`has no file, and is ${row.state}${because(row.reason)}`);
       continue;
     } else if (row.state !== 'mirrored') {
-      say(`is ${row.state}: ${row.reason}`);
+      say(`is ${row.state}${because(row.reason)}`);
       continue;
     }
     const { media } = row;

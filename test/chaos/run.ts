@@ -158,7 +158,7 @@ async function rest(world: World, when: string): Promise<void> {
       .query<{
         id: string;
         state: string;
-        reason: string | null;
+        reason: object | null;
         transcript_state: string;
         next_at: Date | null;
         waits: number;
@@ -196,9 +196,7 @@ async function rest(world: World, when: string): Promise<void> {
 /** Before the full sync: incremental ones have found all but what was dated back too far, or changed behind their back. */
 async function foundByThemselves(world: World): Promise<Finding> {
   const known = new Map(
-    (await world.query<{ id: string; state: string; reason: string }>('SELECT id, state, reason FROM assets')).map(
-      (row) => [row.id, row],
-    ),
+    (await world.query<{ id: string; state: string }>('SELECT id, state FROM assets')).map((row) => [row.id, row]),
   );
   const problems: string[] = [];
   let [late, failed] = [0, 0];

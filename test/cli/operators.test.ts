@@ -225,7 +225,7 @@ describe('the verbs of operators', () => {
   });
 
   test('resync --wait says once until when and why a connection waits', async () => {
-    const park = (ms: number, reason: string) => scene.mirror.store.connections.park(id, ms, reason);
+    const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [told, said] = ['', ''];

@@ -18,7 +18,7 @@ const rows = async (companyId: string) =>
 const skipped = (rule: string) => ({
   state: 'pending',
   skipped: rule,
-  reason: `skipped by a filter: ${rule}`,
+  reason: { code: 'skipped_by_filter', rule },
   nextAt: null,
   queuedAt: null,
 });
@@ -111,7 +111,7 @@ describe('a change', () => {
     expect(queued).toEqual(expect.arrayContaining(films));
     const held = (await stage.store.assets.take(films[1]!, 60_000))!;
     expect(held.settings).toEqual({});
-    await stage.store.assets.failed(leaseOf(held), 'as a test');
+    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'as a test' });
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
     expect(narrowed.changed).toEqual({ skipped: 3, letIn: 0, unknown: nothing, syncId: null });

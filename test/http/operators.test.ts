@@ -108,7 +108,13 @@ describe('retry', () => {
     await scene.resync({ mode: 'incremental' });
     for (const asset of ids) await scene.mirror.assetIn(asset, 'failed');
     const { body } = await ask('GET', `/assets/${ids[0]}`);
-    expect(body).toMatchObject({ state: 'failed', reason: expect.any(String), nextAt: null, key: null, upload: null });
+    expect(body).toMatchObject({
+      state: 'failed',
+      reason: { code: 'invalid_answer', text: expect.any(String) },
+      nextAt: null,
+      key: null,
+      upload: null,
+    });
     await scene.admin.clearFaults();
 
     expect(await ask('POST', `/assets/${ids[0]}/retry`)).toMatchObject({

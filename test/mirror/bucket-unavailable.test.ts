@@ -85,7 +85,10 @@ test.runIf(canMount)(
         const asset = await scene.mirror.asset(large);
         return asset?.state === 'pending' && asset.reason && asset;
       });
-      expect(waiting).toMatchObject({ attempts: 0, reason: expect.stringMatching(/no room for .*it has 29 MiB/) });
+      expect(waiting).toMatchObject({
+        attempts: 0,
+        reason: { text: expect.stringMatching(/no room for .*it has 29 MiB/) },
+      });
       expect(breaker(scene.mirror.lines)).toEqual([]);
       const [download] = await scene.admin.requests({ assetId: large, endpoint: 'media' as never });
       expect(Number(download!.bytes ?? 0)).toBeLessThan(10_000_000);

@@ -39,7 +39,7 @@ describe('mirroring an asset', () => {
     const id = await scene.upload({ status: 'unavailable' });
     await scene.resync();
     expect(await scene.mirror.assetIn(id, 'unavailable')).toMatchObject({
-      reason: expect.stringMatching(/no file/),
+      reason: { code: 'no_file', text: expect.stringMatching(/no file/) },
       key: null,
     });
     await scene.admin.changeAsset(id, { status: 'ready' });
@@ -88,7 +88,7 @@ describe('mirroring an asset', () => {
     const bad = await scene.upload({ name: 'bad', overrideDetail: { asset: { download: { url: 7 } } } as never });
     const good = await scene.upload({ name: 'good' });
     await scene.resync();
-    expect((await scene.mirror.assetIn(bad, 'failed')).reason).toMatch(/asset\.download\.url/);
+    expect((await scene.mirror.assetIn(bad, 'failed')).reason.text).toMatch(/asset\.download\.url/);
     await scene.mirror.assetIn(good, 'mirrored');
   });
 
@@ -161,7 +161,7 @@ describe('mirroring an asset', () => {
     const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(adaptiveLimit.parkedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
-    expect((await scene.mirror.asset(refused)).reason).toMatch(/^read asset .*: the service answered 401$/);
+    expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the service answered 401$/);
     await scene.admin.removeAsset(refused);
     await scene.admin.clearFaults();
     await scene.resync({ mode: 'full' });
@@ -230,7 +230,7 @@ describe('a file that cannot be had whole', () => {
   test.concurrent('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
     const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
     await scene.resync();
-    expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatch(/says 13 bytes, the download has 12/);
+    expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/says 13 bytes, the download has 12/);
     await scene.admin.changeAsset(id, { override: { size: 12 } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -247,7 +247,7 @@ describe('a file that cannot be had whole', () => {
     });
     await scene.admin.addFault({ endpoint: 'mp4', assetId: id, wrongType: true });
     await scene.resync();
-    expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatch(/text\/html, not the file/);
+    expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/text\/html, not the file/);
     expect(await scene.keys(id)).toEqual([]);
   });
 
@@ -257,7 +257,7 @@ describe('a file that cannot be had whole', () => {
     const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
     await scene.admin.addFault({ endpoint: 'mp4', assetId: words, headers: { 'content-type': 'text/plain' } });
     await scene.resync();
-    expect((await scene.mirror.assetIn(empty, 'failed')).reason).toMatch(/empty/);
+    expect((await scene.mirror.assetIn(empty, 'failed')).reason.text).toMatch(/empty/);
     expect(await scene.keys(empty)).toEqual([]);
   });
 
@@ -278,7 +278,7 @@ describe('a file that cannot be had whole', () => {
     }
     await scene.resync();
     for (const [id, reason] of reasons) {
-      expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatch(reason);
+      expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(reason);
       expect(await scene.keys(id)).toEqual([]);
     }
   });
@@ -302,7 +302,7 @@ describe('a file that cannot be had whole', () => {
       await scene.admin.addFault({ endpoint: 'media', assetId, ...ofUnknownType });
     }
     await scene.resync();
-    expect((await scene.mirror.assetIn(file, 'failed')).reason).toMatch(/error page/);
+    expect((await scene.mirror.assetIn(file, 'failed')).reason.text).toMatch(/error page/);
     expect(await scene.keys(file)).toEqual([]);
     for (const id of [document, called]) {
       await scene.mirror.assetIn(id, 'mirrored');
@@ -321,7 +321,7 @@ describe('a file that cannot be had whole', () => {
     }
     await scene.resync();
     for (const id of [picture, film]) {
-      expect((await scene.mirror.assetIn(id, 'failed')).reason).toMatch(/text\/html, not the file/);
+      expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/text\/html, not the file/);
       expect(await scene.keys(id)).toEqual([]);
     }
     await scene.mirror.assetIn(document, 'mirrored');
@@ -374,7 +374,7 @@ describe('a file that cannot be had whole', () => {
       await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
       await scene.resync();
       const asset = await scene.mirror.assetIn(id, 'failed');
-      expect(asset.reason).toMatch(reason);
+      expect(asset.reason.text).toMatch(reason);
       expect(asset).toMatchObject({ attempts: 5, key: null, mirroredAt: null });
       expect(await scene.keys(id)).toEqual([]);
     },
@@ -387,7 +387,7 @@ test('a video that never gets ready is failed at its deadline, and says so', asy
     const id = await scene.upload({ mimeType: 'video/mp4', assetType: 'videos', status: 'processing' });
     await scene.resync();
     expect(await scene.mirror.assetIn(id, 'failed')).toMatchObject({
-      reason: expect.stringMatching(/still processing/),
+      reason: { code: 'still_processing', text: expect.stringMatching(/still processing/) },
       attempts: 1,
     });
   } finally {

@@ -47,7 +47,7 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
     for (const id of others) await scene.mirror.assetIn(id, 'mirrored');
     for (const id of slow) {
       const { reason } = await scene.mirror.assetIn(id, 'failed');
-      expect(reason).toMatch(/at \d+ B\/s for .*TRANSFER_MIN_RATE \(4\.0 KiB\/s\)/);
+      expect(reason.text).toMatch(/at \d+ B\/s for .*TRANSFER_MIN_RATE \(4\.0 KiB\/s\)/);
       expect(await scene.keys(id)).toEqual([]);
     }
     const messages = scene.mirror.lines.map(({ msg }) => msg);

@@ -101,7 +101,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
     const { reason } = await scene.mirror.assetIn(id, 'failed', 90_000);
-    expect(reason).toMatch(/403/);
+    expect(reason.text).toMatch(/403/);
     expect(await scene.keys(id)).toEqual([]);
     expect(await scene.mirror.service.context.store.assets.uploads()).toEqual([]);
   });

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { type Circumstances, explanationOf } from '../../src/operations/explanation.ts';
+import type { Reason } from '../../src/reasons.ts';
 import type { Asset, Connection } from '../../src/store/database/schema.ts';
 
 const now = new Date('2026-03-01T12:00:00Z');
 const later = new Date('2026-03-01T12:10:00Z');
-const connection = { id: 'c', status: 'active', parkedUntil: null, lastError: null } as Connection;
+const connection = { id: 'c', status: 'active', parkedUntil: null, parkedReason: null } as Connection;
 const circumstances: Circumstances = {
   now,
   connection,
@@ -12,7 +13,7 @@ const circumstances: Circumstances = {
   bucketTrouble: null,
   stored: { parts: 0, bytes: 0 },
 };
-const parked = (lastError: string): Connection => ({ ...connection, parkedUntil: later, lastError });
+const parked = (parkedReason: Reason): Connection => ({ ...connection, parkedUntil: later, parkedReason });
 const media = {
   key: 'k/film.mp4',
   bytes: 2048,
@@ -57,26 +58,37 @@ describe('why an asset is where it is', () => {
     ],
     [
       'was put off',
-      asset('pending', { nextAt: later, reason: 'the link answered 500' }),
+      asset('pending', { nextAt: later, reason: { code: 'error', text: 'the link answered 500' } }),
       {},
       /Next try at 2026-03-01T12:10.*the link answered 500.*retry a/,
     ],
     [
       'is parked',
       asset('pending'),
-      { connection: parked('read asset a: the service asked to wait (429) for 10m 00s') },
+      {
+        connection: parked({
+          code: 'asked_to_wait',
+          text: 'read asset a: the service asked to wait (429) for 10m 00s',
+        }),
+      },
       /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
     ],
     [
       'is parked during an outage',
       asset('pending'),
-      { connection: parked('read /me: connect ECONNREFUSED; it is asked again in 10m 00s') },
+      {
+        connection: parked({
+          code: 'library_unavailable',
+          error: 'read /me: connect ECONNREFUSED',
+          retryInMs: 600_000,
+        }),
+      },
       /does not answer, or only with errors, so the connection waits until 2026-03-01T12:10.*ECONNREFUSED/,
     ],
     [
       'is parked for another reason',
       asset('pending'),
-      { connection: parked('no access token for now') },
+      { connection: parked({ code: 'error', text: 'no access token for now' }) },
       /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
     ],
     ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused\. .*resume c/],
@@ -109,19 +121,19 @@ describe('why an asset is where it is', () => {
     ],
     [
       'has no file',
-      asset('unavailable', { nextAt: null, reason: 'none is attached' }),
+      asset('unavailable', { nextAt: null, reason: { code: 'error', text: 'none is attached' } }),
       {},
       /no file of it: none is attached.*full sync/,
     ],
     [
       'failed',
-      asset('failed', { nextAt: null, attempts: 5, reason: 'wrong size' }),
+      asset('failed', { nextAt: null, attempts: 5, reason: { code: 'error', text: 'wrong size' } }),
       {},
       /failed after 5 attempts: wrong size.*retry a/,
     ],
     [
       'cannot be read where it is listed',
-      asset('failed', { nextAt: null, listed: {}, reason: 'size: x' }),
+      asset('failed', { nextAt: null, listed: {}, reason: { code: 'unreadable_listing', problem: 'size: x' } }),
       {},
       /breaks the API schema/,
     ],
@@ -147,5 +159,14 @@ describe('why an asset is where it is', () => {
     ],
   ])('%s', (_, of, more, words) => {
     expect(explanationOf(of, { ...circumstances, ...more }).join(' ')).toMatch(words);
+  });
+
+  test('depends on the code of a reason, and not on its words', () => {
+    const why = (reason: Reason) =>
+      explanationOf(asset('pending'), { ...circumstances, connection: parked(reason) })[1];
+    expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
+    expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
+    const text = 'the service asked to wait; it is asked again in 10m 00s';
+    expect(why({ code: 'error', text })).toMatch(/^Its connection waits until/);
   });
 });

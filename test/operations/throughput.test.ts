@@ -84,11 +84,11 @@ test('what is looked at again soon: what it is for, when, and nothing that is du
   await put(ids[0]!, 30, `state = 'mirrored', transcript_state = 'pending'`);
   await put(ids[1]!, 5, `state = 'mirrored', thumbnail_state = 'pending'`);
   await put(ids[2]!, 10, `state = 'processing'`);
-  await put(ids[3]!, 20, `state = 'pending', reason = 'the line broke'`);
+  await put(ids[3]!, 20, `state = 'pending', reason = '{"code": "error", "text": "the line broke"}'`);
   await put(ids[4]!, 90, `state = 'processing'`);
-  await put(ids[5]!, -1, `state = 'pending', reason = 'the line broke'`);
+  await put(ids[5]!, -1, `state = 'pending', reason = '{"code": "error", "text": "the line broke"}'`);
   const { assets, counts } = await stage.mirror.api<Upcoming>('GET', '/upcoming');
-  expect(assets.map(({ assetId, kind, reason }) => [assetId, kind, reason])).toEqual([
+  expect(assets.map(({ assetId, kind, reason }) => [assetId, kind, reason?.text ?? null])).toEqual([
     [ids[1], 'thumbnail', null],
     [ids[2], 'processing', null],
     [ids[3], 'retry', 'the line broke'],

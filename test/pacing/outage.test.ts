@@ -117,8 +117,8 @@ test.each(['asset', 'media'] as const)(
       await scene.resync();
       const waiting = async () => {
         const { assets } = await scene.mirror.api('GET', '/assets?state=pending&limit=100');
-        return assets.filter((asset: { reason: string | null }) =>
-          asset.reason?.endsWith('nor does anything else there'),
+        return assets.filter((asset: { reason: { code: string; text: string } | null }) =>
+          asset.reason?.text.endsWith('nor does anything else there'),
         );
       };
       await until('some of them to be put off', async () => (await waiting()).length >= 2, 90_000);

@@ -78,7 +78,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
   test('makes what is in hand ask for nothing more', async () => {
     await open();
     const { connectionId } = await stage.company();
-    await stage.store.connections.park(connectionId, 60_000, 'asked to wait');
+    await stage.store.connections.park(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
     await stage.admin.clearRequests();
     const call = stage.deps.withToken(connectionId, async () => 'asked');
     await expect(call).rejects.toThrow(RetryLater);
@@ -93,7 +93,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
       const { companyId, connectionId } = await stage.company();
       const [id] = await stage.upload(companyId);
       await stage.sync(connectionId);
-      await stage.store.connections.park(connectionId, 60_000, 'asked to wait');
+      await stage.store.connections.park(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
       const call = () => stage.deps.withToken(connectionId, async () => 'asked');
       await ahead(ms, async () => {
         const { waitMs } = await call().then(expect.fail, (error) => error);

@@ -1,6 +1,7 @@
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import type { Reason } from '../../src/reasons.ts';
 import { leaseOf } from '../../src/store/assets/leases.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { mirroredAlone as found } from '../support/mirrored.ts';
@@ -31,7 +32,7 @@ describe('the dispatcher', () => {
   /** A worker's whole lease. */
   async function finish(id: string): Promise<void> {
     const asset = (await stage.store.assets.take(id, 60_000))!;
-    expect(await stage.store.assets.unavailable(leaseOf(asset), 'no file')).toBe(true);
+    expect(await stage.store.assets.unavailable(leaseOf(asset), { code: 'no_file', status: null })).toBe(true);
   }
 
   test('gives slots to the newest assets first, round robin, a bounded number per connection', async () => {
@@ -146,7 +147,7 @@ describe('the dispatcher', () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
-    await stage.store.connections.park(connectionId!, 60_000, 'asked to wait');
+    await stage.store.connections.park(connectionId!, 60_000, { code: 'error', text: 'asked to wait' });
     expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
     expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();
@@ -196,10 +197,11 @@ describe('the dispatcher', () => {
     const media = { key: 'k', bytes: 1, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
     expect(await assets.startTransfer(late!)).toBe(false);
     expect(await assets.saveMedia(late!, media)).toBe(false);
-    expect(await assets.failed(late!, 'late')).toBe(false);
-    expect(await assets.again(late!, 0, { spent: true, reason: 'late' })).toBe(false);
+    const reason: Reason = { code: 'error', text: 'late' };
+    expect(await assets.failed(late!, reason)).toBe(false);
+    expect(await assets.again(late!, 0, { spent: true, reason })).toBe(false);
     expect(await assets.processing(late!, 0)).toBe(false);
-    expect(await assets.giveUpSidecars(late!, 'late')).toBe(false);
+    expect(await assets.giveUpSidecars(late!, reason)).toBe(false);
     expect(await assets.renew([late!, own!], 60_000)).toEqual(new Set([id]));
     expect(await assets.get(id!)).toMatchObject({ state: 'transferring', attempts: 0, reason: null, media: null });
     expect(await assets.startTransfer(own!)).toBe(true);

@@ -229,7 +229,7 @@ describe('/me is the authority', () => {
 
     const lease = leaseOf(held);
     expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
-    expect(await stage.store.assets.failed(lease, 'the service answered 404')).toBe(false);
+    expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the service answered 404' })).toBe(false);
     for (const id of [otherId, second!]) {
       expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();
       expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', attempts: 0, queuedAt: null });

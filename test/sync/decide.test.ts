@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { type Reason, renderReason } from '../../src/reasons.ts';
 import type { Asset, AssetState } from '../../src/store/database/schema.ts';
 import type { KnownAsset, ListedAsset } from '../../src/store/syncs/record-page.ts';
 import { decide } from '../../src/sync/decide.ts';
@@ -27,6 +28,9 @@ function listing(change: Record<string, unknown> = {}): ListedAsset {
 
 const unreadable: ListedAsset = { ...listing(), listed: {}, problem: 'size: expected number, received string' };
 
+const unreadableListing: Reason = { code: 'unreadable_listing', problem: 'size: expected number, received string' };
+const why: Reason = { code: 'error', text: 'why' };
+
 function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asset & KnownAsset {
   const { size, uploadDate, listed } = listing();
   return {
@@ -51,7 +55,7 @@ const full = { full: true };
 const asked = { full: true, asked: true };
 
 const afresh = { state: 'pending', reason: null, afresh: true, due: true };
-const looked = (state: AssetState, due: boolean, reason: string | null = null) => ({
+const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
   state,
   reason,
   afresh: false,
@@ -63,7 +67,7 @@ const skipped = { full: true, skipped: 'type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {
   state: 'pending',
-  reason: 'skipped by a filter: type videos',
+  reason: { code: 'skipped_by_filter', rule: 'type videos' },
   skipped: 'type videos',
   afresh: true,
   due: false,
@@ -75,6 +79,12 @@ const { listed } = pictured;
 type Row = [string, KnownAsset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
 describe('what a listing makes of an asset', () => {
+  test('depends on the code of its reason, and not on the words', () => {
+    const becomes = (reason: Reason) => decide(record('mirrored', { reason }), listing(), incremental);
+    expect(becomes({ code: 'unreadable_listing', problem: 'in other words' })).toEqual(looked('mirrored', false));
+    expect(becomes({ code: 'error', text: renderReason(unreadableListing) })).toBeUndefined();
+  });
+
   test.each<Row>([
     ['a new asset is to be mirrored', undefined, listing(), incremental, afresh],
     [
@@ -89,7 +99,7 @@ describe('what a listing makes of an asset', () => {
       undefined,
       unreadable,
       incremental,
-      { state: 'failed', reason: `its listing cannot be read: ${unreadable.problem}`, afresh: true, due: false },
+      { state: 'failed', reason: unreadableListing, afresh: true, due: false },
     ],
 
     ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
@@ -166,9 +176,9 @@ describe('what a listing makes of an asset', () => {
     ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
     ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
     ['unavailable in a full run: again', record('unavailable'), listing(), full, afresh],
-    ['failed and the same: nothing', record('failed', { reason: 'why' }), listing(), incremental, undefined],
-    ['failed and changed: again', record('failed', { reason: 'why' }), listing({ size: 8 }), incremental, afresh],
-    ['failed in a full run: again', record('failed', { reason: 'why' }), listing(), full, afresh],
+    ['failed and the same: nothing', record('failed', { reason: why }), listing(), incremental, undefined],
+    ['failed and changed: again', record('failed', { reason: why }), listing({ size: 8 }), incremental, afresh],
+    ['failed in a full run: again', record('failed', { reason: why }), listing(), full, afresh],
     [
       'failed for it could not be read, and now can: again',
       record('failed', { listed: {} }),
@@ -192,18 +202,18 @@ describe('what a listing makes of an asset', () => {
       record('mirrored'),
       unreadable,
       asked,
-      looked('mirrored', false, `its listing cannot be read: ${unreadable.problem}`),
+      looked('mirrored', false, unreadableListing),
     ],
     [
       'which is no news the second time',
-      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      record('mirrored', { reason: unreadableListing }),
       unreadable,
       full,
       undefined,
     ],
     [
       'and over when it can be read again',
-      record('mirrored', { reason: `its listing cannot be read: ${unreadable.problem}` }),
+      record('mirrored', { reason: unreadableListing }),
       listing(),
       incremental,
       looked('mirrored', false),
@@ -251,10 +261,10 @@ describe('what a listing makes of an asset', () => {
   test.each(['pending', 'processing', 'transferring'] as const)(
     '%s goes on; only a new status makes it due at once',
     (state) => {
-      const before = record(state, { reason: 'why' });
+      const before = record(state, { reason: why });
       expect(decide(before, listing(), full)).toBeUndefined();
-      expect(decide(before, listing({ name: 'x' }), incremental)).toEqual(looked(state, false, 'why'));
-      expect(decide(before, listing({ status: 'processing' }), incremental)).toEqual(looked(state, true, 'why'));
+      expect(decide(before, listing({ name: 'x' }), incremental)).toEqual(looked(state, false, why));
+      expect(decide(before, listing({ status: 'processing' }), incremental)).toEqual(looked(state, true, why));
     },
   );
 });
@@ -262,8 +272,8 @@ describe('what a listing makes of an asset', () => {
 test.each(['pending', 'processing', 'mirrored', 'failed', 'unavailable'] as const)(
   'what is %s, unchanged and listed, while nobody can read the company of its record, is written with what it was',
   (state) => {
-    const before = record(state, { reason: 'why', stranded: true });
-    expect(decide(before, listing(), incremental)).toEqual(looked(state, false, 'why'));
+    const before = record(state, { reason: why, stranded: true });
+    expect(decide(before, listing(), incremental)).toEqual(looked(state, false, why));
     expect(decide({ ...before, stranded: false }, listing(), incremental)).toBeUndefined();
   },
 );

@@ -35,7 +35,7 @@ describe('what a complete listing lacks', () => {
     expect(await stage.store.assets.get(ids[2]!)).toMatchObject({
       nextAt: null,
       queuedAt: null,
-      reason: 'no longer in the library, and never mirrored',
+      reason: { code: 'gone', inBucket: false },
     });
     expect(await stage.events({ kind: 'asset.gone', assetId: ids[2]! })).toHaveLength(1);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0 });
@@ -264,7 +264,7 @@ describe('a company', () => {
     // Between the loss and the run that finds it out, a worker is told that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    await stage.store.assets.failed(leaseOf(held), 'the service answered 404');
+    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the service answered 404' });
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });

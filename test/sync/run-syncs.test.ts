@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test, vi } from 'vitest';
+import { renderReason } from '../../src/reasons.ts';
 import { runSyncs } from '../../src/sync/run-syncs.ts';
 import { spawnMirror, startMirror } from '../support/mirror.ts';
 import { connectAs, longAgo, newStage, overlap, type Stage } from '../support/stage.ts';
@@ -411,7 +412,8 @@ describe('bad answers', () => {
     expect(run).toMatchObject({ status: 'done', new: 2 });
     expect(run.error).toContain(`asset ${bad}: size: `);
     const assets = await stage.assets(companyId);
-    expect(assets.map(({ id, state, reason }) => [id, state, reason?.split(':')[1] ?? null])).toEqual(
+    const problems = assets.map(({ id, state, reason }) => [id, state, reason && renderReason(reason).split(':')[1]]);
+    expect(problems).toEqual(
       [
         [good!, 'pending', null],
         [bad!, 'failed', ' size'],
@@ -427,7 +429,7 @@ describe('bad answers', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('status') });
     expect(await stage.store.assets.get(good!)).toMatchObject({
       state: 'pending',
-      reason: expect.stringContaining('cannot be read: status'),
+      reason: { code: 'unreadable_listing', problem: expect.stringMatching(/^status/) },
       name: 'file 0',
       size: expect.any(Number),
     });
@@ -445,7 +447,7 @@ describe('bad answers', () => {
     expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
     const told = await stage.assets(companyId);
     expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
-    for (const { reason } of told) expect(reason).toMatch(/^its listing cannot be read: id: /);
+    for (const { reason } of told) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
 
     // Neither a run over less nor a second one over everything changes that.
     expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });

@@ -40,7 +40,7 @@ test('narrower settings delete nothing and fetch nothing more; wider ones fill i
   expect(await scene.mirror.asset(late)).toMatchObject({
     state: 'pending',
     skipped: 'type videos',
-    reason: 'skipped by a filter: type videos',
+    reason: { code: 'skipped_by_filter', text: 'skipped by a filter: type videos', rule: 'type videos' },
     nextAt: null,
   });
   expect(await scene.mirror.asset(film)).toMatchObject({ state: 'mirrored', name: 'clip.mp4', skipped: null });

@@ -94,7 +94,7 @@ function reasonOf({ state, reason, nextAt, attempts, transcript, thumbnail }: As
       ? [transcript === 'pending' && 'transcript', thumbnail === 'pending' && 'thumbnail'].filter(Boolean).join(' and ')
       : '';
   const tried = attempts > 0 && state !== 'mirrored' ? counted(attempts, 'attempt') : '';
-  return [reason ?? '', tried, waits && `${waits} may still appear`, next].filter(Boolean).join('; ');
+  return [reason?.text ?? '', tried, waits && `${waits} may still appear`, next].filter(Boolean).join('; ');
 }
 
 function dateOf(ms: number): string {

@@ -213,7 +213,7 @@ async function summarize(end: {
   for (const state of ['transferring', 'pending', 'unavailable', 'failed'] as const) {
     const { assets } = await service.operations.assets({ state, limit: 250 });
     // A reason may contain the id; equal reasons share a line.
-    const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.replaceAll(id, '…') ?? '');
+    const reasons = Map.groupBy(assets, ({ id, reason }) => reason?.text.replaceAll(id, '…') ?? '');
     const more = byState[state] - assets.length;
     for (const [reason, list] of reasons) {
       const count = list.length + (reason === '' && more > 0 ? more : 0);

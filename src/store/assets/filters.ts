@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
@@ -37,12 +38,14 @@ export async function page(
 }
 
 /** Marks assets as skipped; nothing more is due for them. Returns how many. */
-export async function skip(db: Database, assets: { id: string; rule: string; reason: string }[]): Promise<number> {
+export async function skip(db: Database, assets: { id: string; rule: string }[]): Promise<number> {
   if (assets.length === 0) return 0;
+  const reasonOf = (rule: string): Reason => ({ code: 'skipped_by_filter', rule });
+  const skipped = assets.map(({ id, rule }) => ({ id, rule, reason: reasonOf(rule) }));
   const { rows } = await sql<{ count: number }>`
     WITH out AS (
       SELECT a.id, r.rule, r.reason FROM assets a
-      JOIN ${recordset(assets)} AS r (id text, rule text, reason text) ON r.id = a.id
+      JOIN ${recordset(skipped)} AS r (id text, rule text, reason jsonb) ON r.id = a.id
       WHERE a.media IS NULL AND ${free}
       ORDER BY a.id FOR UPDATE OF a
     ), changed AS (

@@ -1,10 +1,14 @@
 import { type RawBuilder, sql } from 'kysely';
+import { type Reason, renderReason } from '../../reasons.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { addAssetEvent } from '../events/add-event.ts';
 import { type LeaseEnd, leaseRow } from './history.ts';
 import { type AssetLease, inHand } from './leases.ts';
+
+/** Null becomes NULL, and not the JSON value. */
+const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}::jsonb`;
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
@@ -16,14 +20,15 @@ export async function processing(db: Database, lease: AssetLease, waitMs: number
 }
 
 /** The library has no file for it, or no longer has the asset. */
-export async function unavailable(db: Database, lease: AssetLease, reason: string): Promise<boolean> {
+export async function unavailable(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return endForGood(db, lease, 'unavailable', reason);
 }
 
-export async function failed(db: Database, lease: AssetLease, reason: string): Promise<boolean> {
+export async function failed(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const isEnded = await endForGood(tx, lease, 'failed', reason);
-    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, { reason });
+    const told = { reason: renderReason(reason), reasonCode: reason.code };
+    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, told);
     return isEnded;
   });
 }
@@ -33,16 +38,17 @@ export async function again(
   db: Database,
   lease: AssetLease,
   waitMs: number,
-  options: { spent?: boolean; putOff?: boolean; reason: string | null },
+  options: { spent?: boolean; putOff?: boolean; reason: Reason | null },
 ): Promise<boolean> {
-  const values = sql`state = ${notTransferring}, next_at = ${inMs(waitMs)}, reason = ${options.reason},
+  const values = sql`state = ${notTransferring}, next_at = ${inMs(waitMs)}, reason = ${json(options.reason)},
     attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.putOff ? 1 : 0}::int`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
 
 /** A filter skips it. */
-export async function skip(db: Database, lease: AssetLease, rule: string, reason: string): Promise<boolean> {
-  const values = sql`state = 'pending', skipped = ${rule}, reason = ${reason}, next_at = NULL, attempts = 0, waits = 0,
+export async function skip(db: Database, lease: AssetLease, rule: string): Promise<boolean> {
+  const reason: Reason = { code: 'skipped_by_filter', rule };
+  const values = sql`state = 'pending', skipped = ${rule}, reason = ${json(reason)}, next_at = NULL, attempts = 0, waits = 0,
     processing_since = NULL`;
   return endLease(db, lease, values, { outcome: 'skipped', reason });
 }
@@ -60,9 +66,9 @@ export async function startOver(db: Database, lease: AssetLease): Promise<boolea
 }
 
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
-export async function giveUpSidecars(db: Database, lease: AssetLease, reason: string): Promise<boolean> {
+export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   const values = sql`next_at = CASE WHEN revision <> ${lease.revision}::int THEN now() END,
-    attempts = 0, waits = 0, reason = ${reason},
+    attempts = 0, waits = 0, reason = ${json(reason)},
     transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
     thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
   return endLease(db, lease, values, { outcome: 'gave up', reason });
@@ -73,11 +79,11 @@ async function endForGood(
   db: Database,
   lease: AssetLease,
   state: 'unavailable' | 'failed',
-  reason: string,
+  reason: Reason,
 ): Promise<boolean> {
   const isUnchanged = sql`revision = ${lease.revision}::int`;
   const attempts = state === 'failed' ? sql`CASE WHEN ${isUnchanged} THEN attempts + 1 ELSE 0 END` : sql`0`;
-  const values = sql`state = CASE WHEN ${isUnchanged} THEN ${state} ELSE 'pending' END, reason = ${reason},
+  const values = sql`state = CASE WHEN ${isUnchanged} THEN ${state} ELSE 'pending' END, reason = ${json(reason)},
     next_at = CASE WHEN ${isUnchanged} THEN NULL ELSE now() END, attempts = ${attempts}, waits = 0, processing_since = NULL`;
   return endLease(db, lease, values, { outcome: state, reason });
 }

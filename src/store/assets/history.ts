@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
 /** Maximum of steps kept of a lease: a download that fails again and again has more than anybody reads. */
@@ -35,7 +36,7 @@ export function note({ stepLog }: { stepLog: StepLog }, did: Step['did'], facts:
 /** How a lease ended. */
 export interface LeaseEnd {
   outcome: Outcome;
-  reason?: string | null;
+  reason?: Reason | null;
   /** Until the next attempt or check. */
   waitMs?: number | null;
 }

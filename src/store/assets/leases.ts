@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import type { Asset, Media, OwnedAsset, SidecarStates } from '../database/schema.ts';
 import { newStepLog, type StepLog } from './history.ts';
 
@@ -39,7 +40,7 @@ export interface Mirrored extends SidecarStates {
   recordKey: string;
   waitMs: number | null;
   attempts?: number;
-  reason?: string | null;
+  reason?: Reason | null;
   /** The media, if an `asset.mirrored` event is to be sent for it. */
   tell?: Media | undefined;
 }

@@ -21,7 +21,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
   const { rows } = await sql<{ id: string; lease: number }>`
     WITH found AS MATERIALIZED (
       SELECT * FROM ${recordset(found)} AS found (
-        id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason text,
+        id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)
     ), held AS MATERIALIZED (

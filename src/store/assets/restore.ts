@@ -1,4 +1,5 @@
 import { type RawBuilder, sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import { recordset } from '../database/recordset.ts';
 import { rowsWritten } from '../database/results.ts';
 import type { AssetState, Database, Media, ThumbnailState, TranscriptState } from '../database/schema.ts';
@@ -9,7 +10,7 @@ export interface RestoredAsset extends Omit<ListedAsset, 'problem'> {
   companyId: string;
   detail: Record<string, unknown>;
   state: Extract<AssetState, 'mirrored' | 'pending'>;
-  reason: string | null;
+  reason: Reason | null;
   /** Something is due for it. */
   due: boolean;
   media: Media;
@@ -35,7 +36,7 @@ export async function restore(db: Database, assets: RestoredAsset[]): Promise<Ma
   if (assets.length === 0) return new Map();
   const companies = [...new Set(assets.map((asset) => asset.companyId))].sort();
   const records = sql`${recordset(assets)} AS r (id text, company_id text, project_id text, asset_type text, name text,
-    size bigint, upload_date bigint, listed jsonb, detail jsonb, state text, reason text, due boolean, media jsonb,
+    size bigint, upload_date bigint, listed jsonb, detail jsonb, state text, reason jsonb, due boolean, media jsonb,
     bytes bigint, record_key text, mirrored_at timestamptz, transcript_state text, transcript_keys jsonb,
     thumbnail_state text, thumbnail jsonb)`;
   return db.transaction().execute(async (tx) => {

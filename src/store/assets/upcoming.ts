@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
@@ -12,7 +13,7 @@ export interface Expected {
   connectionId: string | null;
   kind: ExpectedKind;
   at: Date;
-  reason: string | null;
+  reason: Reason | null;
 }
 
 /** Maximum of each kind that is returned. */

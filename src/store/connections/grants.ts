@@ -58,6 +58,7 @@ export async function saveGrant(
           refreshUntil: null,
           refreshUnansweredAt: null,
           parkedUntil: null,
+          parkedReason: null,
           lastError: null,
           disconnectedAt: null,
         }),

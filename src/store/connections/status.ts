@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { type Reason, renderReason } from '../../reasons.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Connection, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
@@ -98,9 +99,10 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 }
 
 /** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
-export async function park(db: Database, id: string, waitMs: number, reason: string): Promise<boolean> {
+export async function park(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET parked_until = ${inMs(waitMs)}, last_error = ${reason}
+    UPDATE connections SET parked_until = ${inMs(waitMs)}, parked_reason = ${JSON.stringify(reason)}::jsonb,
+      last_error = ${renderReason(reason)}
     WHERE id = ${id} AND status <> 'disconnected'
       AND (parked_until IS NULL OR parked_until < ${inMs(waitMs)})`.execute(db);
   return wroteAny(result);

@@ -21,6 +21,7 @@ const connections = `
     sync_owner text,
     sync_until timestamptz,
     parked_until timestamptz,
+    parked_reason jsonb,
     adaptive_limit jsonb,
     settings jsonb NOT NULL DEFAULT '{}',
     -- The filters have changed and are still to be applied.
@@ -87,7 +88,8 @@ const assets = `
     -- The last sync that found it new or changed.
     sync_id text,
     state text NOT NULL CHECK (state IN ('pending', 'processing', 'transferring', 'mirrored', 'unavailable', 'failed', 'gone')),
-    reason text,
+    -- A code with data.
+    reason jsonb,
     -- The filter rule that skips it; then nothing is due, although it is pending.
     skipped text,
     attempts integer NOT NULL DEFAULT 0,

@@ -1,4 +1,5 @@
 import type { Generated, JSONColumnType, Kysely, Selectable } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 
 /** The tables as TypeScript sees them (camelCase; bigint columns are numbers, timestamps Dates). */
 export interface Schema {
@@ -50,6 +51,7 @@ interface ConnectionTable {
   syncOwner: string | null;
   syncUntil: Date | null;
   parkedUntil: Date | null;
+  parkedReason: Reason | null;
   /** The adaptive concurrency of the connection (pacing/adaptive-concurrency.ts); null: no limit of its own. */
   adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
@@ -164,7 +166,7 @@ interface AssetTable {
   revision: Generated<number>;
   detail: Record<string, unknown> | null;
   state: AssetState;
-  reason: string | null;
+  reason: Reason | null;
   /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
   skipped: string | null;
   attempts: number;
@@ -384,7 +386,7 @@ export interface Step {
   parts?: number;
   part?: number;
   checksums?: Record<string, string>;
-  reason?: string;
+  reason?: Reason;
 }
 
 interface HistoryTable {
@@ -407,7 +409,7 @@ interface HistoryTable {
     /** How many more steps there were. */
     more?: number;
     nextAt?: string;
-    reason?: string | null;
+    reason?: Reason;
     /** Of a filter: the rule. */
     rule?: string;
     /** Of a verification: the objects to be repaired. */

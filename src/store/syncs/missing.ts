@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
@@ -19,6 +20,11 @@ const known = ({ sync, companyId }: Listed) => sql`
 
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;
+
+const isGone = (inBucket: boolean) => {
+  const reason: Reason = { code: 'gone', inBucket };
+  return sql`${JSON.stringify(reason)}::jsonb`;
+};
 
 async function holding<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
   const { connectionId } = listed.sync;
@@ -61,8 +67,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
       ), changed AS (
         UPDATE assets SET state = 'gone', next_at = NULL, queued_at = NULL, lease = lease + 1, lease_until = NULL,
           revision = revision + 1, attempts = 0, waits = 0, processing_since = NULL, upload = NULL, skipped = NULL,
-          reason = CASE WHEN media IS NULL THEN 'no longer in the library, and never mirrored'
-            ELSE 'no longer in the library; what is in the bucket stays' END
+          reason = CASE WHEN media IS NULL THEN ${isGone(false)} ELSE ${isGone(true)} END
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), parts AS (
         DELETE FROM upload_parts USING changed WHERE asset_id = changed.id

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
+import type { Reason } from '../../reasons.ts';
 import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
 import { addEvent } from '../events/add-event.ts';
 
@@ -20,7 +21,7 @@ export interface ListedAsset {
 /** What a listing makes of an asset; undefined: nothing new. */
 export interface Decision {
   state: AssetState;
-  reason: string | null;
+  reason: Reason | null;
   /** Reset attempts and deadlines. */
   afresh: boolean;
   /** A worker has to handle it now. */
@@ -234,5 +235,5 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason text, due boolean, afresh boolean, skipped text, transcript_state text,
+    state text, reason jsonb, due boolean, afresh boolean, skipped text, transcript_state text,
     thumbnail_state text, told jsonb)`;

@@ -91,7 +91,7 @@ const values = (ids: number[], r: Row) => {
     r.bytes,
     r.skipped ? 'type videos' : null,
     (moving && !r.skipped) || (r.due && !r.skipped) ? new Date(Date.now() + 60_000) : null,
-    r.reason ? 'why' : null,
+    r.reason ? { code: 'error', text: 'why' } : null,
   ];
 };
 async function apply(client: pg.Pool | pg.PoolClient, { what, ids, row: r }: Statement) {

@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { afterAll, expect, test } from 'vitest';
+import type { Reason } from '../../../src/reasons.ts';
 import { note } from '../../../src/store/assets/history.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { until } from '../../support/until.ts';
@@ -36,15 +37,16 @@ test('the history of a lease is one row with its steps, its outcome and its sync
   const { sync } = await queued('a', 'a1');
   const lease = leaseOf((await store.assets.take('a1', 60_000))!);
   note(lease, 'asked', { status: 'ready' });
-  for (let n = 0; n < 70; n++) note(lease, 'part failed', { part: n, reason: 'it broke off' });
-  expect(await store.assets.again(lease, 60_000, { spent: true, reason: 'it broke off' })).toBe(true);
+  const reason: Reason = { code: 'error', text: 'it broke off' };
+  for (let n = 0; n < 70; n++) note(lease, 'part failed', { part: n, reason });
+  expect(await store.assets.again(lease, 60_000, { spent: true, reason })).toBe(true);
   const { rows } = await store.history.ofAsset('a1');
   expect(rows).toMatchObject([
     { kind: 'listed', syncId: sync.id, data: { news: 'new', state: 'pending', due: true } },
     {
       kind: 'attempt',
       syncId: sync.id,
-      data: { outcome: 'again', reason: 'it broke off', nextAt: expect.any(String), more: 11 },
+      data: { outcome: 'again', reason, nextAt: expect.any(String), more: 11 },
     },
   ]);
   const { nextAt } = (await store.assets.get('a1'))!;
@@ -60,9 +62,9 @@ test('a worker that has lost its lease adds no history; the loss is recorded onc
   await until('it to be missed again', async () => (await store.assets.overdue(0)).length > 0);
   const next = (await store.assets.take('b1', 60_000))!;
   note(lease, 'asked', { status: 'ready' });
-  expect(await store.assets.failed(lease, 'too late')).toBe(false);
+  expect(await store.assets.failed(lease, { code: 'error', text: 'too late' })).toBe(false);
   expect(await kinds('b1')).toEqual(['listed', 'lost']);
-  expect(await store.assets.failed(leaseOf(next), 'in time')).toBe(true);
+  expect(await store.assets.failed(leaseOf(next), { code: 'error', text: 'in time' })).toBe(true);
   expect(await kinds('b1')).toEqual(['listed', 'lost', 'attempt']);
 });
 

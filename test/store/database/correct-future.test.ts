@@ -59,7 +59,9 @@ test('times further ahead than anything is planned are corrected; other times an
   const waiting = await newAsset(`next_at = now() + interval '2 days'`);
   const due = await newAsset(`state = 'mirrored', next_at = now() + interval '2 days'`);
   const queued = await newAsset(`queued_at = now() + interval '2 h', lease_until = now() + interval '2 h'`);
-  const legitimate = await newAsset(`next_at = now() + interval '75 minutes', reason = 'put off'`);
+  const legitimate = await newAsset(
+    `next_at = now() + interval '75 minutes', reason = '{"code": "error", "text": "put off"}'`,
+  );
   const film = await newAsset(
     `state = 'mirrored', next_at = now(), processing_since = now() + interval '1 h', transcript_deadline = now() + interval '3 h'`,
   );

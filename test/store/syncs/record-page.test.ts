@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { afterAll, expect, test } from 'vitest';
+import type { Reason } from '../../../src/reasons.ts';
 import { leaseOf } from '../../../src/store/assets/leases.ts';
 import { LeaseLost } from '../../../src/store/syncs/lease.ts';
 import type { Decide, ListedAsset } from '../../../src/store/syncs/record-page.ts';
@@ -12,6 +13,7 @@ const opened = await newStore();
 const { store } = opened;
 afterAll(() => opened.close());
 
+const why: Reason = { code: 'error', text: 'why' };
 const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
 /** What is new is pending, and every change is one of the name. */
 const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
@@ -69,7 +71,8 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const [one, two, known, three] = ids('refused', 4) as [string, string, string, string];
   const byProblem: Decide = (before, asset) => {
     if (asset.problem === undefined) return decide(before, asset, {});
-    return { state: before?.state ?? 'failed', reason: asset.problem, afresh: false, due: false };
+    const reason: Reason = { code: 'unreadable_listing', problem: asset.problem };
+    return { state: before?.state ?? 'failed', reason, afresh: false, due: false };
   };
   const page = (assets: ListedAsset[]) =>
     store.syncs.recordPage({
@@ -88,8 +91,12 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const refusal = expect.stringMatching(/^cannot be recorded: index row (size|requires)/);
   expect(written.refused).toEqual([two, long, known].map((id) => ({ id, problem: refusal })));
   expect(await store.assets.get(one)).toMatchObject({ state: 'pending' });
-  expect(await store.assets.get(two)).toMatchObject({ state: 'failed', reason: refusal, projectId: null });
-  expect(await store.assets.get(known)).toMatchObject({ state: 'pending', reason: refusal, name: `name of ${known}` });
+  expect(await store.assets.get(two)).toMatchObject({ state: 'failed', reason: { problem: refusal }, projectId: null });
+  expect(await store.assets.get(known)).toMatchObject({
+    state: 'pending',
+    reason: { problem: refusal },
+    name: `name of ${known}`,
+  });
   expect(await store.assets.get(three)).toMatchObject({ state: 'pending' });
   expect(await store.assets.get(long)).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({
@@ -290,8 +297,8 @@ test('the result of a worker does not hide what a listing has seen since', async
   const run = await running(store, 'since');
   const changed = (id: string) => record(run, 'since', [listed(id, { name: 'another' })]);
   for (const [id, conclude] of [
-    ['since failed', (lease) => store.assets.failed(lease, 'why')],
-    ['since unavailable', (lease) => store.assets.unavailable(lease, 'why')],
+    ['since failed', (lease) => store.assets.failed(lease, why)],
+    ['since unavailable', (lease) => store.assets.unavailable(lease, why)],
     ['since mirrored', (lease) => store.assets.mirrored(lease, found)],
   ] as [string, (lease: ReturnType<typeof leaseOf>) => Promise<boolean>][]) {
     const lease = await inHand(run, 'since', id);
@@ -318,7 +325,7 @@ test('after a lease has ended, a late heartbeat or a second result changes nothi
   expect(await store.assets.renew([lease], 60_000)).toEqual(new Set(['late']));
   expect(await store.assets.again(lease, 0, { spent: false, reason: null })).toBe(true);
   expect(await store.assets.renew([lease], 60_000)).toEqual(new Set());
-  expect(await store.assets.failed(lease, 'why')).toBe(false);
+  expect(await store.assets.failed(lease, why)).toBe(false);
   expect(await store.assets.startTransfer(lease)).toBe(false);
   expect(await store.assets.get('late')).toMatchObject({ state: 'pending', leaseUntil: null });
   await until('its next lease', async () => {

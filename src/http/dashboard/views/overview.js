@@ -225,6 +225,6 @@ function nextHour() {
   return html`<ul class="tags">${kinds.map(([kind, n]) => html`<li>${kindNames[kind]} <b>${n >= 1000 ? '1,000 or more' : number(n)}</b></li>`)}</ul>
     <ul class="events">${assets.map(
       ({ assetId, name, kind, at, reason }) =>
-        html`<li><span><a href="#/assets/${encodeURIComponent(assetId)}">${name ?? assetId}</a> <small>${kindNames[kind]}${reason ? ` · ${reason}` : ''}</small></span>${time(at)}</li>`,
+        html`<li><span><a href="#/assets/${encodeURIComponent(assetId)}">${name ?? assetId}</a> <small>${kindNames[kind]}${reason ? ` · ${reason.text}` : ''}</small></span>${time(at)}</li>`,
     )}</ul>`;
 }

@@ -1,0 +1,149 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it, test } from 'vitest';
+import { KnownError, Rejected, RetryLater, StorageUnavailable, toReason } from '../src/errors.ts';
+import { because, type Reason, type ReasonCode, reasonCodes, renderReason } from '../src/reasons.ts';
+import { HttpError } from '../src/source/http.ts';
+
+/** Each code with all its data, and its sentence. */
+const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
+  error: [[{ code: 'error', text: 'no room' }, 'no room']],
+  http_status: [
+    [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the service answered 404'],
+  ],
+  asked_to_wait: [[{ code: 'asked_to_wait', text: 'asked (429)' }, 'asked (429)']],
+  library_unavailable: [
+    [{ code: 'library_unavailable', error: 'ECONNREFUSED' }, 'ECONNREFUSED; nor does anything else there'],
+    [
+      { code: 'library_unavailable', error: 'ECONNREFUSED', retryInMs: 600_000 },
+      'ECONNREFUSED; it is asked again in 10m 00s',
+    ],
+  ],
+  bucket_unavailable: [[{ code: 'bucket_unavailable', text: 'the store is full' }, 'the store is full']],
+  object_refused: [[{ code: 'object_refused', text: 'no room for k' }, 'no room for k']],
+  tokens_unreadable: [[{ code: 'tokens_unreadable', text: 'sealed with the key k' }, 'sealed with the key k']],
+  no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
+  skipped_by_filter: [[{ code: 'skipped_by_filter', rule: 'type videos' }, 'skipped by a filter: type videos']],
+  gone: [
+    [{ code: 'gone', inBucket: false }, 'no longer in the library, and never mirrored'],
+    [{ code: 'gone', inBucket: true }, 'no longer in the library; what is in the bucket stays'],
+  ],
+  unreadable_listing: [[{ code: 'unreadable_listing', problem: 'size: x' }, 'its listing cannot be read: size: x']],
+  invalid_answer: [
+    [
+      { code: 'invalid_answer', request: 'read asset a', problem: 'size: x' },
+      "read asset a: the service's answer breaks its schema: size: x",
+    ],
+  ],
+  no_file: [
+    [{ code: 'no_file', status: 'unavailable' }, 'the service says that no file is attached'],
+    [{ code: 'no_file', status: 'frozen' }, 'the service gives it the status "frozen" and no file'],
+    [{ code: 'no_file', status: null }, 'the service gives it the status null and no file'],
+  ],
+  still_processing: [
+    [{ code: 'still_processing', minutes: 1440 }, 'still processing 1440 minutes after it was first seen'],
+  ],
+  no_link: [[{ code: 'no_link' }, 'the service says that the file is there, and gives no link to it']],
+  link_not_https: [[{ code: 'link_not_https', host: 'h' }, expect.stringContaining('leads to h by http,')]],
+  link_not_public: [
+    [
+      { code: 'link_not_public', host: 'h', where: 'h (10.0.0.1)' },
+      'the download link leads to h (10.0.0.1), which is not a public address; add h to DOWNLOAD_ALLOW_PRIVATE to allow it',
+    ],
+  ],
+  wrong_length: [
+    [
+      { code: 'wrong_length', of: 'download', expected: 13, got: 12 },
+      'wrong size: the service says 13 bytes, the download has 12',
+    ],
+    [
+      { code: 'wrong_length', of: 'object', expected: 13, got: 12 },
+      'has 12 bytes, its record says 13; it is fetched again',
+    ],
+    [{ code: 'wrong_length', of: 'record', expected: 13, got: 12 }, 'has 12 bytes, the asset 13; it is fetched again'],
+  ],
+  empty: [[{ code: 'empty' }, 'the download is empty']],
+  no_length: [
+    [{ code: 'no_length', of: 'file' }, 'the file has no declared length, so a cut one would go unnoticed'],
+    [{ code: 'no_length', of: 'thumbnail' }, 'the thumbnail has no declared length, so a cut one would go unnoticed'],
+  ],
+  wrong_content: [
+    [{ code: 'wrong_content', of: 'file', got: 'text/html' }, 'the download is text/html, not the file'],
+    [{ code: 'wrong_content', of: 'mp4', got: null }, 'the download is not an MP4'],
+    [{ code: 'wrong_content', of: 'thumbnail', got: 'text/html' }, 'the thumbnail is text/html, not a picture'],
+    [
+      { code: 'wrong_content', of: 'object', got: null },
+      'has another content than its record says; it is fetched again',
+    ],
+  ],
+  missing_object: [[{ code: 'missing_object' }, 'is missing, and is fetched again']],
+  too_large: [[{ code: 'too_large', store: 's3://b' }, 's3://b: the file is larger than the store takes']],
+  key_refused: [
+    [{ code: 'key_refused', key: 'k', problem: 'too_long' }, expect.stringContaining('shorten KEY_TEMPLATE')],
+    [{ code: 'key_refused', key: 'k', problem: 'invalid' }, 'store k: this file system does not take such a name'],
+    [
+      { code: 'key_refused', key: 'k', problem: 'differs_in_case', other: 'K' },
+      expect.stringContaining('store k: K differs only in case'),
+    ],
+  ],
+  store_unsupported: [
+    [
+      { code: 'store_unsupported', store: 's3://b', error: '501' },
+      expect.stringContaining('run asset-mirror doctor (501)'),
+    ],
+  ],
+  no_transcript: [[{ code: 'no_transcript' }, 'no transcript came until the deadline']],
+  several: [
+    [
+      { code: 'several', reasons: [{ code: 'no_transcript' }, { code: 'empty' }] },
+      'no transcript came until the deadline; the download is empty',
+    ],
+  ],
+};
+const rows = Object.values(table).flat() as [Reason, string][];
+
+describe('the sentence of a reason', () => {
+  it.each(rows)('%j', (reason, sentence) => expect(renderReason(reason)).toEqual(sentence));
+
+  it('is the code if a newer release has stored one that is unknown here', () =>
+    expect(renderReason({ code: 'of_the_future', text: 'x' } as never)).toBe('of_the_future'));
+
+  it('comes after a colon, or not at all', () =>
+    expect([because({ code: 'empty' }), because(null)]).toEqual([': the download is empty', '']));
+});
+
+describe('the reason of an error', () => {
+  const cases: [string, unknown, Reason][] = [
+    ['recognized', new KnownError({ code: 'empty' }), { code: 'empty' }],
+    ['rejected', new Rejected({ code: 'too_large', store: 's' }), { code: 'too_large', store: 's' }],
+    ['of HTTP', new HttpError('read', 500), { code: 'http_status', request: 'read', status: 500 }],
+    [
+      'that asks to wait',
+      new RetryLater('busy', 1, { code: 'asked_to_wait' }),
+      { code: 'asked_to_wait', text: 'busy' },
+    ],
+    ['to come back later', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
+    ['of the bucket', new StorageUnavailable('full'), { code: 'bucket_unavailable', text: 'full' }],
+    ['of an object', new StorageUnavailable('full', { scope: 'object' }), { code: 'object_refused', text: 'full' }],
+    ['of any other kind', new Error('read', { cause: new Error('reset') }), { code: 'error', text: 'read: reset' }],
+  ];
+  it.each(cases)('%s', (_, error, reason) => expect(toReason(error)).toEqual(reason));
+
+  it('has no secret, is short, and can be stored', () => {
+    const status = `svca_secret \0 ${'x'.repeat(485)}🎬`;
+    const { status: stored } = toReason(new Rejected({ code: 'no_file', status })) as { status: string };
+    expect(stored).toMatch(/^svc\*_… {2}x+/);
+    expect(stored.length).toBeLessThanOrEqual(500);
+    expect(stored.isWellFormed()).toBe(true);
+  });
+});
+
+test('docs/reference/api.md lists all codes with their data', () => {
+  const page = readFileSync('docs/reference/api.md', 'utf8').split('## Reasons')[1]!.split('\n## ')[0]!;
+  const listed = [...page.matchAll(/^\| `(\w+)` +\| (.*?) +\|/gm)].map(([, code, data]) => [
+    code,
+    [...data!.matchAll(/`(\w+)`/g)].map(([, name]) => name).sort(),
+  ]);
+  const dataOf = (code: ReasonCode) =>
+    [...new Set(table[code].flatMap(([reason]) => Object.keys(reason)))].filter((name) => name !== 'code').sort();
+  expect(listed).toEqual(reasonCodes.map((code) => [code, dataOf(code)]));
+});
