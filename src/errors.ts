@@ -112,11 +112,7 @@ export class ConfigurationError extends Error {
 export function toReason(error: unknown): Reason {
   if (error instanceof KnownError) return storableReason(error.reason);
   const text = reasonOf(error);
-  if (error instanceof RetryLater) return { code: error.code, text };
-  if (error instanceof StorageUnavailable) {
-    return { code: error.scope === 'object' ? 'object_refused' : 'bucket_unavailable', text };
-  }
-  return { code: 'error', text };
+  return { code: error instanceof RetryLater ? error.code : 'error', text };
 }
 
 const storableReason = (reason: Reason): Reason =>

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, test } from 'vitest';
-import { KnownError, Rejected, RetryLater, StorageUnavailable, toReason } from '../src/errors.ts';
+import { KnownError, Rejected, RetryLater, toReason } from '../src/errors.ts';
 import { because, type Reason, type ReasonCode, reasonCodes, renderReason } from '../src/reasons.ts';
 import { HttpError } from '../src/source/http.ts';
 
@@ -122,8 +122,6 @@ describe('the reason of an error', () => {
       { code: 'asked_to_wait', text: 'busy' },
     ],
     ['to come back later', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
-    ['of the bucket', new StorageUnavailable('full'), { code: 'bucket_unavailable', text: 'full' }],
-    ['of an object', new StorageUnavailable('full', { scope: 'object' }), { code: 'object_refused', text: 'full' }],
     ['of any other kind', new Error('read', { cause: new Error('reset') }), { code: 'error', text: 'read: reset' }],
   ];
   it.each(cases)('%s', (_, error, reason) => expect(toReason(error)).toEqual(reason));

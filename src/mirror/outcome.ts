@@ -53,66 +53,83 @@ function backoff(times: number, first: number, last: number): number {
 /** After this many postponements, over hours, an operator should know of it. */
 const mostWaits = 20;
 
+type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
+
+/** What becomes of an asset after an error. `spent`: the attempt counts; `putOff`: the asset waits longer each time. */
+type Verdict =
+  | { outcome: 'failed'; reason: Reason }
+  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; putOff?: true };
+
 /**
  * Classifies the error of a job (see errors.ts) and gives the asset back accordingly. `exhausted` ends an asset that has
  * used up its attempts, or that can never work.
  */
 export async function settle(
-  deps: Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>,
+  deps: SettleDeps,
   held: HeldAsset,
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { log } = deps;
-  const { asset, lease, signal } = held;
-  const ids = { connectionId: asset.connectionId, assetId: asset.id };
-  const again = async (
-    outcome: OutcomeCode,
-    waitMs: number,
-    options: { spent?: boolean; putOff?: boolean; reason: Reason | null },
-  ): Promise<Outcome> => {
-    await deps.store.assets.again(lease, waitMs, options);
-    const { reason } = options;
-    return { outcome, retryInMs: Math.round(waitMs), ...(reason && { reason }) };
-  };
-  /** Waits longer each time. Spends no attempt. */
-  const putOff = (outcome: OutcomeCode, reason: Reason, longest: number) =>
-    again(outcome, backoff(asset.waits, 5000, longest), { putOff: true, reason });
-  const fail = (reason: Reason) => {
-    log.warn({ ...ids, attempts: asset.attempts + 1, reasonCode: reason.code, err: error }, 'asset failed');
-    return exhausted(reason);
-  };
+  const { asset, lease } = held;
+  const verdict = await judge(deps, held, error);
+  if (verdict.outcome === 'failed') {
+    const { code: reasonCode } = verdict.reason;
+    deps.log.warn({ ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error }, 'asset failed');
+    return exhausted(verdict.reason);
+  }
+  const { outcome, waitMs, ...options } = verdict;
+  await deps.store.assets.again(lease, waitMs, options);
+  return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
+}
 
+const idsOf = ({ connectionId, id }: HeldAsset['asset']) => ({ connectionId, assetId: id });
+
+async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unknown): Promise<Verdict> {
+  const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
-    log.debug({ ...ids, reason: reasonOf(signal.reason ?? error) }, 'handed back');
-    return again('handed_back', 0, { reason: null });
+    log.debug({ ...idsOf(asset), reason: reasonOf(signal.reason ?? error) }, 'handed back');
+    return { outcome: 'handed_back', waitMs: 0, reason: null };
   }
   if (error instanceof RetryLater) {
-    await deps.limiter.met(asset.connectionId, error);
-    return again('later', error.waitMs, { reason: toReason(error) });
+    await limiter.met(asset.connectionId, error);
+    return { outcome: 'later', waitMs: error.waitMs, reason: toReason(error) };
   }
+  if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   const text = reasonOf(error);
-  if (error instanceof StorageUnavailable) {
-    const refused: Reason = { code: 'object_refused', text };
-    if (error.scope === 'object') return putOff('object_refused', refused, longestWait);
-    await deps.breaker.check();
-    if (deps.breaker.open !== undefined) {
-      return again('bucket_unavailable', 5000 + Math.random() * 10_000, { reason: toReason(error) });
-    }
-    if (asset.waits >= mostWaits) return fail(refused);
-    log.warn({ ...ids, reason: text }, 'object refused by bucket, will retry');
-    return putOff('object_refused', refused, longestWait);
-  }
-  if (deps.outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
-    return putOff('library_unavailable', { code: 'library_unavailable', error: text }, 300_000);
+  if (outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
+    const waitMs = backoff(asset.waits, 5000, 300_000);
+    return {
+      outcome: 'library_unavailable',
+      waitMs,
+      reason: { code: 'library_unavailable', error: text },
+      putOff: true,
+    };
   }
   const reason = toReason(error);
-  if (error instanceof Rejected || asset.attempts + 1 >= attemptsFor(error)) return fail(reason);
-  // A slow file keeps a slot for a whole window, so it waits longer than that.
-  const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [deps.timings.firstRetry, 120_000];
   const attempt = asset.attempts + 1;
-  log.warn({ ...ids, attempt, reason: text, reasonCode: reason.code }, 'attempt failed, will retry');
-  return again('attempt_failed', backoff(asset.attempts, first, last), { spent: true, reason });
+  if (error instanceof Rejected || attempt >= attemptsFor(error)) return { outcome: 'failed', reason };
+  // A slow file keeps a slot for a whole window, so it waits longer than that.
+  const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [timings.firstRetry, 120_000];
+  log.warn({ ...idsOf(asset), attempt, reason: text, reasonCode: reason.code }, 'attempt failed, will retry');
+  return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
+}
+
+/** The bucket does not accept an object: because it accepts nothing, which its check shows, or only not this one. */
+async function judgeRefusal(
+  { breaker, log }: SettleDeps,
+  asset: HeldAsset['asset'],
+  error: StorageUnavailable,
+): Promise<Verdict> {
+  const text = reasonOf(error);
+  if (error.scope === 'all') await breaker.check();
+  if (error.scope === 'all' && breaker.open !== undefined) {
+    const reason: Reason = { code: 'bucket_unavailable', text };
+    return { outcome: 'bucket_unavailable', waitMs: 5000 + Math.random() * 10_000, reason };
+  }
+  const reason: Reason = { code: 'object_refused', text };
+  if (error.scope === 'all' && asset.waits >= mostWaits) return { outcome: 'failed', reason };
+  log.warn({ ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
+  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, putOff: true };
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */
