@@ -97,6 +97,11 @@ export class StorageUnavailable extends Error {
   }
 }
 
+/** A directory belongs to one process at a time, and another one has it. */
+export class InUse extends Error {
+  override readonly name = 'InUse';
+}
+
 /** A wrong or missing setting. `problems` holds one sentence each. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';

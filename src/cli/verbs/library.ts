@@ -1,6 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { probePort } from '../../config/preflight.ts';
+import { InUse } from '../../errors.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
 import { UsageError } from '../failures.ts';
 import { jsonOf, paint, print, printError, printJsonLine } from '../output.ts';
@@ -54,7 +55,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   if (!inMemory && databaseUrl === undefined) {
     const directory = join(deps.dataDir, 'library');
     const embedded = await deps.startDatabase(directory).catch((error) => {
-      if (!/in use by another/.test(String(error))) throw error;
+      if (!(error instanceof InUse)) throw error;
       printError(`Another library is at work in ${directory}; this one forgets everything at its end.`);
     });
     if (embedded) {

@@ -3,6 +3,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import { InUse } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import { isAway } from '../database/unreachable.ts';
 import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
@@ -91,7 +92,7 @@ async function startServer(cluster: Cluster, directory: string, signal: AbortSig
     if (await findServer(directory, cluster.password)) answeredSince ??= performance.now();
     else answeredSince = undefined;
     if (answeredSince !== undefined && performance.now() - answeredSince > orphanMs) {
-      throw new Error(
+      throw new InUse(
         `${directory} is in use by another asset-mirror; stop it, or give this one another DATA_DIR. Several processes of one mirror need a DATABASE_URL`,
       );
     }
