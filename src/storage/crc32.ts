@@ -1,14 +1,3 @@
-import * as zlib from 'node:zlib';
-
-/**
- * CRC-32 of bytes, continued from that of the bytes before. The native module uses the processor's instruction and takes a
- * seventh of the time of zlib, which is used on platforms without a build.
- */
-export const crc32: (bytes: Buffer, before?: number) => number = await import('@node-rs/crc32').then(
-  (native) => native.crc32,
-  () => zlib.crc32,
-);
-
 /** The form in records: eight lower-case digits. */
 export const hexOf = (crc: number) => crc.toString(16).padStart(8, '0');
 

@@ -1,13 +1,14 @@
 import { createHash, type Hash } from 'node:crypto';
 import { type Readable, Transform, type TransformCallback } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { crc32, hexOf } from './crc32.ts';
+import { crc32 } from 'node:zlib';
+import { hexOf } from './crc32.ts';
 
 /** Length and checksums of a body, once it has ended. */
 export interface Sums {
   /** The length in bytes. */
   passed: number;
-  /** The ETag of stores that use MD5: of the body, or of the digests of its parts. */
+  /** The MD5, which some stores use as the ETag. */
   etag: string | undefined;
   /** Lower-case hex. */
   checksums(): { crc32: string; md5?: string };
@@ -22,8 +23,6 @@ export function sumsOf(body: Buffer, { md5 }: { md5: boolean }): Sums {
 export interface MeterOptions {
   /** The declared length in bytes; undefined when it is unknown. */
   expected?: number | undefined;
-  /** Computes the MD5 as the ETag of parts of this size. */
-  partBytes?: number | undefined;
   /** See PutOptions. */
   fence?: (() => Promise<void>) | undefined;
 }
@@ -39,7 +38,6 @@ export interface Summing {
  * which is too short, too long or broken never arrives complete.
  */
 export class Meter extends Transform implements Sums {
-  // Not `size`: lib-storage takes a body's `size` for its length.
   passed = 0;
   /** Whether the body has ended correctly. */
   whole = false;
@@ -48,9 +46,6 @@ export class Meter extends Transform implements Sums {
   etag: string | undefined;
   #crc = 0;
   #md5: Hash | undefined;
-  readonly #parts: Buffer[] = [];
-  readonly #partBytes: number;
-  #room: number;
   #held: Buffer | undefined;
   readonly #options: MeterOptions;
   #onChunk: ((chunk: Buffer) => void) | undefined;
@@ -58,7 +53,6 @@ export class Meter extends Transform implements Sums {
   constructor(options: MeterOptions) {
     super({ highWaterMark: 1 << 16 });
     this.#options = options;
-    this.#partBytes = this.#room = options.partBytes ?? Number.POSITIVE_INFINITY;
   }
 
   sumWith({ md5, onChunk }: Summing): void {
@@ -86,7 +80,7 @@ export class Meter extends Transform implements Sums {
       return;
     }
     this.#crc = crc32(chunk, this.#crc);
-    this.#sum(chunk);
+    this.#md5?.update(chunk);
     this.#onChunk?.(chunk);
     const before = this.#held;
     this.#held = chunk;
@@ -100,7 +94,7 @@ export class Meter extends Transform implements Sums {
       return;
     }
     const end = () => {
-      this.#digest();
+      this.etag = this.#md5?.digest('hex');
       this.whole = true;
       done(null, this.#held);
     };
@@ -108,33 +102,8 @@ export class Meter extends Transform implements Sums {
     else end();
   }
 
-  #digest(): void {
-    const last = this.#md5?.digest();
-    if (last && this.#parts.length > 0) {
-      const all = [...this.#parts, last];
-      this.etag = `${createHash('md5').update(Buffer.concat(all)).digest('hex')}-${all.length}`;
-    } else {
-      this.etag = last?.toString('hex');
-    }
-  }
-
-  #sum(chunk: Buffer): void {
-    for (let rest = chunk; this.#md5 && rest.length > 0; ) {
-      if (this.#room === 0) {
-        this.#parts.push(this.#md5.digest());
-        this.#md5 = createHash('md5');
-        this.#room = this.#partBytes;
-      }
-      const piece = rest.subarray(0, this.#room);
-      this.#md5.update(piece);
-      this.#room -= piece.length;
-      rest = rest.subarray(piece.length);
-    }
-  }
-
   checksums(): { crc32: string; md5?: string } {
-    const sum = { crc32: hexOf(this.#crc) };
-    return this.etag && this.#parts.length === 0 ? { ...sum, md5: this.etag } : sum;
+    return { crc32: hexOf(this.#crc), ...(this.etag && { md5: this.etag }) };
   }
 }
 

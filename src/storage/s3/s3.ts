@@ -9,6 +9,10 @@ import { classify, codeOf, statusOf } from './errors.ts';
 import { sweepUploads } from './sweep.ts';
 import { s3Uploads } from './uploads.ts';
 import { writeBytes, writeStream } from './write.ts';
+import { writeInParts } from './write-in-parts.ts';
+
+/** The largest body of one PUT (S3 user guide, "Uploading objects"). */
+const largestPut = 5 * 2 ** 30;
 
 /** Objects in an S3-compatible store. */
 export async function openS3(options: S3Options): Promise<Storage> {
@@ -17,8 +21,13 @@ export async function openS3(options: S3Options): Promise<Storage> {
   const uploads = s3Uploads(bucket);
   return {
     name,
-    put: (key, body, put = {}) =>
-      body instanceof Readable ? writeStream(bucket, key, body, put) : writeBytes(bucket, key, body, put),
+    put(key, body, put = {}) {
+      if (!(body instanceof Readable)) return writeBytes(bucket, key, body, put);
+      const { bytes = Number.POSITIVE_INFINITY } = put;
+      return bytes > largestPut
+        ? writeInParts(bucket, key, body, put)
+        : writeStream(bucket, key, body, { ...put, bytes });
+    },
     uploads,
     get: (key, { signal } = {}) => read(bucket, key, signal),
     head: (key, { signal } = {}) => bucket.describe(key, signal),

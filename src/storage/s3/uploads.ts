@@ -9,7 +9,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { unlessAborted } from '../abort.ts';
 import { crc32Of } from '../crc32.ts';
-import { type Meter, metered } from '../meter.ts';
+import { metered, type Sums, sumsOf } from '../meter.ts';
 import {
   type Part,
   type PutOptions,
@@ -30,15 +30,13 @@ import type { PutAnswer } from './send.ts';
  * Uploads in parts to an S3 store. Each part is sent with its CRC-32 wherever the store keeps checksums: the CRC-32 of the
  * whole is computed from those of the parts.
  */
-export function s3Uploads(bucket: Bucket): Uploads {
-  return {
-    begin: (key, options) => begin(bucket, key, options),
-    put: (upload, number, body, options) => put(bucket, upload, number, body, options?.signal),
-    list: (upload, options) => listParts(bucket, upload, options?.signal),
-    complete: (upload, parts, options) => complete(bucket, upload, parts, options?.signal),
-    abort: (upload) => abort(bucket, upload),
-  };
-}
+export const s3Uploads = (bucket: Bucket): Uploads => ({
+  begin: (key, options) => beginUpload(bucket, key, options),
+  put: (upload, number, body, options) => put(bucket, upload, number, body, options?.signal),
+  list: (upload, options) => listParts(bucket, upload, options?.signal),
+  complete: (upload, parts, options) => completeUpload(bucket, upload, parts, options?.signal),
+  abort: (upload) => abortUpload(bucket, upload),
+});
 
 type Id = Pick<Upload, 'id' | 'key'>;
 const atUpload = (bucket: Bucket, { id, key }: Id) => ({ ...bucket.at(key), UploadId: id });
@@ -47,7 +45,11 @@ const atUpload = (bucket: Bucket, { id, key }: Id) => ({ ...bucket.at(key), Uplo
 const proofOfPart = (proof: Proof): Proof => (proof === 'crc64nvme' ? 'crc32' : proof);
 const isSummed = async (bucket: Bucket) => proofOfPart(await bucket.howToProve()) === 'crc32';
 
-async function begin(bucket: Bucket, key: string, { signal, ...put }: PutOptions & { bytes: number }): Promise<Upload> {
+export async function beginUpload(
+  bucket: Bucket,
+  key: string,
+  { signal, ...put }: PutOptions & { bytes: number },
+): Promise<Upload> {
   try {
     const checksum = (await isSummed(bucket)) && crc32OfWhole;
     // Not aborted by the signal: an upload that exists, but whose id is unknown, could not be removed.
@@ -75,8 +77,8 @@ async function put(
     const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
     const part = { uploadId: upload.id, number };
     const answer = await bucket.send({ target: bucket.at(upload.key), part, body: meter, bytes, checksum, signal });
-    const etag = provenEtag(`store part ${number} of ${upload.key}`, meter, answer);
-    return { number, bytes, etag, crc32: meter.checksums().crc32 };
+    if (!meter.whole) throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);
+    return provenPart(upload, number, meter, answer);
   } catch (error) {
     signal?.throwIfAborted();
     throw meter.bodyError ?? (await failureOfPart(bucket, upload, error, signal));
@@ -86,12 +88,39 @@ async function put(
   }
 }
 
-function provenEtag(what: string, sent: Meter, answer: PutAnswer): string {
-  if (!sent.whole) throw new Error(`${what}: answered before it had the whole part`);
+/** Puts a part that is in memory. */
+export async function putBytes(
+  bucket: Bucket,
+  upload: Upload,
+  number: number,
+  body: Buffer,
+  signal: AbortSignal | undefined,
+): Promise<Part> {
+  try {
+    const { md5, checksumOf } = summing(proofOfPart(await bucket.howToProve()));
+    const sums = sumsOf(body, { md5 });
+    const part = { uploadId: upload.id, number };
+    const request = {
+      target: bucket.at(upload.key),
+      part,
+      body,
+      bytes: body.length,
+      checksum: checksumOf(sums),
+      signal,
+    };
+    return provenPart(upload, number, sums, await bucket.send(request));
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw await failureOfPart(bucket, upload, error, signal);
+  }
+}
+
+function provenPart({ key }: Upload, number: number, sent: Sums, answer: PutAnswer): Part {
+  const what = `store part ${number} of ${key}`;
   const etag = unquoted(answer.etag);
   if (!etag) throw new Error(`${what}: the store gave it no ETag`);
   if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
-  return etag;
+  return { number, bytes: sent.passed, etag, crc32: sent.checksums().crc32 };
 }
 
 /** UploadLost if the store does not know the upload; then it may also hang up before it has read the part. */
@@ -130,7 +159,12 @@ const isKnown = (bucket: Bucket, upload: Upload) =>
     () => true,
   );
 
-async function complete(bucket: Bucket, upload: Upload, parts: Part[], signal?: AbortSignal): Promise<Stored> {
+export async function completeUpload(
+  bucket: Bucket,
+  upload: Upload,
+  parts: Part[],
+  signal?: AbortSignal,
+): Promise<Stored> {
   const { key } = upload;
   // The answer may be cut off, a 5xx, or NoSuchUpload because an earlier attempt has succeeded.
   const doubt = await sendComplete(bucket, upload, parts, await isSummed(bucket));
@@ -164,7 +198,7 @@ async function sendComplete(bucket: Bucket, upload: Upload, parts: Part[], summe
     );
 }
 
-async function abort(bucket: Bucket, upload: Id): Promise<void> {
+export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
   // A part that is under way may still arrive after the first abort (S3 API, AbortMultipartUpload).
   for (let tries = 0; tries < 10; tries++) {
     try {
@@ -196,4 +230,4 @@ function etagOfParts(parts: Part[]): string | undefined {
   return `${createHash('md5').update(all).digest('hex')}-${parts.length}`;
 }
 /** Whether an ETag has the form that S3 gives to objects of parts. */
-export const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag ?? '');
+const isMd5OfParts = (etag: string | undefined) => /^[\da-f]{32}-\d+$/.test(etag ?? '');
