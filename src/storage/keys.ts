@@ -23,10 +23,7 @@ export interface KeyParts {
 export function mediaKey(template: string, parts: KeyParts): string {
   const values: Record<string, string> = {
     companyId: idSegment(parts.companyId),
-    projectId:
-      parts.projectId === null || parts.projectId === undefined || parts.projectId === ''
-        ? '_'
-        : idSegment(parts.projectId),
+    projectId: parts.projectId ? idSegment(parts.projectId) : '_',
     assetId: idSegment(parts.assetId),
     filename: parts.filename,
   };
@@ -89,22 +86,13 @@ const ends = (name: string) => (name.length <= 4000 ? name : name.slice(0, 3900)
 
 const isBlank = (name: string) => /^[\s.]*$/.test(name);
 
-/** At most `bytes` bytes of UTF-8, without splitting a character. */
+/** At most `bytes` bytes of UTF-8, without splitting what people see as one character. */
 function cut(text: string, bytes: number): string {
-  if (Buffer.byteLength(text) <= bytes) return text;
   let out = '';
-  let used = 0;
   for (const { segment } of new Intl.Segmenter().segment(text)) {
-    const size = Buffer.byteLength(segment);
-    if (used + size > bytes) {
-      // A single cluster may be too long itself: then it is cut between code points.
-      if (out === '')
-        for (const c of segment)
-          if (used + Buffer.byteLength(c) <= bytes) [out, used] = [out + c, used + Buffer.byteLength(c)];
-      break;
-    }
+    if (Buffer.byteLength(out + segment) > bytes) break;
     out += segment;
-    used += size;
   }
-  return out;
+  // A single one may be too long itself: then it is cut between code points.
+  return out || text.slice(0, new TextEncoder().encodeInto(text, Buffer.alloc(bytes)).read);
 }

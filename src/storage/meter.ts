@@ -14,7 +14,8 @@ export interface Sums {
   checksums(): { crc32: string; md5?: string };
 }
 
-export function sumsOf(body: Buffer, { md5 }: { md5: boolean }): Sums {
+export function sumsOf(body: Buffer, { md5, onChunk }: Summing): Sums {
+  onChunk?.(body);
   const sum = md5 ? createHash('md5').update(body).digest('hex') : undefined;
   const sums = { crc32: hexOf(crc32(body)), ...(sum && { md5: sum }) };
   return { passed: body.length, etag: sum, checksums: () => sums };

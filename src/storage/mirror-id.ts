@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { StorageUnavailable } from '../errors.ts';
 import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
-import type { Storage, Uploads } from './storage.ts';
+import type { Storage } from './storage.ts';
 
 /** How long a check of the mirror id is valid where each check costs a request. */
 const recentMs = 10_000;
@@ -23,66 +23,37 @@ const recentMs = 10_000;
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
+  const { uploads } = storage;
   return {
     name: storage.name,
-    async put(key, body, options = {}) {
+    put(key, body, options = {}) {
       // The caller may change its buffer while the id is checked.
       const content = Buffer.isBuffer(body) ? Buffer.from(body) : body;
-      await id.ready(options.signal, content instanceof Readable ? content : undefined);
-      return storage.put(key, content, options).catch(id.doubtWrites);
+      const stream = content instanceof Readable ? content : undefined;
+      return id.writing(() => storage.put(key, content, options), options.signal, stream);
     },
-    uploads: identifiedUploads(storage.uploads, id),
-    async get(key, options = {}) {
-      await id.ready(options.signal);
-      return storage.get(key, options).catch(id.doubt);
+    uploads: {
+      begin: (key, options) => id.writing(() => uploads.begin(key, options), options.signal),
+      put: (upload, number, body, options) =>
+        id.writing(() => uploads.put(upload, number, body, options), options?.signal, body),
+      list: (upload, options) => id.reading(() => uploads.list(upload, options), options?.signal),
+      complete: (upload, parts, options) => id.writing(() => uploads.complete(upload, parts, options), options?.signal),
+      abort: (upload) => id.reading(() => uploads.abort(upload)),
     },
-    async head(key, options = {}) {
-      await id.ready(options.signal);
-      return storage.head(key, options).catch(id.doubt);
-    },
-    async *list(prefix, options = {}) {
-      await id.ready(options.signal);
+    get: (key, options) => id.reading(() => storage.get(key, options), options?.signal),
+    head: (key, options) => id.reading(() => storage.head(key, options), options?.signal),
+    async *list(prefix, options) {
+      await id.ready(options?.signal);
       try {
         yield* storage.list(prefix, options);
       } catch (error) {
         id.doubt(error);
       }
     },
-    async remove(key) {
-      await id.ready();
-      return storage.remove(key).catch(id.doubtWrites);
-    },
-    async sweep(what) {
-      await id.ready(what.signal);
-      return storage.sweep(what).catch(id.doubt);
-    },
+    remove: (key) => id.writing(() => storage.remove(key)),
+    sweep: (what) => id.reading(() => storage.sweep(what), what.signal),
     check: () => id.check(),
     close: () => storage.close(),
-  };
-}
-
-function identifiedUploads(uploads: Uploads, id: MirrorId): Uploads {
-  return {
-    async begin(key, options) {
-      await id.ready(options.signal);
-      return uploads.begin(key, options).catch(id.doubtWrites);
-    },
-    async put(upload, number, body, options = {}) {
-      await id.ready(options.signal, body);
-      return uploads.put(upload, number, body, options).catch(id.doubtWrites);
-    },
-    async list(upload, options = {}) {
-      await id.ready(options.signal);
-      return uploads.list(upload, options).catch(id.doubt);
-    },
-    async complete(upload, parts, options = {}) {
-      await id.ready(options.signal);
-      return uploads.complete(upload, parts, options).catch(id.doubtWrites);
-    },
-    async abort(upload) {
-      await id.ready();
-      return uploads.abort(upload).catch(id.doubt);
-    },
   };
 }
 
@@ -129,10 +100,18 @@ class MirrorId {
     throw error;
   };
 
-  readonly doubtWrites = (error: unknown): never => {
-    if (error instanceof StorageUnavailable && error.scope === 'all') this.#writesFail = true;
-    return this.doubt(error);
-  };
+  async reading<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    await this.ready(signal);
+    return work().catch(this.doubt);
+  }
+
+  async writing<T>(work: () => Promise<T>, signal?: AbortSignal, body?: Readable): Promise<T> {
+    await this.ready(signal, body);
+    return work().catch((error) => {
+      if (error instanceof StorageUnavailable && error.scope === 'all') this.#writesFail = true;
+      return this.doubt(error);
+    });
+  }
 
   async check(): Promise<void> {
     const { name } = this.#storage;

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { open, rm, unlink } from 'node:fs/promises';
+import { open, rm, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { addAbortSignal, type Readable } from 'node:stream';
 import { StorageUnavailable } from '../../errors.ts';
@@ -90,13 +90,7 @@ async function check(root: Root, drafts: Drafts): Promise<void> {
   try {
     await root.prepare();
     await drafts.sweep();
-    const file = await open(probe, 'wx');
-    try {
-      await file.writeFile(Buffer.alloc(1 << 16));
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await writeFile(probe, Buffer.alloc(1 << 16), { flag: 'wx', flush: true });
   } catch (error) {
     const reason = classify(error, root.path);
     throw reason instanceof StorageUnavailable

@@ -1,8 +1,9 @@
 import { readdir, rm, stat, statfs, utimes } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StorageUnavailable } from '../../errors.ts';
+import type { Meter } from '../meter.ts';
 import type { OpenUpload, Sweep } from '../storage.ts';
-import { codeOf } from './errors.ts';
+import { classify, codeOf } from './errors.ts';
 import type { Root } from './root.ts';
 
 /** A draft that was not touched for this long belongs to a process that died. */
@@ -18,17 +19,19 @@ const large = 4 * 2 ** 20;
 const spare = 2 ** 20;
 
 /** A body that is being written, and the bytes that are reserved for it. */
-export interface Claim {
+interface Claim {
+  key: string;
   draft: string;
   bytes: number;
-  meter: { passed: number };
+  meter: Pick<Meter, 'passed' | 'bodyError'>;
+  signal?: AbortSignal | undefined;
 }
 
 /** The files under way of a store. Other processes may have theirs in the same folder. */
 export class Drafts {
   readonly #root: Root;
   /** Those of this process. */
-  readonly underWay = new Set<Claim>();
+  readonly #underWay = new Set<Claim>();
   readonly #timer: NodeJS.Timeout;
 
   constructor(root: Root, everyMs = touchMs) {
@@ -42,28 +45,48 @@ export class Drafts {
 
   async #touch(): Promise<void> {
     const now = new Date();
-    for (const { draft } of this.underWay) await utimes(draft, now, now).catch(() => {});
+    for (const { draft } of this.#underWay) await utimes(draft, now, now).catch(() => {});
     await this.sweep().catch(() => {});
   }
 
+  /**
+   * Runs the work that writes a draft, which is not swept meanwhile.
+   * @throws the reason of the signal, an error of the body as it is, or the classified error of the work
+   */
+  async write<T>(claim: Claim, work: () => Promise<T>, undo?: () => Promise<void>): Promise<T> {
+    try {
+      claim.signal?.throwIfAborted();
+      await this.#root.prepare();
+      this.#underWay.add(claim);
+      return await work();
+    } catch (error) {
+      await undo?.();
+      this.#underWay.delete(claim);
+      claim.signal?.throwIfAborted();
+      throw claim.meter.bodyError ?? (await this.#ifFull(claim, classify(error, this.#root.path)));
+    } finally {
+      this.#underWay.delete(claim);
+    }
+  }
+
   /** @throws StorageUnavailable if the disk has not enough space for the claim */
-  async makeRoomFor(claim: Claim, key: string): Promise<void> {
-    if (claim.bytes < large || (await this.#room()) >= spare) return;
+  async makeRoomFor({ key, bytes }: Claim): Promise<void> {
+    if (bytes < large || (await this.#room()) >= spare) return;
     await this.sweep();
     const left = await this.#room();
     if (left >= spare) return;
-    const [needed, free] = [claim.bytes, Math.max(0, left + claim.bytes - spare)].map(mebibytes);
+    const [needed, free] = [bytes, Math.max(0, left + bytes - spare)].map(mebibytes);
     throw new StorageUnavailable(`${this.#root.path}: no room for ${key}: it has ${needed}, and ${free} are free`, {
       scope: 'object',
     });
   }
 
-  /** The error to throw if the disk is full for this object, but still has space for smaller ones. */
-  async noRoomFor(key: string, error: unknown): Promise<StorageUnavailable | undefined> {
-    if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return undefined;
+  /** The error to throw: if the disk is full for this object, it may still have space for smaller ones. */
+  async #ifFull({ key }: Claim, error: unknown): Promise<unknown> {
+    if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return error;
     await this.sweep().catch(() => {});
     const left = await this.#room().catch(() => 0);
-    if (left < spare) return undefined;
+    if (left < spare) return error;
     const message = `${error.message}, but for smaller objects than ${key}`;
     return new StorageUnavailable(message, { scope: 'object', cause: error.cause });
   }
@@ -73,7 +96,7 @@ export class Drafts {
     const { bavail, bsize, files, ffree } = await statfs(this.#root.path);
     if (files > 0 && ffree === 0) return 0;
     let left = bavail * bsize;
-    for (const { bytes, meter } of this.underWay) left -= Math.max(0, bytes - meter.passed);
+    for (const { bytes, meter } of this.#underWay) left -= Math.max(0, bytes - meter.passed);
     return left;
   }
 
@@ -105,7 +128,7 @@ export class Drafts {
   }
 
   #mine(): Set<string> {
-    return new Set([...this.underWay].map(({ draft }) => draft));
+    return new Set([...this.#underWay].map(({ draft }) => draft));
   }
 
   /** Uploads in parts by their drafts and lines. Each part that is stored touches one of the two at least. */

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { appendFile, open, readFile, rm, stat } from 'node:fs/promises';
+import { appendFile, open, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { crc32Of } from '../crc32.ts';
 import { measure, metered } from '../meter.ts';
 import { type Part, partBytesFor, partLength, type Stored, type Upload, UploadLost, type Uploads } from '../storage.ts';
@@ -18,20 +19,17 @@ import { place } from './write.ts';
  */
 export function directoryUploads(root: Root, drafts: Drafts): Uploads {
   return {
-    async begin(key, { bytes, signal }) {
-      signal?.throwIfAborted();
-      return begin(root, drafts, key, bytes);
-    },
+    begin: (key, { bytes, signal }) => begin(root, drafts, key, bytes, signal),
     put: (upload, number, body, options) => put(root, drafts, upload, number, body, options?.signal),
     async list(upload, { signal } = {}) {
       signal?.throwIfAborted();
-      if (!(await root.onDisk(hasDraft(root, upload)))) return undefined;
       const parts = await root.onDisk(storedParts(root, upload));
-      return parts && new Map([...parts.values()].map(({ number, bytes, etag }) => [number, { bytes, etag }]));
+      if (!parts || !(await root.onDisk(hasDraft(root, upload)))) return undefined;
+      return new Map([...parts.values()].map(({ number, bytes, etag }) => [number, { bytes, etag }]));
     },
     async complete(upload, parts, { signal } = {}) {
       signal?.throwIfAborted();
-      return complete(root, upload, parts, signal);
+      return root.onDisk(complete(root, upload, parts, signal));
     },
     async abort(upload) {
       for (const path of [draftOf(root, upload), linesOf(root, upload)]) await root.onDisk(rm(path, { force: true }));
@@ -44,22 +42,22 @@ const draftOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.upload`);
 const linesOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.parts`);
 const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft is gone`);
 
-async function begin(root: Root, drafts: Drafts, key: string, bytes: number): Promise<Upload> {
-  root.fileOf(key);
+async function begin(
+  root: Root,
+  drafts: Drafts,
+  key: string,
+  bytes: number,
+  signal: AbortSignal | undefined,
+): Promise<Upload> {
   const upload = { id: randomUUID(), key, bytes, partBytes: partBytesFor(bytes) };
-  await root.onDisk(root.prepare());
-  const claim = { draft: draftOf(root, upload), bytes, meter: { passed: 0 } };
-  drafts.underWay.add(claim);
-  try {
-    await root.onDisk(root.refuseOther(key));
-    await root.onDisk(drafts.makeRoomFor(claim, key));
-    for (const path of [linesOf(root, upload), claim.draft]) {
-      await root.onDisk(open(path, 'wx').then((file) => file.close()));
-    }
-  } finally {
-    drafts.underWay.delete(claim);
-  }
-  return upload;
+  const claim = { key, draft: draftOf(root, upload), bytes, meter: { passed: 0, bodyError: undefined }, signal };
+  return drafts.write(claim, async () => {
+    root.fileOf(key);
+    await root.refuseOther(key);
+    await drafts.makeRoomFor(claim);
+    for (const path of [linesOf(root, upload), claim.draft]) await writeFile(path, '', { flag: 'wx' });
+    return upload;
+  });
 }
 
 async function put(
@@ -72,58 +70,44 @@ async function put(
 ): Promise<Part> {
   const bytes = partLength(upload, number);
   const meter = metered(body, { expected: bytes, signal });
-  const claim = { draft: draftOf(root, upload), bytes, meter };
-  drafts.underWay.add(claim);
+  const draft = draftOf(root, upload);
   try {
-    signal?.throwIfAborted();
-    await root.onDisk(root.prepare());
-    const file = await root.onDisk(unlessMissing(open(claim.draft, 'r+')));
-    if (!file) throw lost(upload);
-    try {
-      let position = (number - 1) * upload.partBytes;
-      for await (const chunk of meter as AsyncIterable<Buffer>) {
-        await root.onDisk(writeAll(file, chunk, position));
-        position += chunk.length;
-      }
-      await root.onDisk(file.datasync());
-    } finally {
-      await file.close();
-    }
-    const { crc32 } = meter.checksums();
-    const part = { number, bytes, etag: crc32, crc32 };
-    await root.onDisk(appendFile(linesOf(root, upload), `${JSON.stringify(part)}\n`, { flush: true }));
-    return part;
-  } catch (error) {
-    drafts.underWay.delete(claim);
-    signal?.throwIfAborted();
-    throw meter.bodyError ?? (await drafts.noRoomFor(upload.key, error)) ?? error;
+    return await drafts.write({ key: upload.key, draft, bytes, meter, signal }, async () => {
+      const file = await unlessMissing(open(draft, 'r+'));
+      if (!file) throw lost(upload);
+      // Closes the file also after an error.
+      const target = file.createWriteStream({ start: (number - 1) * upload.partBytes, flush: true });
+      await pipeline(meter, target);
+      const { crc32 } = meter.checksums();
+      const part = { number, bytes, etag: crc32, crc32 };
+      await appendFile(linesOf(root, upload), `${JSON.stringify(part)}\n`, { flush: true });
+      return part;
+    });
   } finally {
-    drafts.underWay.delete(claim);
     body.destroy();
   }
 }
 
 async function complete(root: Root, upload: Upload, wanted: Part[], signal?: AbortSignal): Promise<Stored> {
   const { key, bytes } = upload;
-  const parts = await root.onDisk(storedParts(root, upload));
+  const parts = await storedParts(root, upload);
   if (!parts) throw lost(upload);
   for (const { number, etag } of wanted) {
     if (parts.get(number)?.etag !== etag) throw new Error(`store ${key}: part ${number} is not on the disk`);
   }
   const target = root.fileOf(key);
-  const drafted = await root.onDisk(hasDraft(root, upload));
+  const draft = draftOf(root, upload);
+  const drafted = await unlessMissing(stat(draft));
   if (drafted) {
-    const draft = draftOf(root, upload);
-    const { size } = await root.onDisk(stat(draft));
-    if (size !== bytes) throw new Error(`store ${key}: the draft has ${size} bytes of ${bytes}`);
-    await root.onDisk(place(root, draft, target, key));
+    if (drafted.size !== bytes) throw new Error(`store ${key}: the draft has ${drafted.size} bytes of ${bytes}`);
+    await place(root, draft, target, key);
   }
   const crc32 = crc32Of(wanted);
   const found = await root.describe(key);
   if (found?.bytes !== bytes) throw lost(upload);
   // Without a draft, the file at the key may be another one of this length.
-  if (!drafted && (await root.onDisk(measure(createReadStream(target), signal))).crc32 !== crc32) throw lost(upload);
-  await root.onDisk(rm(linesOf(root, upload), { force: true }));
+  if (!drafted && (await measure(createReadStream(target), signal)).crc32 !== crc32) throw lost(upload);
+  await rm(linesOf(root, upload), { force: true });
   return { key, bytes, etag: undefined, checksums: { crc32 } };
 }
 
@@ -150,9 +134,3 @@ const unlessMissing = <T>(work: Promise<T>): Promise<T | undefined> =>
     if (codeOf(error) !== 'ENOENT') throw error;
     return undefined;
   });
-
-async function writeAll(file: Awaited<ReturnType<typeof open>>, chunk: Buffer, position: number): Promise<void> {
-  for (let written = 0; written < chunk.length; ) {
-    written += (await file.write(chunk, written, chunk.length - written, position + written)).bytesWritten;
-  }
-}

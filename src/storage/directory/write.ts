@@ -17,40 +17,31 @@ export async function write(
   body: Readable | Buffer | string,
   put: PutOptions,
 ): Promise<Stored> {
+  const { bytes, fence, signal } = put;
   const source = body instanceof Readable ? body : Readable.from([Buffer.from(body)], { objectMode: false });
   const { promise: ready, resolve: start } = Promise.withResolvers<undefined>();
-  const meter = metered(source, { expected: put.bytes, fence: put.fence, signal: put.signal, ready });
-  const draft = join(root.drafts, randomUUID());
-  const claim = { draft, bytes: put.bytes ?? 0, meter };
-  try {
-    put.signal?.throwIfAborted();
+  const meter = metered(source, { expected: bytes, fence, signal, ready });
+  const claim = { key, draft: join(root.drafts, randomUUID()), bytes: bytes ?? 0, meter, signal };
+  async function work(): Promise<Stored> {
     const target = root.fileOf(key);
-    await root.onDisk(root.prepare());
-    drafts.underWay.add(claim);
-    await root.onDisk(root.refuseOther(key));
-    await root.onDisk(drafts.makeRoomFor(claim, key));
-    const file = await root.onDisk(open(draft, 'wx'));
+    await root.refuseOther(key);
+    await drafts.makeRoomFor(claim);
+    const file = await open(claim.draft, 'wx');
     try {
       start(undefined);
-      for await (const chunk of meter) await root.onDisk(file.writeFile(chunk));
-      await root.onDisk(file.sync());
-      const { size } = await root.onDisk(file.stat());
+      for await (const chunk of meter) await file.writeFile(chunk);
+      await file.sync();
+      const { size } = await file.stat();
       if (size !== meter.passed) throw new Error(`store ${key}: the file has ${size} bytes of ${meter.passed}`);
     } finally {
       await file.close();
     }
-    put.signal?.throwIfAborted();
-    await root.onDisk(place(root, draft, target, key));
+    signal?.throwIfAborted();
+    await place(root, claim.draft, target, key);
     return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
-  } catch (error) {
-    await rm(draft, { force: true }).catch(() => {});
-    drafts.underWay.delete(claim);
-    put.signal?.throwIfAborted();
-    throw meter.bodyError ?? (await drafts.noRoomFor(key, error)) ?? error;
-  } finally {
-    drafts.underWay.delete(claim);
-    source.destroy();
   }
+  const undo = () => rm(claim.draft, { force: true }).catch(() => {});
+  return drafts.write(claim, work, undo).finally(() => source.destroy());
 }
 
 /** Moves a draft to its place. When this returns, the rename and every new directory are on the disk. */

@@ -88,15 +88,18 @@ export class Bucket {
       const head = await this.client.send(new HeadObjectCommand(this.at(key)), stoppedBy(signal));
       return { key, bytes: head.ContentLength ?? 0, etag: unquoted(head.ETag), modified: head.LastModified };
     } catch (error) {
-      signal?.throwIfAborted();
       // The answer to a HEAD has no body, which would name a missing bucket; `check` finds that.
       if (statusOf(error) === 404) return undefined;
       throw await this.failure(error, signal);
     }
   }
 
-  /** What to throw for an error. Without an answer it concerns only its call, unless the store answers nobody. */
+  /**
+   * What to throw for an error, or the reason of an abort. Without an answer it concerns only its call, unless the store
+   * answers nobody.
+   */
   async failure(error: unknown, signal?: AbortSignal): Promise<unknown> {
+    if (signal?.aborted) return signal.reason;
     const classified = classify(error, this.name);
     if (!gotNoAnswer(classified) || (await this.#answers(signal))) return classified;
     return new StorageUnavailable(`${this.name}: the store does not answer`, { cause: error });

@@ -25,14 +25,19 @@ export const algorithmOf = (proof: Proof) =>
 /** Asks for one CRC-32 of the whole object, not one of its parts' checksums. */
 export const crc32OfWhole = { ChecksumAlgorithm: 'CRC32', ChecksumType: 'FULL_OBJECT' } as const;
 
-/** What is computed while a body passes, and the checksum that the store is to compare. */
-export function summing(proof: Proof) {
-  const crc64 = proof === 'crc64nvme' ? new Crc64Nvme() : undefined;
+/**
+ * What is computed while a body passes, and the checksum that the store is to compare. Parts have CRC-32 in place of CRC-64:
+ * the checksum of the whole object can be made of theirs.
+ */
+export function summing(proof: Proof, isPart = false) {
+  const crc64 = proof === 'crc64nvme' && !isPart ? new Crc64Nvme() : undefined;
   return {
     md5: proof === 'md5-etag',
     onChunk: crc64 && ((chunk: Buffer) => crc64.update(chunk)),
     checksumOf(sums: Sums): Checksum | undefined {
-      if (proof === 'crc32') return { algorithm: proof, base64: () => base64Of(sums.checksums().crc32) };
+      if (proof === 'crc32' || (isPart && proof === 'crc64nvme')) {
+        return { algorithm: 'crc32', base64: () => base64Of(sums.checksums().crc32) };
+      }
       return (
         crc64 && { algorithm: 'crc64nvme', base64: async () => Buffer.from(await crc64.digest()).toString('base64') }
       );

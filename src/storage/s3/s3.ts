@@ -8,7 +8,7 @@ import { type S3Options, stoppedBy, unquoted } from './client.ts';
 import { classify, codeOf, statusOf } from './errors.ts';
 import { sweepUploads } from './sweep.ts';
 import { s3Uploads } from './uploads.ts';
-import { writeBytes, writeStream } from './write.ts';
+import { writeBytes, writeOnce } from './write.ts';
 import { writeInParts } from './write-in-parts.ts';
 
 /** The largest body of one PUT (S3 user guide, "Uploading objects"). */
@@ -26,7 +26,7 @@ export async function openS3(options: S3Options): Promise<Storage> {
       const { bytes = Number.POSITIVE_INFINITY } = put;
       return bytes > largestPut
         ? writeInParts(bucket, key, body, put)
-        : writeStream(bucket, key, body, { ...put, bytes });
+        : writeOnce(bucket, key, body, { ...put, bytes });
     },
     uploads,
     get: (key, { signal } = {}) => read(bucket, key, signal),
@@ -60,7 +60,6 @@ async function read(bucket: Bucket, key: string, signal: AbortSignal | undefined
     const { Body } = await bucket.client.send(new GetObjectCommand(bucket.at(key)), stoppedBy(signal));
     return signal ? addAbortSignal(signal, Body as Readable) : (Body as Readable);
   } catch (error) {
-    signal?.throwIfAborted();
     if (statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket') return undefined;
     throw await bucket.failure(error, signal);
   }
@@ -69,24 +68,24 @@ async function read(bucket: Bucket, key: string, signal: AbortSignal | undefined
 async function* list(bucket: Bucket, prefix: string, signal: AbortSignal | undefined): AsyncGenerator<StoredObject> {
   const { Bucket, Key: Prefix } = bucket.at(prefix);
   let ContinuationToken: string | undefined;
-  do {
-    const page = await bucket.client
-      .send(new ListObjectsV2Command({ Bucket, Prefix, ContinuationToken }), stoppedBy(signal))
-      .catch(async (error) => {
-        signal?.throwIfAborted();
-        throw await bucket.failure(error, signal);
-      });
-    for (const { Key, Size, ETag, LastModified } of page.Contents ?? []) {
-      yield { key: bucket.own(Key!), bytes: Size ?? 0, etag: unquoted(ETag), modified: LastModified };
-    }
-    ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
-  } while (ContinuationToken);
+  try {
+    do {
+      const command = new ListObjectsV2Command({ Bucket, Prefix, ContinuationToken });
+      const page = await bucket.client.send(command, stoppedBy(signal));
+      for (const { Key, Size, ETag, LastModified } of page.Contents ?? []) {
+        yield { key: bucket.own(Key!), bytes: Size ?? 0, etag: unquoted(ETag), modified: LastModified };
+      }
+      ContinuationToken = page.IsTruncated ? page.NextContinuationToken : undefined;
+    } while (ContinuationToken);
+  } catch (error) {
+    throw await bucket.failure(error, signal);
+  }
 }
 
 /** See `Storage.check`. */
 async function check(bucket: Bucket): Promise<void> {
   // A stream, because some stores accept a buffer but refuse a stream.
-  await writeStream(bucket, probeKey, Readable.from([Buffer.from('probe')]), { bytes: 5 });
+  await writeOnce(bucket, probeKey, Readable.from([Buffer.from('probe')]), { bytes: 5 });
   const at = bucket.at(probeKey);
   const { VersionId } = await bucket.client.send(new HeadObjectCommand(at)).catch((error) => {
     // Another process has removed its own probe from the same key.

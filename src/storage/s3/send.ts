@@ -1,11 +1,10 @@
-import { type BinaryLike, createHash, createHmac, hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { PutObjectCommandInput, S3Client } from '@aws-sdk/client-s3';
-import { SignatureV4 } from '@smithy/signature-v4';
 import { span } from '../../tracing/tracing.ts';
 import { version } from '../../version.ts';
 import type { Meter } from '../meter.ts';
@@ -64,40 +63,35 @@ export function createSender(
   agents: Agents,
   options: Pick<S3Options, 'bucket' | 'endpoint' | 'region' | 'forcePathStyle'>,
 ): Send {
-  const { credentials } = client.config;
-  const signer = new SignatureV4({
-    credentials,
-    region: client.config.region,
-    service: 's3',
-    sha256: Sha256,
-    uriEscapePath: false,
-    applyChecksum: false,
-  });
-
-  let location: ReturnType<typeof locate> | undefined;
-  function where() {
-    location ??= locate(options, options.bucket, credentials).catch((error) => {
-      location = undefined;
-      throw error;
+  let target: ReturnType<typeof findTarget> | undefined;
+  async function findTarget() {
+    const { url, region } = await locate(options, options.bucket, client.config.credentials);
+    const signer = await client.config.signer({
+      name: 'sigv4',
+      signingName: 's3',
+      signingRegion: region,
+      properties: {},
     });
-    return location;
+    return { url, signer };
   }
 
   async function attempt(put: PutRequest): Promise<PutAnswer> {
     const { body, part } = put;
-    const { url, region } = await where();
+    target ??= findTarget().catch((error) => {
+      target = undefined;
+      throw error;
+    });
+    const { url, signer } = await target;
     const path = `${url.pathname}${put.target.Key.split('/').map(uriEncode).join('/')}`;
     const query = part ? { partNumber: String(part.number), uploadId: part.uploadId } : {};
     const headers = { host: url.host, ...headersOf(put.target), ...(await bodyHeaders(put)) };
-    const signed = await signer.sign(
-      { method: 'PUT', protocol: url.protocol, hostname: url.hostname, path, query, headers },
-      { signingRegion: region },
-    );
-    const secure = url.protocol === 'https:';
+    const { protocol, hostname } = url;
+    const signed = await signer.sign({ method: 'PUT', protocol, hostname, path, query, headers });
+    const secure = protocol === 'https:';
     const request = (secure ? requestHttps : requestHttp)({
       agent: secure ? agents.https : agents.http,
       method: 'PUT',
-      hostname: url.hostname.replace(/^\[|\]$/g, ''),
+      hostname: hostname.replace(/^\[|\]$/g, ''),
       port: url.port,
       path: part ? `${path}?partNumber=${part.number}&uploadId=${uriEncode(part.uploadId)}` : path,
       headers: { ...signed.headers, 'user-agent': `asset-mirror/${version}` },
@@ -135,20 +129,6 @@ export function createSender(
       }
     });
   };
-}
-
-/** SHA-256 in the form that the signer wants: of what it is given, or with a secret an HMAC. */
-class Sha256 {
-  readonly #hash;
-  constructor(secret?: string | ArrayBuffer | ArrayBufferView) {
-    this.#hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret as BinaryLike);
-  }
-  update(bytes: BinaryLike): void {
-    this.#hash.update(bytes);
-  }
-  async digest(): Promise<Uint8Array> {
-    return this.#hash.digest();
-  }
 }
 
 function headersOf(target: PutRequest['target']): Record<string, string> {

@@ -6,19 +6,14 @@ import { isUnsupported } from './errors.ts';
 /** Unfinished uploads below the prefix. */
 export async function* listUploads(
   client: S3Client,
-  at: { bucket: string; prefix: string; below?: string },
+  at: { bucket: string; prefix: string },
 ): AsyncGenerator<OpenUpload & { key: string }> {
   const folder = at.prefix && `${at.prefix}/`;
   let KeyMarker: string | undefined;
   let UploadIdMarker: string | undefined;
   do {
     const page = await client.send(
-      new ListMultipartUploadsCommand({
-        Bucket: at.bucket,
-        Prefix: folder + (at.below ?? ''),
-        KeyMarker,
-        UploadIdMarker,
-      }),
+      new ListMultipartUploadsCommand({ Bucket: at.bucket, Prefix: folder, KeyMarker, UploadIdMarker }),
     );
     for (const { UploadId, Key, Initiated } of page.Uploads ?? []) {
       // Some stores ignore the prefix of a request.

@@ -7,9 +7,7 @@ import {
   CreateMultipartUploadCommand,
   ListPartsCommand,
 } from '@aws-sdk/client-s3';
-import { unlessAborted } from '../abort.ts';
 import { crc32Of } from '../crc32.ts';
-import { metered, type Sums, sumsOf } from '../meter.ts';
 import {
   type Part,
   type PutOptions,
@@ -21,10 +19,10 @@ import {
   type Uploads,
 } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { crc32OfWhole, type Proof, summing } from './checksum-support.ts';
+import { crc32OfWhole } from './checksum-support.ts';
 import { base64Of, stoppedBy, unquoted } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
-import type { PutAnswer } from './send.ts';
+import { sendBody } from './send-body.ts';
 
 /**
  * Uploads in parts to an S3 store. Each part is sent with its CRC-32 wherever the store keeps checksums: the CRC-32 of the
@@ -32,7 +30,7 @@ import type { PutAnswer } from './send.ts';
  */
 export const s3Uploads = (bucket: Bucket): Uploads => ({
   begin: (key, options) => beginUpload(bucket, key, options),
-  put: (upload, number, body, options) => put(bucket, upload, number, body, options?.signal),
+  put: (upload, number, body, options) => putPart(bucket, upload, number, body, options?.signal),
   list: (upload, options) => listParts(bucket, upload, options?.signal),
   complete: (upload, parts, options) => completeUpload(bucket, upload, parts, options?.signal),
   abort: (upload) => abortUpload(bucket, upload),
@@ -41,9 +39,7 @@ export const s3Uploads = (bucket: Bucket): Uploads => ({
 type Id = Pick<Upload, 'id' | 'key'>;
 const atUpload = (bucket: Bucket, { id, key }: Id) => ({ ...bucket.at(key), UploadId: id });
 
-/** Only CRC-32 of parts can be combined into that of the whole object, so it also stands in for CRC-64. */
-const proofOfPart = (proof: Proof): Proof => (proof === 'crc64nvme' ? 'crc32' : proof);
-const isSummed = async (bucket: Bucket) => proofOfPart(await bucket.howToProve()) === 'crc32';
+const isSummed = async (bucket: Bucket) => /^crc/.test(await bucket.howToProve());
 
 export async function beginUpload(
   bucket: Bucket,
@@ -63,64 +59,26 @@ export async function beginUpload(
   }
 }
 
-async function put(
+/** A part that is in memory is sent again after an error; a stream is sent once. */
+export async function putPart(
   bucket: Bucket,
   upload: Upload,
   number: number,
-  body: Readable,
+  body: Readable | Buffer,
   signal: AbortSignal | undefined,
 ): Promise<Part> {
   const bytes = partLength(upload, number);
-  const summed = bucket.howToProve().then((proof) => summing(proofOfPart(proof)));
-  const meter = metered(body, { expected: bytes, signal, ready: summed });
-  try {
-    const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
-    const part = { uploadId: upload.id, number };
-    const answer = await bucket.send({ target: bucket.at(upload.key), part, body: meter, bytes, checksum, signal });
-    if (!meter.whole) throw new Error(`store part ${number} of ${upload.key}: answered before it had the whole part`);
-    return provenPart(upload, number, meter, answer);
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw meter.bodyError ?? (await failureOfPart(bucket, upload, error, signal));
-  } finally {
-    body.destroy();
-    meter.destroy();
-  }
-}
-
-/** Puts a part that is in memory. */
-export async function putBytes(
-  bucket: Bucket,
-  upload: Upload,
-  number: number,
-  body: Buffer,
-  signal: AbortSignal | undefined,
-): Promise<Part> {
-  try {
-    const { md5, checksumOf } = summing(proofOfPart(await bucket.howToProve()));
-    const sums = sumsOf(body, { md5 });
-    const part = { uploadId: upload.id, number };
-    const request = {
-      target: bucket.at(upload.key),
-      part,
-      body,
-      bytes: body.length,
-      checksum: checksumOf(sums),
-      signal,
-    };
-    return provenPart(upload, number, sums, await bucket.send(request));
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw await failureOfPart(bucket, upload, error, signal);
-  }
-}
-
-function provenPart({ key }: Upload, number: number, sent: Sums, answer: PutAnswer): Part {
-  const what = `store part ${number} of ${key}`;
+  const part = { uploadId: upload.id, number };
+  const { answer, sent } = await sendBody(
+    bucket,
+    { target: bucket.at(upload.key), part, body, bytes, signal },
+    (error) => failureOfPart(bucket, upload, error, signal),
+  );
+  const what = `store part ${number} of ${upload.key}`;
   const etag = unquoted(answer.etag);
   if (!etag) throw new Error(`${what}: the store gave it no ETag`);
   if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
-  return { number, bytes: sent.passed, etag, crc32: sent.checksums().crc32 };
+  return { number, bytes, etag, crc32: sent.checksums().crc32 };
 }
 
 /** UploadLost if the store does not know the upload; then it may also hang up before it has read the part. */
@@ -135,22 +93,21 @@ async function failureOfPart(bucket: Bucket, upload: Upload, error: unknown, sig
 async function listParts(bucket: Bucket, upload: Id, signal?: AbortSignal) {
   const parts = new Map<number, { bytes: number; etag: string }>();
   let PartNumberMarker: string | undefined;
-  do {
-    try {
+  try {
+    do {
       const command = new ListPartsCommand({ ...atUpload(bucket, upload), PartNumberMarker });
       const page = await bucket.client.send(command, stoppedBy(signal));
       for (const { PartNumber, Size, ETag } of page.Parts ?? []) {
         parts.set(PartNumber!, { bytes: Size ?? 0, etag: unquoted(ETag) ?? '' });
       }
       PartNumberMarker = page.IsTruncated ? page.NextPartNumberMarker : undefined;
-    } catch (error) {
-      signal?.throwIfAborted();
-      if (isNoUpload(error)) return undefined;
-      if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
-      throw await bucket.failure(error, signal);
-    }
-  } while (PartNumberMarker);
-  return parts;
+    } while (PartNumberMarker);
+    return parts;
+  } catch (error) {
+    if (isNoUpload(error)) return undefined;
+    if (isUnsupported(error)) throw new UploadLost(`store ${upload.key}: the store cannot list stored parts`);
+    throw await bucket.failure(error, signal);
+  }
 }
 
 const isKnown = (bucket: Bucket, upload: Upload) =>

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream';
 import { metered } from '../meter.ts';
 import { type Part, type PutOptions, partBytesFor, type Stored, type Upload } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { abortUpload, beginUpload, completeUpload, putBytes } from './uploads.ts';
+import { abortUpload, beginUpload, completeUpload, putPart } from './uploads.ts';
 import { writeBytes } from './write.ts';
 
 const leastPartBytes = 16 * 2 ** 20;
@@ -24,7 +24,7 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
       upload ??= { ...(await beginUpload(bucket, key, { ...headers, signal, bytes: 0 })), partBytes };
       await sending;
       upload.bytes += piece.length;
-      sending = putBytes(bucket, upload, parts.length + 1, piece, signal).then((part) => parts.push(part));
+      sending = putPart(bucket, upload, parts.length + 1, piece, signal).then((part) => parts.push(part));
       // A slow body must not delay the report of a failed part.
       sending.catch((error) => meter.destroy(error));
     }

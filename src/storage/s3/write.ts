@@ -1,12 +1,12 @@
 import type { Readable } from 'node:stream';
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { unlessAborted } from '../abort.ts';
-import { metered, type Sums, sumsOf, WrongLength } from '../meter.ts';
+import { type Sums, WrongLength } from '../meter.ts';
 import type { PutOptions, Stored } from '../storage.ts';
 import type { Bucket } from './bucket.ts';
-import { summing } from './checksum-support.ts';
 import { unquoted } from './client.ts';
 import type { PutAnswer } from './send.ts';
+import { sendBody } from './send-body.ts';
 
 export async function writeBytes(
   bucket: Bucket,
@@ -14,53 +14,34 @@ export async function writeBytes(
   given: Buffer | string,
   put: PutOptions,
 ): Promise<Stored> {
-  const { signal, fence } = put;
+  const { fence, ...rest } = put;
   // The caller may change its buffer while this waits.
   const body = Buffer.from(given);
-  const bytes = body.length;
-  if (put.bytes !== undefined && put.bytes !== bytes) {
-    throw new WrongLength(`the body has ${bytes} bytes, not ${put.bytes}`);
+  if (put.bytes !== undefined && put.bytes !== body.length) {
+    throw new WrongLength(`the body has ${body.length} bytes, not ${put.bytes}`);
   }
-  const proof = await unlessAborted(bucket.howToProve(), signal);
-  const { md5, onChunk, checksumOf } = summing(proof);
-  const sums = sumsOf(body, { md5 });
-  onChunk?.(body);
-  if (fence) await unlessAborted(fence(), signal);
-  signal?.throwIfAborted();
-  try {
-    const target = bucket.target(key, put);
-    const answer = await bucket.send({ target, body, bytes, checksum: checksumOf(sums), signal });
-    const etag = await proveStored(bucket, key, sums, answer);
-    return { key, bytes, etag, checksums: sums.checksums() };
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw await bucket.failure(error, signal);
-  }
+  if (fence) await unlessAborted(fence(), put.signal);
+  return writeOnce(bucket, key, body, { ...rest, bytes: body.length });
 }
 
-/** Streams a body of known length in one PUT. */
-export async function writeStream(
+/** Sends a body of known length in one PUT. */
+export async function writeOnce(
   bucket: Bucket,
   key: string,
-  body: Readable,
+  body: Readable | Buffer,
   put: PutOptions & { bytes: number },
 ): Promise<Stored> {
   const { bytes, signal, fence } = put;
-  const summed = bucket.howToProve().then(summing);
-  const meter = metered(body, { expected: bytes, fence, signal, ready: summed });
-  try {
-    const checksum = (await unlessAborted(summed, signal)).checksumOf(meter);
-    const answer = await bucket.send({ target: bucket.target(key, put), body: meter, bytes, checksum, signal });
-    if (!meter.whole) throw new Error(`store ${key}: the store answered before it had the whole body`);
-    const etag = await proveStored(bucket, key, meter, answer);
-    return { key, bytes, etag, checksums: meter.checksums() };
-  } catch (error) {
-    signal?.throwIfAborted();
-    throw meter.bodyError ?? (await bucket.failure(error, signal));
-  } finally {
-    body.destroy();
-    meter.destroy();
-  }
+  const failure = (error: unknown) => bucket.failure(error, signal);
+  const { answer, sent } = await sendBody(
+    bucket,
+    { target: bucket.target(key, put), body, bytes, fence, signal },
+    failure,
+  );
+  const etag = await proveStored(bucket, key, sent, answer).catch(async (error) => {
+    throw await failure(error);
+  });
+  return { key, bytes, etag, checksums: sent.checksums() };
 }
 
 /** Compares what the store has with what was sent, and returns its ETag. A wrong object is removed. */

@@ -1,0 +1,40 @@
+import type { Readable } from 'node:stream';
+import { unlessAborted } from '../abort.ts';
+import { metered, type Sums, sumsOf } from '../meter.ts';
+import type { Bucket } from './bucket.ts';
+import { summing } from './checksum-support.ts';
+import type { PutAnswer, PutRequest } from './send.ts';
+
+interface Body extends Pick<PutRequest, 'target' | 'part' | 'signal'> {
+  body: Readable | Buffer;
+  bytes: number;
+  fence?: (() => Promise<void>) | undefined;
+}
+
+/**
+ * Sends an object or a part with its checksum. Returns what the store answered, and what was sent. A stream is destroyed in
+ * any case. @throws the reason of the signal, an error of the stream as it is, or what `failure` makes of another error
+ */
+export async function sendBody(
+  bucket: Bucket,
+  { body, fence, ...to }: Body,
+  failure: (error: unknown) => Promise<unknown>,
+): Promise<{ answer: PutAnswer; sent: Sums }> {
+  const { bytes, signal } = to;
+  const summed = bucket.howToProve().then((proof) => summing(proof, to.part !== undefined));
+  const meter = Buffer.isBuffer(body) ? undefined : metered(body, { expected: bytes, fence, signal, ready: summed });
+  try {
+    const { checksumOf, ...sums } = await unlessAborted(summed, signal);
+    const sent = meter ?? sumsOf(body as Buffer, sums);
+    const answer = await bucket.send({ ...to, body: meter ?? (body as Buffer), checksum: checksumOf(sent) });
+    if (meter && !meter.whole)
+      throw new Error(`store ${to.target.Key}: the store answered before it had the whole body`);
+    return { answer, sent };
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw meter?.bodyError ?? (await failure(error));
+  } finally {
+    if (!Buffer.isBuffer(body)) body.destroy();
+    meter?.destroy();
+  }
+}
