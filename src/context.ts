@@ -15,7 +15,7 @@ import { createAccess } from './pacing/with-token.ts';
 import { Queues } from './queue/queues.ts';
 import { Schedule } from './queue/scheduler.ts';
 import { createLines, createTraffic } from './source/bandwidth.ts';
-import { createLibraryClient } from './source/client.ts';
+import { LibraryClient } from './source/client.ts';
 import { createDownloader } from './source/download.ts';
 import { createAgent } from './source/http.ts';
 import { guardLinks } from './source/links.ts';
@@ -160,7 +160,7 @@ function openLibrary(config: Config, deps: { metrics: Metrics; log: Log; opening
     onResumed: (bytes) => metrics.resumedBytes.inc(bytes),
   });
   return {
-    client: createLibraryClient({ apiUrl, dispatcher }),
+    client: new LibraryClient({ apiUrl, dispatcher }),
     oauth: new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher }),
     downloader,
     traffic,

@@ -9,7 +9,7 @@ import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createAccess } from './pacing/with-token.ts';
 import { probeQueue } from './queue/probe-queue.ts';
-import { createLibraryClient } from './source/client.ts';
+import { LibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
 import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
@@ -98,7 +98,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   // A refresh is never broken off: the service has rotated the token already.
   open.defer(() => tokens.settled());
   const access = createAccess(tokens);
-  const client = createLibraryClient({ apiUrl, dispatcher });
+  const client = new LibraryClient({ apiUrl, dispatcher });
   const withToken = <T>(call: (token: string) => Promise<T>) => access(connection.id, call);
   yield* stoppable(probeConnection({ ...probe, connectionId: connection.id, client, withToken }), signal);
 }

@@ -86,20 +86,15 @@ const windowSeconds = 5;
 export function createTraffic(limit: number | undefined) {
   const throttle = createThrottle(limit);
   /** Bytes in each of the last seconds, and in the current one. */
-  const seconds = new Array<number>(windowSeconds + 1).fill(0);
-  let last = Math.floor(performance.now() / 1000);
+  const seconds = new Map<number, number>();
   const running = () => {
     const now = Math.floor(performance.now() / 1000);
-    for (; last < now; last++) {
-      // After a pause all seconds are empty.
-      if (now - last > seconds.length) last = now - seconds.length;
-      seconds[(last + 1) % seconds.length] = 0;
-    }
-    return now % seconds.length;
+    for (const second of seconds.keys()) if (second < now - windowSeconds) seconds.delete(second);
+    return now;
   };
   const take: Throttle = (bytes, signal) => {
     const now = running();
-    seconds[now] = seconds[now]! + bytes;
+    seconds.set(now, (seconds.get(now) ?? 0) + bytes);
     return throttle.take(bytes, signal);
   };
   return {
@@ -112,7 +107,7 @@ export function createTraffic(limit: number | undefined) {
     /** The mean of the last full seconds. */
     bytesPerSecond(): number {
       const now = running();
-      return seconds.reduce((sum, bytes, i) => (i === now ? sum : sum + bytes), 0) / windowSeconds;
+      return [...seconds].reduce((sum, [second, bytes]) => (second === now ? sum : sum + bytes), 0) / windowSeconds;
     },
   };
 }

@@ -18,7 +18,8 @@ export interface Link {
 }
 
 export interface LinkOptions {
-  referer: string;
+  /** Undefined: none. */
+  referer: string | undefined;
   dispatcher: Dispatcher;
   /** Checks each link and each redirect. Undefined: they may lead anywhere. */
   guard?: LinkGuard;
@@ -50,7 +51,8 @@ export async function requestLink(
 }
 
 /** The answer behind all redirects, each of which is requested with the Referer. */
-async function follow(options: LinkOptions, url: string, signal: AbortSignal, headers: Record<string, string>) {
+export async function follow(options: LinkOptions, url: string, signal: AbortSignal, headers: Record<string, string>) {
+  const { referer } = options;
   let at = url;
   for (let hops = 0; ; hops++) {
     if (!URL.canParse(at) || !/^https?:$/.test(new URL(at).protocol)) {
@@ -58,7 +60,7 @@ async function follow(options: LinkOptions, url: string, signal: AbortSignal, he
     }
     options.guard?.check(new URL(at));
     const response = await request(at, {
-      headers: { referer: options.referer, 'accept-encoding': 'identity', ...headers },
+      headers: { ...(referer && { referer }), 'accept-encoding': 'identity', ...headers },
       dispatcher: options.dispatcher,
       headersTimeout: options.stallMs,
       signal,

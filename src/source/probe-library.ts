@@ -2,6 +2,7 @@ import { type Dispatcher, request } from 'undici';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import { clockFinding, type Finding, findingsOn } from '../finding.ts';
 import type { LibraryClient } from './client.ts';
+import { drop, follow } from './follow-link.ts';
 import { HttpError } from './http.ts';
 import type { ApiAsset } from './schemas.ts';
 
@@ -140,25 +141,13 @@ async function* probeDownload(
     yield ok('Range', 'works, and the ETag identifies the version', 'a broken download continues where it stopped');
 }
 
-/** Requests the first byte behind a link, through redirects, with the same Referer. */
-async function first(url: string, options: Probe, referer: string | undefined) {
-  let at = url;
-  for (let hops = 0; ; hops++) {
-    const { statusCode, headers, body } = await request(at, {
-      headers: { range: 'bytes=0-0', 'accept-encoding': 'identity', ...(referer && { referer }) },
-      dispatcher: options.dispatcher,
-      headersTimeout: 10_000,
-      signal: options.signal,
-    });
-    // The answer may be the whole file, which is not needed.
-    body.on('error', () => {}).destroy();
-    const next = typeof headers.location === 'string' && URL.canParse(headers.location, at) && hops < 10;
-    if (statusCode < 300 || statusCode > 399 || !next) {
-      const text = (value: unknown) => (typeof value === 'string' ? value : '');
-      return { status: statusCode, etag: text(headers.etag), contentRange: text(headers['content-range']) };
-    }
-    at = new URL(headers.location as string, at).href;
-  }
+/** Requests the first byte behind a link. */
+async function first(url: string, { dispatcher, signal }: Probe, referer: string | undefined) {
+  const answer = await follow({ dispatcher, referer, stallMs: 10_000 }, url, signal, { range: 'bytes=0-0' });
+  // The answer may be the whole file, which is not needed.
+  drop(answer);
+  const { statusCode, headers } = answer;
+  return { status: statusCode, etag: String(headers.etag ?? ''), contentRange: String(headers['content-range'] ?? '') };
 }
 
 function unreached(error: unknown): string {

@@ -140,15 +140,12 @@ export function withoutLinks(value: ApiAsset): Record<string, unknown> {
 }
 
 function fieldsOf(o: object, asWritten: Set<string>, depth: number): Record<string, unknown> {
-  const kept: Record<string, unknown> = {};
-  for (const [key, v] of Object.entries(o)) {
-    if (links.has(key) || address.test(key)) continue;
+  const kept = Object.entries(o).flatMap(([key, v]) => {
+    if (links.has(key) || address.test(key)) return [];
     const left = asWritten.has(key) && isText(v) ? v : withoutAddresses(v, depth);
-    if (left === undefined) continue;
-    if (key !== '__proto__') kept[key] = left;
-    else Object.defineProperty(kept, key, { value: left, enumerable: true, configurable: true, writable: true });
-  }
-  return kept;
+    return left === undefined ? [] : [[key, left]];
+  });
+  return Object.fromEntries(kept);
 }
 
 const isText = (v: unknown) =>
@@ -162,28 +159,12 @@ function withoutAddresses(v: unknown, depth: number): unknown {
   return fieldsOf(v, nothing, depth + 1);
 }
 
-/**
- * The value as the database returns it: text has neither NUL nor half a surrogate pair, and JSON has neither -0 nor
- * non-finite numbers. A value that already complies, as nearly all do, is not copied.
- */
-export function storable<T>(value: T): T {
-  return isStorable(value) ? value : (made(value) as T);
-}
-
-function isStorable(v: unknown): boolean {
-  if (typeof v === 'string') return v.isWellFormed() && !v.includes('\0');
-  if (typeof v === 'number') return Number.isFinite(v) && !Object.is(v, -0);
-  if (v === null || typeof v !== 'object') return true;
-  if (Array.isArray(v)) return v.every(isStorable);
-  return Object.entries(v).every(([key, item]) => isStorable(key) && isStorable(item));
-}
-
-function made(v: unknown): unknown {
+/** The value as the database returns it: text without NUL and half surrogate pairs, numbers as JSON keeps them. */
+export function storable<T>(value: T): T;
+export function storable(v: unknown): unknown {
   if (typeof v === 'string') return v.replaceAll('\0', '').toWellFormed();
   if (typeof v === 'number') return Number.isFinite(v) ? v + 0 : null;
-  if (Array.isArray(v)) return v.map(made);
-  if (v !== null && typeof v === 'object') {
-    return Object.fromEntries(Object.entries(v).map(([key, item]) => [made(key), made(item)]));
-  }
-  return v;
+  if (v === null || typeof v !== 'object') return v;
+  if (Array.isArray(v)) return v.map(storable);
+  return Object.fromEntries(Object.entries(v).map(([key, item]) => [storable(key), storable(item)]));
 }

@@ -9,7 +9,7 @@ import { OAuthClient, Unanswered } from '../../src/oauth/client.ts';
 import { createSealer } from '../../src/oauth/seal.ts';
 import { Tokens, type TokensOptions } from '../../src/oauth/tokens.ts';
 import { createAccess } from '../../src/pacing/with-token.ts';
-import { createLibraryClient } from '../../src/source/client.ts';
+import { LibraryClient } from '../../src/source/client.ts';
 import { createAgent } from '../../src/source/http.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { newDatabase } from '../support/database.ts';
@@ -335,7 +335,7 @@ describe('many callers at once', () => {
   it('whose calls the service answers with 401 before the time call again, once, with the next token', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     const agent = createAgent({ connections: 10 });
-    const client = createLibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
+    const client = new LibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
     const withToken = createAccess(tokensOf());
     const signal = AbortSignal.timeout(20_000);
     await admin.expireTokens();

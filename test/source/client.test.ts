@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Rejected, RetryLater } from '../../src/errors.ts';
-import { createLibraryClient } from '../../src/source/client.ts';
+import { LibraryClient } from '../../src/source/client.ts';
 import { createAgent, HttpError, passing } from '../../src/source/http.ts';
 import { type Admin, connect, type Library, startTestLibrary } from '../support/library.ts';
 import { freePort } from '../support/ports.ts';
@@ -27,8 +27,8 @@ afterAll(async () => {
   await library.close();
 });
 
-const client = () => createLibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
-const odd = () => createLibraryClient({ apiUrl: bare.url, dispatcher: agent });
+const client = () => new LibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
+const odd = () => new LibraryClient({ apiUrl: bare.url, dispatcher: agent });
 const failureOf = (promise: Promise<unknown>) =>
   promise.then(
     () => {
@@ -404,7 +404,7 @@ describe('a passing fault', () => {
   });
 
   it('of the network is told as one when nobody is there', async () => {
-    const nobody = createLibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
+    const nobody = new LibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
     expect(passing(await failureOf(nobody.me({ token, signal })))).toBe(true);
   });
 });

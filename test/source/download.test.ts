@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { Disconnected, RetryLater } from '../../src/errors.ts';
 import { createThrottle, type Throttle } from '../../src/source/bandwidth.ts';
-import { createLibraryClient } from '../../src/source/client.ts';
+import { LibraryClient } from '../../src/source/client.ts';
 import { createDownloader, type Download, Missing } from '../../src/source/download.ts';
 import { createAgent, HttpError } from '../../src/source/http.ts';
 import { type MinRate, TooSlow } from '../../src/source/min-rate.ts';
@@ -60,7 +60,7 @@ async function newFile(content = bytes) {
   });
   const dispatcher = createAgent({ connections: 1 });
   agents.push(dispatcher);
-  const client = createLibraryClient({ apiUrl: library.apiUrl, dispatcher });
+  const client = new LibraryClient({ apiUrl: library.apiUrl, dispatcher });
   const read = async () => (await client.getAsset({ token, assetId: id, signal: never })).download!.url!;
   const link = {
     url: await read(),
