@@ -24,16 +24,15 @@ export const variables = {
   PORT: p.port().prefault('8080'),
   METRICS_PORT: p.port().optional(),
   TRUST_PROXY: p
-    .parsed(
-      (t) => p.listOf(t, p.parseTrustedProxy),
+    .list(
+      p.parseTrustedProxy,
       'addresses and ranges with commas between them, such as 10.0.0.0/8,fd00::/8, or of loopback, linklocal, uniquelocal',
     )
     .optional(),
   DATABASE_URL: p.databaseUrl('or nothing at all').optional(),
   REDIS_URL: p
     .parsed((t) => {
-      const single = URL.canParse(t) && ['redis:', 'rediss:'].includes(new URL(t).protocol);
-      return single || parseRedisUrl(t) ? t : undefined;
+      return p.isUrl(t, /^rediss?:$/) || parseRedisUrl(t) ? t : undefined;
     }, 'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all')
     .optional(),
   STORAGE_URL: p.parsed(p.parseStorageUrl, 's3://bucket/prefix or file:///directory').optional(),
@@ -46,8 +45,8 @@ export const variables = {
   S3_SSE_KMS_KEY_ID: p.text('a KMS key id').optional(),
   DATA_DIR: p.text('a directory').prefault('./data'),
   ENCRYPTION_KEYS: p
-    .parsed(
-      (t) => p.listOf(t, (key) => p.parseKey(key)),
+    .list(
+      (key) => p.parseKey(key),
       '32-byte keys in base64 with commas between them (openssl rand -base64 32 makes one)',
     )
     .optional(),
@@ -90,14 +89,14 @@ export const variables = {
     .httpUrl('the address that events are sent to', 'https://hooks.example.com/mirror', { query: true })
     .optional(),
   WEBHOOK_SECRET: p
-    .parsed(
-      (t) => p.listOf(t, p.parseWebhookSecret),
+    .list(
+      p.parseWebhookSecret,
       'whsec_ and 24 to 64 bytes in base64 (openssl rand -base64 32 makes them), or several with commas between them',
     )
     .optional(),
   WEBHOOK_EVENTS: p
-    .parsed(
-      (t) => p.listOf(t, (kind) => webhookKinds.find((known) => known === kind)),
+    .list(
+      (kind) => webhookKinds.find((known) => known === kind),
       `names with commas between them, of ${webhookKinds.join(', ')}`,
     )
     .prefault('connection.disconnected,connection.recovered,sync.failed,asset.failed'),

@@ -20,6 +20,12 @@ export const parsed = <T>(parse: (text: string) => T | undefined, expected: stri
     expected,
   );
 
+/** The entries of a list with commas. */
+export const list = <T>(parse: (entry: string) => T | undefined, expected: string) =>
+  parsed((text) => listOf(text, parse), expected);
+
+export const isUrl = (text: string, protocol: RegExp) => URL.canParse(text) && protocol.test(new URL(text).protocol);
+
 export const text = (expected: string) => variable(z.string(), expected);
 
 export const oneOf = <const T extends readonly [string, string, ...string[]]>(...names: T) =>
@@ -28,9 +34,9 @@ export const oneOf = <const T extends readonly [string, string, ...string[]]>(..
 export const httpUrl = (expected: string, example: string, options: { query?: boolean } = {}) =>
   parsed(
     (text) => {
-      const url = URL.canParse(text) ? new URL(text) : undefined;
-      const bare = options.query || (!url?.search && !url?.hash && !url?.username && !url?.password);
-      return url && /^https?:$/.test(url.protocol) && bare ? text : undefined;
+      if (!isUrl(text, /^https?:$/)) return undefined;
+      const { search, hash, username, password } = new URL(text);
+      return options.query || !(search || hash || username || password) ? text : undefined;
     },
     `${expected}, such as ${example}${options.query ? '' : ', without user and password'}`,
   );
@@ -42,12 +48,12 @@ export const libraryUrl = (which: string) =>
 export const proxyUrl = () =>
   parsed((text) => {
     const url = /^\w+:\/\//.test(text) ? text : `http://${text}`;
-    return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) ? url : undefined;
+    return isUrl(url, /^https?:$/) ? url : undefined;
   }, 'the address of a proxy, such as http://proxy.example.com:3128');
 
 export const databaseUrl = (or: string) =>
   parsed(
-    (text) => (URL.canParse(text) && /^postgres(ql)?:$/.test(new URL(text).protocol) ? text : undefined),
+    (text) => (isUrl(text, /^postgres(ql)?:$/) ? text : undefined),
     `postgres://user:password@host/database, ${or}`,
   );
 
@@ -86,7 +92,7 @@ export const typeNames = () =>
 const split = (text: string) => text.split(',').map((entry) => entry.trim());
 
 /** The entries of a list with commas; undefined if one of them is not valid. */
-export function listOf<T>(text: string, parse: (entry: string) => T | undefined): T[] | undefined {
+function listOf<T>(text: string, parse: (entry: string) => T | undefined): T[] | undefined {
   const values = split(text).map(parse);
   return values.every((value) => value !== undefined) ? values : undefined;
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { link, mkdir, open, readFile, rm } from 'node:fs/promises';
+import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
 
@@ -13,7 +13,7 @@ export async function encryptionKeys(config: {
   return config.encryptionKeys ?? [Buffer.from((await encryptionKeyIn(config.dataDir)).value, 'base64')];
 }
 
-export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+export function encryptionKeyIn(dataDir: string): Promise<Secret> {
   return readOrMake(dataDir, 'encryption-key', () => randomBytes(32).toString('base64'));
 }
 
@@ -21,7 +21,7 @@ export function encryptionKeyIn(dataDir: string): Promise<{ value: string; made:
 export const leastTokenLength = 24;
 
 /** @throws ConfigurationError if the existing token is too short */
-export async function adminTokenIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+export async function adminTokenIn(dataDir: string): Promise<Secret> {
   const token = await readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
   const { length } = token.value;
   if (length < leastTokenLength) {
@@ -33,7 +33,7 @@ export async function adminTokenIn(dataDir: string): Promise<{ value: string; ma
 }
 
 /** The password of the superuser of the embedded PostgreSQL. */
-export function postgresPasswordIn(dataDir: string): Promise<{ value: string; made: boolean }> {
+export function postgresPasswordIn(dataDir: string): Promise<Secret> {
   return readOrMake(dataDir, 'postgres-password', () => randomBytes(24).toString('hex'));
 }
 
@@ -45,11 +45,12 @@ export async function findAdminToken(dataDir: string): Promise<string | undefine
   );
 }
 
-async function readOrMake(
-  dataDir: string,
-  name: string,
-  make: () => string,
-): Promise<{ value: string; made: boolean }> {
+interface Secret {
+  value: string;
+  made: boolean;
+}
+
+async function readOrMake(dataDir: string, name: string, make: () => string): Promise<Secret> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   const path = join(dataDir, name);
   try {
@@ -62,13 +63,7 @@ async function readOrMake(
   // Written to a draft, then linked if the name is still free: two processes that start at once use the same secret.
   const draft = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    const file = await open(draft, 'wx', 0o600);
-    try {
-      await file.writeFile(`${make()}\n`);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
+    await writeFile(draft, `${make()}\n`, { flag: 'wx', mode: 0o600, flush: true });
     const made = await link(draft, path).then(
       () => true,
       (error: NodeJS.ErrnoException) => {
