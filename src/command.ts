@@ -1,5 +1,4 @@
 import { existsSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
 import { exitCodeOf, problemOf } from './cli/failures.ts';
@@ -8,6 +7,7 @@ import { program } from './cli/program.ts';
 import type { StartDatabase } from './cli/verbs/library.ts';
 import type { ContextOptions } from './context.ts';
 import { ConfigurationError, reasonOf } from './errors.ts';
+import { freePort } from './free-port.ts';
 import type { RebuildReport } from './rebuild.ts';
 import { embeddedPostgresIsInstalled } from './store/embedded/binaries.ts';
 import { setTracing, stopTracing } from './tracing/tracing.ts';
@@ -35,22 +35,6 @@ function stopSignal(): AbortSignal {
 
 const aborted = (signal: AbortSignal) =>
   signal.aborted ? undefined : new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
-
-/** The port itself if it is free, otherwise any free one. */
-async function freePort(wanted: number): Promise<number> {
-  for (const port of [wanted, 0]) {
-    const server = createServer();
-    const found = await new Promise<number | undefined>((resolve) => {
-      server.once('error', () => resolve(undefined));
-      server.listen(port, '127.0.0.1', () => resolve((server.address() as { port: number }).port));
-    });
-    if (found !== undefined) {
-      await new Promise((resolve) => server.close(resolve));
-      return found;
-    }
-  }
-  throw new Error('no free port');
-}
 
 /** The embedded PostgreSQL of the library and the demo. Logs only warnings, to the terminal. */
 const startDatabase: StartDatabase = async (directory) => {

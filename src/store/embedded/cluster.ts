@@ -35,7 +35,7 @@ export const clusterExists = (directory: string) => exists(join(clusterIn(direct
 
 /** The environment for PostgreSQL's programs, without our secrets. */
 export function minimalEnvironment(): NodeJS.ProcessEnv {
-  const names = ['PATH', 'LANG', 'TZ', 'TMPDIR', 'TEMP', 'TMP', 'SystemRoot'];
+  const names = ['PATH', 'LANG', 'TZ', 'TMPDIR'];
   // biome-ignore lint/style/noProcessEnv: not our settings, but what any program needs
   const environment = process.env;
   return Object.fromEntries(names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])));

@@ -1,9 +1,9 @@
 import { mkdir, readFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { InUse } from '../../errors.ts';
+import { freePort } from '../../free-port.ts';
 import type { Log } from '../../log.ts';
 import { isAway } from '../database/unreachable.ts';
 import { type Cluster, clusterIn, openCluster, removeDrafts } from './cluster.ts';
@@ -156,11 +156,3 @@ async function connects(url: string): Promise<boolean> {
 }
 
 const urlOf = (port: number, password: string) => `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}

@@ -1,6 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { open } from 'node:fs/promises';
-import { platform } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Cluster, minimalEnvironment } from './cluster.ts';
@@ -12,7 +11,7 @@ const stopMs = 30_000;
  * Runs a command until it ends, or until standard input ends: then the command gets SIGINT, PostgreSQL's fast shutdown.
  * The other end of that pipe closes when our process ends, however it ends.
  */
-const shellGuard = `
+const guard = `
 trap '' HUP INT TERM
 exec 3<&0 </dev/null
 "$@" 3<&- &
@@ -22,15 +21,6 @@ wait $server
 code=$?
 kill -KILL $!
 exit $code`;
-
-/** The same where there is no shell. */
-const nodeGuard = `
-const [command, ...args] = process.argv.slice(1);
-const server = require('node:child_process').spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit'] });
-server.on('error', () => process.exit(127)).on('exit', (code) => process.exit(code ?? 1));
-process.stdin.on('end', () => server.kill('SIGINT')).resume();`;
-
-const guard = platform() === 'win32' ? [process.execPath, '-e', nodeGuard] : ['/bin/sh', '-c', shellGuard, 'sh'];
 
 /** A PostgreSQL server that stops when this process ends. */
 export class Server {
@@ -54,16 +44,14 @@ export class Server {
   static async launch(cluster: Cluster, port: number): Promise<Server> {
     const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200', 'fsync=on'];
     const args = ['-D', cluster.path, '-p', String(port), ...settings.flatMap((setting) => ['-c', setting])];
-    const [command, ...before] = guard as [string, ...string[]];
     const log = await open(cluster.log, 'a', 0o600);
     try {
-      const child = spawn(command, [...before, join(cluster.bin, 'postgres'), ...args], {
+      const child = spawn('/bin/sh', ['-c', guard, 'sh', join(cluster.bin, 'postgres'), ...args], {
         ...cluster.account,
         cwd: cluster.data,
         env: minimalEnvironment(),
         // A Ctrl-C in the terminal is for our process, which stops the server last.
         detached: true,
-        windowsHide: true,
         stdio: ['pipe', log.fd, log.fd],
       });
       return new Server(child);
