@@ -11,28 +11,17 @@ export function scrubbed(exporter: SpanExporter): SpanExporter {
   };
 }
 
-/** A copy, field by field: some fields of the SDK's spans are getters of their class, which `...` skips. */
+/** The span with other values for what may hold secrets. It stays its prototype, because it has getters. */
 function clean(span: ReadableSpan): ReadableSpan {
   const { status } = span;
-  return {
+  const changed = {
     name: scrub(span.name),
-    kind: span.kind,
-    spanContext: () => span.spanContext(),
-    ...(span.parentSpanContext && { parentSpanContext: span.parentSpanContext }),
-    startTime: span.startTime,
-    endTime: span.endTime,
-    duration: span.duration,
-    ended: span.ended,
     status: status.message === undefined ? status : { ...status, message: scrub(status.message) },
     attributes: cleanAttributes(span.attributes),
     links: span.links.map(withCleanAttributes),
     events: span.events.map(withCleanAttributes),
-    resource: span.resource,
-    instrumentationScope: span.instrumentationScope,
-    droppedAttributesCount: span.droppedAttributesCount,
-    droppedEventsCount: span.droppedEventsCount,
-    droppedLinksCount: span.droppedLinksCount,
   };
+  return Object.create(span, Object.getOwnPropertyDescriptors(changed));
 }
 
 const withCleanAttributes = <T extends { attributes?: Attributes }>(it: T): T =>
