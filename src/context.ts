@@ -5,6 +5,7 @@ import type { Log } from './log.ts';
 import { recordRequest } from './metrics/library-requests.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
 import { OAuthClient } from './oauth/client.ts';
+import type { RefreshResult } from './oauth/refresh.ts';
 import { createSealer } from './oauth/seal.ts';
 import { Tokens } from './oauth/tokens.ts';
 import { createOperations } from './operations/operations.ts';
@@ -43,57 +44,48 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const sealer = createSealer(await encryptionKeys(config));
   const admin = config.adminToken ? { value: config.adminToken, made: false } : await adminTokenIn(config.dataDir);
 
-  const { store, queues, storage } = await openStores(config, { log, timings, opening, signal });
-  const { client, downloader, oauth, traffic, lines } = openLibrary(config, { metrics, log, opening });
-  opening.defer(followBandwidth({ store, traffic, lines, own: config.transfer.bandwidth, log }));
+  const stores = await openStores(config, { log, timings, opening, signal });
+  const { store, queues, storage } = stores;
+  const library = openLibrary(config, { metrics, log, opening });
+  const { client, oauth, traffic } = library;
+  const { transfer, publicUrl, instance } = config;
+  opening.defer(followBandwidth({ ...library, store, own: transfer.bandwidth, log }));
   await recordFilterDefaults(store, config.sync, log);
 
-  const tokens = new Tokens({
-    store,
-    client: oauth,
-    sealer,
-    log,
-    instance: config.instance,
-    onRefresh: (result) => metrics.tokenRefreshes.inc({ result }),
-  });
+  const onRefresh = (result: RefreshResult) => metrics.tokenRefreshes.inc({ result });
+  const tokens = new Tokens({ store, client: oauth, sealer, log, instance, onRefresh });
   opening.defer(() => tokens.settled());
-  const limiter = new Limiter({ store, log, perConnection: config.transfer.perConnection });
+  const limiter = new Limiter({ store, log, perConnection: transfer.perConnection });
   const withToken = createAccess(tokens, limiter, client);
   const schedule = new Schedule({ store, queues, log, ...config.sync });
   const operations = createOperations({
-    store,
-    queues,
+    ...stores,
     schedule,
     sealer,
-    bucketTrouble: watchBucket(storage.check),
-    traffic: traffic.bytesPerSecond,
     tokens,
-    ownBandwidth: config.transfer.bandwidth,
-    publicUrl: config.publicUrl,
-    perConnection: config.transfer.perConnection,
-    syncInterval: config.sync.interval,
-    filters: config.sync,
-    log,
     client,
     access: withToken,
+    log,
+    publicUrl,
+    bucketTrouble: watchBucket(storage.check),
+    traffic: traffic.bytesPerSecond,
+    ownBandwidth: transfer.bandwidth,
+    perConnection: transfer.perConnection,
+    syncInterval: config.sync.interval,
+    filters: config.sync,
     transcripts: config.transcripts.mirror,
     thumbnails: config.thumbnails.mirror,
   });
 
   const stack = opening.move();
   return {
+    ...stores,
+    ...library,
     config,
     log,
     timings,
     metrics,
-    store,
-    queues,
-    storage,
     sealer,
-    client,
-    downloader,
-    lines,
-    oauth,
     tokens,
     limiter,
     withToken,

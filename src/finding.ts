@@ -14,20 +14,12 @@ export interface Finding {
 
 /** Makes findings of one area. */
 export const findingsOn = (area: Finding['area']) => ({
-  ok: (what: string, found: string, chosen?: string): Finding => ({
-    area,
-    what,
-    found,
-    ...(chosen && { chosen }),
-    level: 'ok',
-  }),
-  not: (level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding => ({
-    area,
-    what,
-    found,
-    ...(remedy && { remedy }),
-    level,
-  }),
+  ok(what: string, found: string, chosen?: string): Finding {
+    return { area, what, found, ...(chosen && { chosen }), level: 'ok' };
+  },
+  not(level: 'note' | 'wrong', what: string, found: string, remedy?: string): Finding {
+    return { area, what, found, ...(remedy && { remedy }), level };
+  },
 });
 
 /** Splits the message of an error, `what is wrong; what to do about it`. */

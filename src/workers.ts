@@ -35,21 +35,14 @@ const handBackMs = 2000;
 
 /** Starts taking jobs off the queues, and putting due work on them. */
 export async function startWorkers(context: Context) {
-  const { config, log, timings, store, storage, queues, schedule, tokens, metrics } = context;
+  const { config, log, storage, queues, timings, tokens } = context;
   const stopping = new AbortController();
-  const leases = new Leases({ store, log, timings });
+  const leases = new Leases(context);
   const breaker = createCircuitBreaker({ storage, log, timings, onClose: () => dispatcher.wake() });
-  const dispatcher = new Dispatcher({
-    store,
-    queues,
-    schedule,
-    breaker,
-    log,
-    timings,
-    perConnection: config.transfer.perConnection,
-    filters: config.sync,
-    horizon: horizonOf(config),
-  });
+  const { instance, transfer, sync: filters } = config;
+  const { perConnection } = transfer;
+  const horizon = horizonOf(config);
+  const dispatcher = new Dispatcher({ ...context, breaker, perConnection, filters, horizon });
   const outages = createOutageDetector();
   const withToken: Access = (connectionId, call, grant) =>
     outages.watch('api', () => context.withToken(connectionId, call, grant), connectionId);
@@ -57,16 +50,11 @@ export async function startWorkers(context: Context) {
   const sync = syncDeps(context, withToken, () => dispatcher.wake());
 
   const jobs = openJobs(context, { mirror, sync, dispatcher, signal: stopping.signal });
-  const {
-    instance,
-    sync: { reconcileInterval },
-  } = config;
-  const scheduled = startScheduledVerification({ store, storage, queues, log, instance, timings, reconcileInterval });
-  const pruning = startPruning({ store, log });
-  const { sealer } = context;
-  const webhooks = startWebhooks({ store, sealer, publicUrl: config.publicUrl, metrics, log }, config.webhook);
+  const scheduled = startScheduledVerification({ ...context, instance, reconcileInterval: filters.reconcileInterval });
+  const pruning = startPruning(context);
+  const webhooks = startWebhooks({ ...context, publicUrl: config.publicUrl }, config.webhook);
   await Promise.all([breaker.check(), queues.ready()]);
-  const sweeping = startSweeping({ store, storage, breaker, log });
+  const sweeping = startSweeping({ ...context, breaker });
   jobs.run();
 
   return {
@@ -151,6 +139,7 @@ function mirrorDeps(
   own: Pick<MirrorDeps, 'leases' | 'breaker' | 'outages' | 'withToken'>,
 ): MirrorDeps {
   const { config, downloader } = context;
+  const { processing, transcripts, thumbnails } = config;
   const { outages } = own;
   return {
     ...context,
@@ -164,26 +153,16 @@ function mirrorDeps(
     keyTemplate: config.storage.keyTemplate,
     tellMirrored: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
     filters: config.sync,
-    processing: config.processing,
-    transcripts: config.transcripts,
-    thumbnails: config.thumbnails,
+    processing,
+    transcripts,
+    thumbnails,
   };
 }
 
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
-  const { config, store, client, log, timings } = context;
-  return {
-    store,
-    client,
-    log,
-    timings,
-    withToken,
-    onWork,
-    instance: config.instance,
-    ...config.sync,
-    transcripts: config.transcripts.mirror,
-    thumbnails: config.thumbnails.mirror,
-  };
+  const { instance, sync, transcripts, thumbnails } = context.config;
+  const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
+  return { ...context, ...sync, ...kept, instance, withToken, onWork };
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */
