@@ -23,7 +23,7 @@ function later(ms: number): void {
 }
 
 describe('a connect link', () => {
-  it('says which connection it is for, or that it is for a new one', () => {
+  it('names its connection, or is for a new one', () => {
     const expiresAt = new Date(Date.now() + minute);
     const read = (connectionId?: string) =>
       readConnectLink(sealer, signConnectLink(sealer, { connectionId, madeAt, expiresAt }));
@@ -31,7 +31,7 @@ describe('a connect link', () => {
     expect(read()).toEqual({ connectionId: undefined, madeAt, expiresAt });
   });
 
-  it('works until it expires, and says that it has', () => {
+  it('works until it expires, and is then reported as expired', () => {
     const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     later(minute - 1000);
     expect(readConnectLink(sealer, link)).toMatchObject({ expiresAt: expect.any(Date) });
@@ -39,7 +39,7 @@ describe('a connect link', () => {
     expect(readConnectLink(sealer, link)).toBe('expired');
   });
 
-  it('is invalid when it was tampered with, or made for another purpose, or is none', () => {
+  it('is invalid if it was altered, was signed for another purpose, or is any other text', () => {
     const link = signConnectLink(sealer, { connectionId: 'c1', madeAt, expiresAt: new Date(Date.now() + minute) });
     const [body, signature] = link.split('.') as [string, string];
     const forged = Buffer.from(JSON.stringify({ c: 'c2', e: Date.now() + 1e9 })).toString('base64url');
@@ -49,14 +49,14 @@ describe('a connect link', () => {
     }
   });
 
-  it('outlives the rotation of keys while its key is among them', () => {
+  it('stays valid after a key rotation while its key is still known', () => {
     const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     expect(readConnectLink(createSealer([young, old]), link)).toMatchObject({ connectionId: undefined });
     expect(readConnectLink(createSealer([young]), link)).toBe('invalid');
   });
 });
 
-describe('an attempt', () => {
+describe('a connect attempt', () => {
   const options = {
     appUrl: 'https://app.example.com/base/',
     clientId: 'the id',
@@ -65,7 +65,7 @@ describe('an attempt', () => {
     linkMadeAt: 0,
   };
 
-  it('asks with PKCE S256 of the verifier and a state, and nothing secret', () => {
+  it('sends the PKCE S256 challenge and a state, and no secret', () => {
     const { attempt, url } = beginAttempt({ ...options, connectionId: 'c1' });
     const { origin, pathname, searchParams } = new URL(url);
     expect(origin + pathname).toBe('https://app.example.com/base/oauth/authorize');
@@ -81,7 +81,7 @@ describe('an attempt', () => {
     expect(attempt.connectionId).toBe('c1');
   });
 
-  it('has a verifier of 43 to 128 URL-safe characters and a state nobody guesses, both new each time', () => {
+  it('has a new verifier of 43 to 128 URL-safe characters and a new random state each time', () => {
     const attempts = Array.from({ length: 50 }, () => beginAttempt(options).attempt);
     for (const { verifier, state } of attempts) {
       expect(verifier).toMatch(/^[\w.~-]{43,128}$/);
@@ -90,12 +90,12 @@ describe('an attempt', () => {
     expect(new Set(attempts.flatMap(({ verifier, state }) => [verifier, state])).size).toBe(100);
   });
 
-  it('is opened by the cookie of the browser that began it, with its state', () => {
+  it('is opened with the cookie of the browser that began it and its state', () => {
     const { attempt } = beginAttempt(options);
     expect(openAttempt(sealer, sealAttempt(sealer, attempt), attempt.state)).toEqual(attempt);
   });
 
-  it('shows nothing of its verifier in the cookie', () => {
+  it('does not show its verifier in the cookie', () => {
     const { attempt } = beginAttempt(options);
     const cookie = sealAttempt(sealer, attempt);
     for (const part of cookie.split('.')) {
@@ -106,7 +106,7 @@ describe('an attempt', () => {
     expect(cookie.length).toBeLessThan(4000);
   });
 
-  it('is not opened by another state, another browser’s cookie, or one of another purpose or key', () => {
+  it('is not opened with another state, the cookie of another browser, or one of another purpose or key', () => {
     const [one, two] = [beginAttempt(options).attempt, beginAttempt(options).attempt];
     const cookie = sealAttempt(sealer, one);
     for (const state of [two.state, '', `${one.state}x`, one.state.slice(1), one.state.toLowerCase(), 'é'.repeat(16)]) {
@@ -144,7 +144,7 @@ describe('at the library', () => {
     return new URL(answer.headers.get('location')!).searchParams;
   }
 
-  it('an attempt comes back with its state and a code that its verifier, and no other, turns into tokens', async () => {
+  it('a connect attempt returns with its state and a code that only its verifier exchanges for tokens', async () => {
     const begin = () =>
       beginAttempt({
         appUrl: library.appUrl,

@@ -49,8 +49,8 @@ const failureOf = (promise: Promise<unknown>) =>
 const good = { access_token: 'svca_1', token_type: 'Bearer', expires_in: 3600, refresh_token: 'svcr_1', scope: 's' };
 const lifeOf = (grant: { accessMs: number }) => grant.accessMs / 1000;
 
-describe('a refresh', () => {
-  it('is a form with the token in it, under HTTP Basic', async () => {
+describe('a token refresh', () => {
+  it('sends the token as a form, with HTTP Basic', async () => {
     const grant = await clientWith().refresh(tokens.refresh_token);
     const [request] = relay.requests;
     expect(request?.headers).toMatchObject({
@@ -72,7 +72,7 @@ describe('a refresh', () => {
     tokens = { ...tokens, access_token: grant.accessToken, refresh_token: grant.refreshToken! };
   });
 
-  it('with credentials that Basic could mangle carries them in the body instead', async () => {
+  it('sends credentials in the body if HTTP Basic is ambiguous for them', async () => {
     await failureOf(clientWith({ clientSecret: 'svcs_a+b/c=:d e' }).refresh('x'));
     const [request] = relay.requests;
     expect(request?.headers.authorization).toBeUndefined();
@@ -92,7 +92,7 @@ describe('a refresh', () => {
   });
 });
 
-describe('an odd answer is put up with, since the token before it is spent:', () => {
+describe('an unusual answer is accepted, because the old token is spent:', () => {
   const cases: [string, Record<string, unknown>, { refreshToken?: string | undefined; life: [number, number] }][] = [
     [
       'no refresh_token: the one there is stays',
@@ -127,7 +127,7 @@ describe('an odd answer is put up with, since the token before it is spent:', ()
   });
 });
 
-describe('an answer that is none leaves open whether the token is spent:', () => {
+describe('without a usable answer it is unknown whether the token is spent:', () => {
   const cases: [string, number, unknown, RegExp][] = [
     ['HTML', 200, '<html>Back soon</html>', /not a token response \(body\)/],
     ['nothing', 200, '', /not a token response/],
@@ -172,7 +172,7 @@ describe('an answer that is none leaves open whether the token is spent:', () =>
 });
 
 describe('a refusal', () => {
-  it('is told by status and code; only 400 with invalid_grant ends a connection', async () => {
+  it('has its status and code; only 400 with invalid_grant ends a connection', async () => {
     const cases: [number, unknown, string | undefined, boolean][] = [
       [400, { error: 'invalid_grant', error_description: 'x' }, 'invalid_grant', true],
       [400, { error: 'invalid_request' }, 'invalid_request', false],
@@ -192,20 +192,20 @@ describe('a refusal', () => {
     }
   });
 
-  it('says when to come back, if the service does', async () => {
+  it('has the wait that the service asks for', async () => {
     const error = await failureOf(refreshWith(429, {}, { 'retry-after': '60' }));
     expect(error.waitMs).toBeGreaterThanOrEqual(60_000);
     expect((await failureOf(refreshWith(429, {}))).waitMs).toBeUndefined();
   });
 
-  it('repeats nothing of the answer but its code', async () => {
+  it('shows only the code of the answer', async () => {
     const error = await failureOf(refreshWith(400, { error: 'invalid_request', error_description: 'svcr_secret' }));
     expect(reasonOf(error)).toBe('refresh the access token: the service answered 400 invalid_request');
   });
 });
 
-describe('a request that certainly never arrived', () => {
-  it('is told as what it is, for the token is not spent', async () => {
+describe('a request that was certainly not sent', () => {
+  it('fails with its own error, because the token is not spent', async () => {
     const nobody = clientWith({ apiUrl: `http://127.0.0.1:${await freePort()}` });
     const error = await failureOf(nobody.refresh('x'));
     expect(error).not.toBeInstanceOf(Unanswered);

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('the keys of the tokens', { timeout: 240_000 }, () => {
+describe('an encryption key', { timeout: 240_000 }, () => {
   let scene: Scene;
   const [old, next] = Array.from({ length: 2 }, () => randomBytes(32).toString('base64')) as [string, string];
   beforeAll(async () => {
@@ -24,7 +24,7 @@ describe('the keys of the tokens', { timeout: 240_000 }, () => {
     return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
   };
 
-  test('one that is lost parks the connection and is named; nothing is thrown away, and with it all goes on by itself', async () => {
+  test('that is lost is named, and its connection waits without losing anything until the key is back', async () => {
     const id = await scene.upload();
     const tokens = await sealed();
     await scene.restart({ ENCRYPTION_KEYS: next });
@@ -52,7 +52,7 @@ describe('the keys of the tokens', { timeout: 240_000 }, () => {
     expect((await connection()).lastError).toBeNull();
   });
 
-  test('`keys rotate` seals all of them with the first, once; the other is needed no more', async () => {
+  test('that is not the first is no longer needed after `keys rotate`', async () => {
     await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
     const before = await sealed();
     const first = await rotate();

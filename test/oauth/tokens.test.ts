@@ -201,7 +201,7 @@ async function startProcess(connectionId: string, options: Partial<Order> = {}) 
 }
 
 describe('an access token', () => {
-  it('that has not expired is given without asking the service', async () => {
+  it('that has not expired is returned without a request to the service', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     expect(await tokensOf().getAccessToken(connection.id)).toEqual({
       value: connection.grant.access_token,
@@ -210,7 +210,7 @@ describe('an access token', () => {
     expect(refreshes()).toBe(0);
   });
 
-  it('that has expired is refreshed, and the new pair is in the records before anybody has it', async () => {
+  it('that has expired is refreshed, and the new pair is saved before it is used', async () => {
     const connection = await newConnection();
     const token = await tokensOf().getAccessToken(connection.id);
     expect(token).toEqual({ value: expect.stringMatching(/^svca_/), version: 2 });
@@ -227,7 +227,7 @@ describe('an access token', () => {
     expect(record.accessExpiresAt!.getTime()).toBeGreaterThan(Date.now() + 3_500_000);
   });
 
-  it('and its refresh token stand in the database in no readable form', async () => {
+  it('and its refresh token are encrypted in the database', async () => {
     const connection = await newConnection();
     const { value } = await tokensOf().getAccessToken(connection.id);
     const { rows } = await sql.query('SELECT c::text FROM connections c WHERE id = $1', [connection.id]);
@@ -235,7 +235,7 @@ describe('an access token', () => {
     for (const secret of [value, pair.refreshToken, 'svca_', 'svcr_']) expect(rows[0].c).not.toContain(secret);
   });
 
-  it('of two seconds’ life is used, and refreshed when they are over', async () => {
+  it('that lives two seconds is used, and refreshed after that', async () => {
     const connection = await newConnection();
     let count = 0;
     relay.instead = (response) =>
@@ -247,7 +247,7 @@ describe('an access token', () => {
     expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_2');
   });
 
-  it('is refreshed when the database says that its life is over, whatever the clocks of processes say', async () => {
+  it('expires by the clock of the database, not by those of processes', async () => {
     const connection = await newConnection();
     relay.instead = (response) =>
       response.end(JSON.stringify({ access_token: 'svca_1', expires_in: 300, refresh_token: 'svcr_1' }));
@@ -263,7 +263,7 @@ describe('an access token', () => {
     expect(await asProcess(-600_000)).toMatchObject({ version: 3 });
   });
 
-  it('comes without a new refresh token: the one there is stays', async () => {
+  it('can come without a new refresh token: the old one stays', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.end(JSON.stringify({ access_token: 'svca_x', expires_in: 3600 }));
     await tokensOf().getAccessToken(connection.id);
@@ -273,7 +273,7 @@ describe('an access token', () => {
     });
   });
 
-  it('whose key is gone is an error of ours, and no disconnect', async () => {
+  it('whose encryption key is missing does not end the connection', async () => {
     const connection = await newConnection();
     const error = await failureOf(tokensOf({ sealer: createSealer([randomBytes(32)]) }).getAccessToken(connection.id));
     expect(error).not.toBeInstanceOf(Disconnected);
@@ -286,8 +286,8 @@ describe('an access token', () => {
   });
 });
 
-describe('many callers at once', () => {
-  it('a hundred in three processes make exactly one refresh, and all get the same token', async () => {
+describe('many concurrent callers', () => {
+  it('in three processes cause exactly one refresh, and all get the same token', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -304,7 +304,7 @@ describe('many callers at once', () => {
     expect(await works(record.pair.accessToken)).toBe(true);
   });
 
-  it('a hundred in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
+  it('in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const held = breaker();
@@ -321,7 +321,7 @@ describe('many callers at once', () => {
     await expectDisconnected(connection.id, /^the user disconnected the app or lost access/);
   });
 
-  it('who were all refused with a token that has not expired yet make one refresh', async () => {
+  it('that were refused with an unexpired token cause one refresh', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     const tokens = tokensOf();
     const { version } = await tokens.getAccessToken(connection.id);
@@ -332,7 +332,7 @@ describe('many callers at once', () => {
     expect(refreshes()).toBe(1);
   });
 
-  it('whose calls the service answers with 401 before the time call again, once, with the next token', async () => {
+  it('whose requests are answered with 401 send them once more, with the next token', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     const agent = createAgent({ connections: 10 });
     const client = new LibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
@@ -348,7 +348,7 @@ describe('many callers at once', () => {
     await agent.destroy();
   });
 
-  it('a stop waits for the refresh that is under way, whoever else has come since', async () => {
+  it('do not keep a stop from waiting for the refresh that is under way', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     let reads = 0;
     const grant: Store['connections']['grant'] = (id) => {
@@ -378,7 +378,7 @@ describe('many callers at once', () => {
   });
 });
 
-describe('when the service has rotated, nothing loses the new pair:', () => {
+describe('after the service has rotated, the new pair is saved in spite of', () => {
   /** The store, with a look at each try to save. */
   function watchedStore(onSave?: (save: () => Promise<boolean>) => Promise<boolean>) {
     const watched = { tries: 0, store };
@@ -420,7 +420,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
     await expectStillConnected(id);
   }
 
-  it('a database that refuses everybody for some time', async () => {
+  it('a database that refuses connections for some time', async () => {
     const connection = await newConnection();
     const watched = watchedStore();
     const ours = (await sql.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
@@ -441,7 +441,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
     expect(lines.filter(({ msg }) => msg === 'rotated token not saved, will retry')).toHaveLength(1);
   });
 
-  it('a table that is locked, and then the connection to it cut', async () => {
+  it('a table that is locked, and a connection that is then cut', async () => {
     const connection = await newConnection();
     const waiting = async () =>
       (
@@ -466,7 +466,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
     await expectSaved(connection.id, call);
   });
 
-  it('a save that was carried out, and whose answer was lost', async () => {
+  it('a lost answer to a save that was carried out', async () => {
     const connection = await newConnection();
     const once = watchedStore(async (save) => {
       const done = await save();
@@ -479,7 +479,7 @@ describe('when the service has rotated, nothing loses the new pair:', () => {
   });
 });
 
-describe('what says nothing about the user never ends a connection:', () => {
+describe('a connection is not ended by', () => {
   const answer =
     (status: number, body = '', headers: Record<string, string> = {}): Relay['instead'] =>
     (response) =>
@@ -515,7 +515,7 @@ describe('what says nothing about the user never ends a connection:', () => {
     });
   }
 
-  it('the longer the trouble, the later the next try, unless the service names a time', async () => {
+  it('the wait for the next refresh grows with each failure, unless the service names a time', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     relay.instead = (response) => response.writeHead(500).end();
@@ -535,7 +535,7 @@ describe('what says nothing about the user never ends a connection:', () => {
 });
 
 describe('invalid_grant', () => {
-  it('to the current token ends the connection, once, for everybody', async () => {
+  it('to the current token ends the connection once, for all processes', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const tokens = tokensOf();
@@ -549,7 +549,7 @@ describe('invalid_grant', () => {
     expect(refreshes()).toBe(1);
   });
 
-  it('after someone else has rotated is none: the new pair is read', async () => {
+  it('after another process has refreshed is ignored, and the new pair is read', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -567,7 +567,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('to the token of a grant that the user has replaced meanwhile is none: the reconnect wins', async () => {
+  it('to a token that a reconnect has replaced is ignored', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const held = breaker();
@@ -580,7 +580,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('ends no grant that comes at the very last moment', async () => {
+  it('does not end a reconnect that comes at the same time', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     let grant: { access_token: string } | undefined;
@@ -593,7 +593,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('ends nothing while the database is away: the connection is ended when it is back', async () => {
+  it('ends the connection when the database is back, if it was away', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const broken = {
@@ -608,10 +608,10 @@ describe('invalid_grant', () => {
   });
 });
 
-describe('an answer that got lost', () => {
+describe('a lost answer to a refresh', () => {
   const grants = async () => (await admin.connections()).reduce((sum, { refreshTokens }) => sum + refreshTokens, 0);
 
-  it('after the service had rotated is written down, and ends the connection with that reason', async () => {
+  it('after the service has rotated is recorded, and ends the connection with that reason', async () => {
     const before = await grants();
     const connection = await newConnection();
     await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
@@ -633,7 +633,7 @@ describe('an answer that got lost', () => {
     expect(await grants()).toBe(before);
   });
 
-  it('on the line only, and never reached the service, costs nothing: the old token is tried once more', async () => {
+  it('to a request that never reached the service costs nothing: the old token is tried again', async () => {
     const connection = await newConnection();
     relay.before = async (response) => {
       response.destroy();
@@ -648,7 +648,7 @@ describe('an answer that got lost', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('and is followed by an outage is still known as lost when the service says no', async () => {
+  it('is still known as lost after an outage, when the service refuses the token', async () => {
     const connection = await newConnection();
     let response: { destroy(): void } | undefined;
     relay.before = async (it) => {
@@ -669,7 +669,7 @@ describe('an answer that got lost', () => {
     await expectDisconnected(connection.id, lost);
   });
 
-  it('is forgotten with the next one that comes', async () => {
+  it('is forgotten after the next successful refresh', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(502).end();
     await failureOf(tokensOf().getAccessToken(connection.id));
@@ -679,7 +679,7 @@ describe('an answer that got lost', () => {
     expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: null });
   });
 
-  it('is forgotten with a reconnect', async () => {
+  it('is forgotten after a reconnect', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(502).end();
     await failureOf(tokensOf().getAccessToken(connection.id));
@@ -689,8 +689,8 @@ describe('an answer that got lost', () => {
   });
 });
 
-describe('a process that holds the refresh', () => {
-  it('and dies before the service has rotated costs the time of its lease, no more', async () => {
+describe('a process with the refresh lease', () => {
+  it('that dies before the service has rotated costs only the time of its lease', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = async (response) => {
@@ -707,7 +707,7 @@ describe('a process that holds the refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('and dies with the new pair in its hands ends the connection, with that reason', async () => {
+  it('that dies before it has saved the new pair ends the connection with that reason', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -722,7 +722,7 @@ describe('a process that holds the refresh', () => {
     await expectDisconnected(connection.id, lost);
   });
 
-  it('and only stands still for longer than its lease may still save what it got', async () => {
+  it('that pauses for longer than its lease can still save its new pair', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -741,7 +741,7 @@ describe('a process that holds the refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('and was frozen until another one has refreshed does not end the connection for the invalid_grant that it is told', async () => {
+  it('that pauses until another one has refreshed does not end the connection by its invalid_grant', async () => {
     const connection = await newConnection();
     const [late, delayed] = [breaker(), breaker()];
     relay.before = late.pass;
@@ -771,7 +771,7 @@ describe('a process that holds the refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('keeps its lease for as long as the service takes to answer', async () => {
+  it('renews its lease until the service answers', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -788,7 +788,7 @@ describe('a process that holds the refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('keeps others out for as long as its lease lasts', async () => {
+  it('keeps other processes from refreshing while its lease lasts', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -805,7 +805,7 @@ describe('a process that holds the refresh', () => {
   });
 });
 
-describe('sealing everything again with a new key', () => {
+describe('resealing all tokens with a new key', () => {
   const [old, next] = [randomBytes(32), randomBytes(32)];
   const ofOld = () => tokensOf({ sealer: createSealer([old]) });
   const ofBoth = () => tokensOf({ sealer: createSealer([next, old]) });
@@ -825,7 +825,7 @@ describe('sealing everything again with a new key', () => {
   const row = async (id: string) => (await store.connections.get(id))!;
   beforeEach(() => sql.query('UPDATE connections SET tokens = NULL'));
 
-  it('leaves no token that needs the old one, changes no pair, and does nothing when it is done again', async () => {
+  it('makes the old key unnecessary, changes no pair, and does nothing the second time', async () => {
     const [one, two] = [await newSealed(), await newSealed()];
     const before = await row(one.id);
     expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 2, already: 0, unreadable: [] });
@@ -839,7 +839,7 @@ describe('sealing everything again with a new key', () => {
     expect((await row(one.id)).tokens).toBe(tokens);
   });
 
-  it('names the key of what it cannot read, and leaves that as it is', async () => {
+  it('names the missing key of a pair, and leaves that pair unchanged', async () => {
     const [good, sealed] = [await newSealed(), await newConnection(inAnHour())];
     const { tokens } = await row(sealed.id);
     const done = await ofBoth().rotateKeys();
@@ -849,7 +849,7 @@ describe('sealing everything again with a new key', () => {
     expect(await ofNext().getAccessToken(good.id)).toMatchObject({ version: 1 });
   });
 
-  it('while a refresh is under way disturbs neither', async () => {
+  it('works during a refresh', async () => {
     const connection = await newSealed();
     const held = breaker();
     relay.after = held.pass;
@@ -867,7 +867,7 @@ describe('sealing everything again with a new key', () => {
     expect(await works((await ofNext().getAccessToken(connection.id, 2)).value)).toBe(true);
   });
 
-  it('never puts an older pair in the place of a newer, however often both happen at once', async () => {
+  it('never replaces a newer pair by an older one, however often both happen at once', async () => {
     const all = await Promise.all(Array.from({ length: 4 }, newSealed));
     const back = tokensOf({ sealer: createSealer([old, next]) });
     let refreshing = true;
@@ -895,7 +895,7 @@ describe('sealing everything again with a new key', () => {
 });
 
 describe('a reconnect', () => {
-  it('while a refresh is under way wins', async () => {
+  it('during a refresh wins', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -922,7 +922,7 @@ describe('a reconnect', () => {
 });
 
 describe('a disconnect by the operator', () => {
-  it('ends the connection here and at the service, and is told once', async () => {
+  it('ends the connection here and at the service, and is reported once', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     const both = await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)]);
@@ -937,7 +937,7 @@ describe('a disconnect by the operator', () => {
     expect(relay.requests.map(({ path }) => path)).toEqual(['/api/oauth/revoke']);
   });
 
-  it('holds although the service cannot be told', async () => {
+  it('ends the connection even if the service cannot be reached', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(500).end();
     expect(await tokensOf().disconnect(connection.id)).toEqual({ ended: true, revoked: false });
@@ -945,7 +945,7 @@ describe('a disconnect by the operator', () => {
     expect(lines.map(({ msg }) => msg)).toContain('the grant could not be revoked at the service');
   });
 
-  it('while a refresh is under way revokes the new token too', async () => {
+  it('during a refresh revokes the new token too', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;

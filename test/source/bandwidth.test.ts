@@ -55,7 +55,7 @@ test.each([
   ['one body', [65_536], 20],
   ['small files and the parts of large ones', many, 2],
   ['small files and the parts of large ones', many, 20],
-])('%s (%#) keep the limit within 5 %, at any speed', async (_, chunks, mib) => {
+])('%s (%#) keep to the bandwidth limit within 5 %, at any speed', async (_, chunks, mib) => {
   for (const [name, lateness] of [
     ['on time', () => 0],
     ['on a busy machine', seeded((random) => random * 60)],
@@ -74,7 +74,7 @@ test.each([
   }
 });
 
-test('the limit may be changed, taken away and set again while bodies wait', async () => {
+test('the bandwidth limit can be changed, removed and set again while downloads wait', async () => {
   const time = virtualClock();
   const throttle = createThrottle(1000, time.clock);
   const moved = bodies(throttle, [64_000, 32_000, 5000]);
@@ -96,7 +96,7 @@ test('the limit may be changed, taken away and set again while bodies wait', asy
   expect(throttle.take(MiB, signal)).toBeInstanceOf(Promise);
 });
 
-test('a pause is not saved up to be spent in a burst', async () => {
+test('a pause is not made up for by a burst', async () => {
   const time = virtualClock();
   const throttle = createThrottle(1_000_000, time.clock);
   void throttle.take(200_000, signal);
@@ -111,7 +111,7 @@ test('a pause is not saved up to be spent in a burst', async () => {
   expect(gone).toBe(true);
 });
 
-test('by the real clock it is no faster than the limit', async () => {
+test('downloads are not faster than the bandwidth limit by the real clock', async () => {
   const throttle = createThrottle(1_000_000);
   const started = performance.now();
   await Promise.all(
@@ -123,7 +123,7 @@ test('by the real clock it is no faster than the limit', async () => {
   expect(performance.now() - started).toBeGreaterThanOrEqual(490);
 });
 
-test('who waits can be told to stop', async () => {
+test('a download that waits for bandwidth can be aborted', async () => {
   const throttle = createThrottle(1000);
   const stop = new AbortController();
   const waiting = throttle.take(1_000_000, stop.signal);
@@ -131,7 +131,7 @@ test('who waits can be told to stop', async () => {
   await expect(waiting).rejects.toThrow();
 });
 
-test('connections keep their own limits below that of the process, within 5 %, and change them while bodies wait', async () => {
+test('connections keep to their own limits within 5 %, also when these change while downloads wait', async () => {
   const time = virtualClock();
   const [process, lines] = [createThrottle(10 * MiB, time.clock), createLines(time.clock)];
   lines.setLimits(
@@ -177,7 +177,7 @@ test('connections keep their own limits below that of the process, within 5 %, a
   for (const state of Object.values(moved)) state.stop = true;
 });
 
-test('without a limit nothing waits', () => {
+test('without a bandwidth limit no download waits', () => {
   expect(createThrottle(undefined).take(1e12, signal)).toBeUndefined();
 });
 

@@ -72,7 +72,7 @@ describe('/me', () => {
     expect((await client().me({ token, signal })).companies.map((company) => company.id)).not.toContain(id);
   });
 
-  it('with companies that cannot be read names them, and has the others', async () => {
+  it('returns the companies that it can read, and names the others', async () => {
     const companies = [
       { id: 'c1', name: 'One' },
       { name: 'without id' },
@@ -95,12 +95,12 @@ describe('/me', () => {
     });
   });
 
-  it('takes a name or address that is not text for none', async () => {
+  it('treats a name or an e-mail address that is not text as absent', async () => {
     bare.answer(answer(200, { user: { id: 'u', name: 5, email: [] }, companies: [] }));
     expect(await odd().me({ token, signal })).toMatchObject({ user: { id: 'u', name: '', email: '' } });
   });
 
-  it('gives names that a database can hold', async () => {
+  it('returns names that a database can hold', async () => {
     bare.answer(
       answer(
         200,
@@ -112,7 +112,7 @@ describe('/me', () => {
     expect(me.companies).toEqual([{ id: 'c', name: 'C' }]);
   });
 
-  it('with a token that is refused is an error with that status', async () => {
+  it('fails with the status if the token is refused', async () => {
     const error = await failureOf(client().me({ token: 'svca_wrong', signal }));
     expect(error).toBeInstanceOf(HttpError);
     expect(error.status).toBe(401);
@@ -132,14 +132,14 @@ describe('a listing', () => {
     return ids;
   }
 
-  it('comes in pages of a hundred, to its end, newest first', async () => {
+  it('comes in pages of a hundred assets, newest first, to its end', async () => {
     const { id, ids } = await newCompany(230);
     await admin.clearRequests();
     expect(await listAll(id)).toEqual(ids);
     expect(await admin.requests({ endpoint: 'assets' })).toHaveLength(3);
   });
 
-  it('ends however the service says so: nextCursor null, absent or empty', async () => {
+  it('ends if nextCursor is null, absent or empty', async () => {
     const { id, ids } = await newCompany(3);
     for (const nextCursor of ['null', 'absent', 'empty'] as const) {
       await admin.setFaults({ endpoint: 'assets', nextCursor });
@@ -149,13 +149,13 @@ describe('a listing', () => {
     }
   });
 
-  it('since a moment has only what was uploaded after it', async () => {
+  it('since a time has only assets that were uploaded later', async () => {
     const { id, ids } = await newCompany(5);
     expect(await listAll(id, 1_700_000_000_000 - 3)).toEqual(ids.slice(0, 3));
     expect(await listAll(id, 0)).toEqual(ids);
   });
 
-  it('of one type or one project has only those, and never asks for both', async () => {
+  it('can be limited to one type or one project, but not to both', async () => {
     const { id, ids } = await newCompany(2);
     const project = await admin.addProject({ companyId: id, name: 'Spring' });
     await admin.changeAsset(ids[0]!, { assetType: 'brand assets' });
@@ -167,7 +167,7 @@ describe('a listing', () => {
     expect(await list({ assetType: 'brand assets', projectId: project.id })).toEqual([ids[0]]);
   });
 
-  it('tells the service’s own time', async () => {
+  it('has the time of the service', async () => {
     const { id } = await newCompany();
     const { date } = await client().listAssets({ token, signal, companyId: id });
     expect(Math.abs(date - Date.now())).toBeLessThan(5000);
@@ -175,7 +175,7 @@ describe('a listing', () => {
     expect((await odd().listAssets({ token, signal, companyId: 'c' })).date).toBe(Date.UTC(2015, 9, 21, 7, 28));
   });
 
-  it('with a broken item beside good ones has the good ones, and says what is wrong with the other', async () => {
+  it('has the valid assets, and names what is wrong with the others', async () => {
     const { id, ids } = await newCompany(3);
     await admin.changeAsset(ids[1]!, { override: { size: 'five' } });
     const page = await client().listAssets({ token, signal, companyId: id });
@@ -185,7 +185,7 @@ describe('a listing', () => {
     ]);
   });
 
-  it('keeps items without a readable id beside the others', async () => {
+  it('keeps assets without a readable id apart from the others', async () => {
     bare.answer(answer(200, { assets: [{ id: 5 }, null, 'text', { name: 'x' }, { id: 'a' }] }));
     const page = await odd().listAssets({ token, signal, companyId: 'c' });
     expect(page.assets).toEqual([{ id: 'a' }]);
@@ -193,14 +193,14 @@ describe('a listing', () => {
     expect(page.broken.map(({ problem }) => problem.split(':')[0])).toEqual(['id', 'answer', 'answer', 'id']);
   });
 
-  it('carries along what nobody knows', async () => {
+  it('keeps unknown fields', async () => {
     const { id, ids } = await newCompany(1);
     await admin.changeAsset(ids[0]!, { override: { status: 'frozen', assetType: 'holograms', mood: { of: 'x' } } });
     const page = await client().listAssets({ token, signal, companyId: id });
     expect(page.assets).toMatchObject([{ status: 'frozen', assetType: 'holograms', mood: { of: 'x' } }]);
   });
 
-  it('that is none is rejected with the field’s name', async () => {
+  it('that breaks the schema is rejected with the name of the field', async () => {
     for (const [body, field] of [
       [{}, 'assets'],
       [{ assets: [], nextCursor: 7 }, 'nextCursor'],
@@ -215,7 +215,7 @@ describe('a listing', () => {
     }
   });
 
-  it('of a company whose id needs quoting asks for exactly that one', async () => {
+  it('of a company whose id must be escaped is that of this company', async () => {
     bare.answer(answer(200, { assets: [] }));
     await odd().listAssets({ token, signal, companyId: 'a/b?c#d e', cursor: 'x&limit=1' });
     expect(bare.requests[0]!.path).toBe('/api/v1/companies/a%2Fb%3Fc%23d%20e/assets?limit=100&cursor=x%26limit%3D1');
@@ -223,26 +223,26 @@ describe('a listing', () => {
 });
 
 describe('an asset', () => {
-  it('comes with fresh links', async () => {
+  it('has fresh links', async () => {
     const { id } = await newFilm();
     const asset = await client().getAsset({ token, signal, assetId: id });
     expect(asset.download).toMatchObject({ url: expect.stringContaining('signature='), filename: 'film.mp4' });
   });
 
-  it('with a field that breaks the schema is rejected by its name', async () => {
+  it('that breaks the schema is rejected with the name of the field', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { download: { url: 5 } } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error).toBeInstanceOf(Rejected);
     expect(error.message).toContain(`read asset ${id}: the service's answer breaks its schema: asset.download.url:`);
   });
 
-  it('that is another than was asked for is refused', async () => {
+  it('is refused if it is another one than requested', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { id: 'another' } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error.message).toBe(`read asset ${id}: the service answered with another asset, "another"`);
   });
 
-  it('that does not exist is a 404', async () => {
+  it('that does not exist is an error with status 404', async () => {
     expect(await failureOf(client().getAsset({ token, signal, assetId: 'nobody' }))).toMatchObject({ status: 404 });
   });
 });
@@ -264,22 +264,22 @@ describe('a transcript', () => {
     expect(await admin.requests({ endpoint: 'transcript' })).toHaveLength(2);
   });
 
-  it('may have no words', async () => {
+  it('may be empty', async () => {
     const { id } = await newFilm({ transcript: { ...spoken, words: null } });
     expect(await get(id)).toMatchObject({ kind: 'transcript', text: 'Hello' });
   });
 
-  it('of a clip without speech says so', async () => {
+  it('of a video without speech is `no speech`', async () => {
     const { id } = await newFilm({ transcript: { noSpeech: true } });
     expect(await get(id)).toEqual({ kind: 'no speech' });
   });
 
-  it('that is not there yet is a 404, and no error', async () => {
+  it('that does not exist yet is `not yet`, not an error', async () => {
     const { id } = await newFilm();
     expect(await get(id)).toEqual({ kind: 'not yet' });
   });
 
-  it('without captions or text in it has them asked for by themselves', async () => {
+  it('without captions or text has them requested separately', async () => {
     bare.answer(
       answer(200, { assetId: 'a', language: 'en' }),
       answer(200, 'WEBVTT\n', { 'content-type': 'text/vtt' }),
@@ -294,7 +294,7 @@ describe('a transcript', () => {
     expect(bare.requests.map(({ path }) => path.split('=')[1])).toEqual(['json', 'vtt', 'txt']);
   });
 
-  it('whose captions might be cut without anybody being told is not taken', async () => {
+  it('is refused if its captions might be truncated without notice', async () => {
     bare.answer(
       answer(200, { assetId: 'a', text: 'Hello' }),
       raw('HTTP/1.1 200 OK\r\ncontent-type: text/vtt\r\n\r\nWEBVTT\n\n00:00'),
@@ -303,7 +303,7 @@ describe('a transcript', () => {
     expect(failure.message).toMatch(/transcript of asset a: the length of the vtt is unknown/);
   });
 
-  it('whose captions are answered with JSON is one without speech', async () => {
+  it('is `no speech` if the captions are answered with noSpeech', async () => {
     bare.answer(
       answer(200, { assetId: 'a' }),
       answer(200, { assetId: 'a', noSpeech: true }, { 'content-type': 'application/json; charset=utf-8' }),
@@ -311,12 +311,12 @@ describe('a transcript', () => {
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'no speech' });
   });
 
-  it('whose captions are not there yet is not there yet', async () => {
+  it('is `not yet` if its captions do not exist yet', async () => {
     bare.answer(answer(200, { assetId: 'a', text: 'Hello' }), answer(404));
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'not yet' });
   });
 
-  it('with empty captions keeps them', async () => {
+  it('keeps empty captions', async () => {
     bare.answer(answer(200, { assetId: 'a', text: '', vtt: '' }));
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toMatchObject({ vtt: '', text: '' });
     expect(bare.requests).toHaveLength(1);
@@ -334,10 +334,10 @@ describe('a transcript', () => {
   });
 });
 
-describe('a service that asks to wait', () => {
+describe('a service that asks the client to wait', () => {
   const read = () => failureOf(client().me({ token, signal }));
 
-  it('with 429 or 503 and Retry-After, in seconds or as a date, gets what it asks for', async () => {
+  it('by 429 or 503 with Retry-After, in seconds or as a date, is obeyed', async () => {
     for (const status of [429, 503]) {
       for (const retryAfter of [60, new Date(Date.now() + 61_000).toUTCString()]) {
         await admin.setFaults({ endpoint: 'me', status, retryAfter });
@@ -352,7 +352,7 @@ describe('a service that asks to wait', () => {
     }
   });
 
-  it('with 429 and no time gets some', async () => {
+  it('by 429 without a time gets a default wait', async () => {
     await admin.setFaults({ endpoint: 'me', status: 429 });
     const error = await read();
     expect(error).toBeInstanceOf(RetryLater);
@@ -360,10 +360,10 @@ describe('a service that asks to wait', () => {
   });
 });
 
-describe('a passing fault', () => {
+describe('a temporary error', () => {
   const tries = async () => (await admin.requests({ endpoint: 'me' })).length;
 
-  it('of the service costs a moment: 5xx and dropped connections are tried again', async () => {
+  it('such as 5xx or a dropped connection is retried', async () => {
     for (const fault of [{ status: 500 }, { status: 503 }, { dropAnswer: true }, { cutAfter: 5 }]) {
       await admin.setFaults({ endpoint: 'me', times: 2, ...fault });
       await admin.clearRequests();
@@ -372,13 +372,13 @@ describe('a passing fault', () => {
     }
   });
 
-  it('of a line that closes behind half of a chunk is one', async () => {
+  it('such as a connection that closes within a chunk is retried', async () => {
     bare.answer(raw('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\n{"us'));
     expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
     expect(bare.requests).toHaveLength(3);
   });
 
-  it('that does not pass is told after three tries', async () => {
+  it('that persists is reported after three tries', async () => {
     await admin.setFaults({ endpoint: 'me', status: 502 });
     await admin.clearRequests();
     const error = await failureOf(client().me({ token, signal }));
@@ -390,7 +390,7 @@ describe('a passing fault', () => {
     expect(bare.requests).toHaveLength(3);
   });
 
-  it('is not what will be the same again: 4xx, and answers that make no sense', async () => {
+  it('is neither a 4xx nor an invalid answer: these are not retried', async () => {
     for (const body of ['<html>', '', '{"user":', '\ufeff']) {
       bare.answer(answer(200, body));
       expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the service's answer is not JSON");
@@ -403,14 +403,14 @@ describe('a passing fault', () => {
     }
   });
 
-  it('of the network is told as one when nobody is there', async () => {
+  it('of the network is reported as such if nothing listens', async () => {
     const nobody = new LibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
     expect(passing(await failureOf(nobody.me({ token, signal })))).toBe(true);
   });
 });
 
 describe('an abort', () => {
-  it('ends a call that waits for an answer, or for its next try', async () => {
+  it('ends a call that waits for an answer or for its next try', async () => {
     for (const instead of [() => {}, answer(500)]) {
       bare.answer((request, response) => {
         instead(request, response);
@@ -424,7 +424,7 @@ describe('an abort', () => {
 });
 
 describe('every call', () => {
-  it('carries the token', async () => {
+  it('has the token', async () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
@@ -432,7 +432,7 @@ describe('every call', () => {
     expect(bare.requests[0]!.headers['accept-encoding']).toBe('identity');
   });
 
-  it('stops reading an answer without end', async () => {
+  it('stops reading an answer that does not end', async () => {
     bare.answer((_request, response) => {
       const more = () => {
         while (!response.destroyed && response.write(' '.repeat(1 << 20)));

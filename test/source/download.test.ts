@@ -128,7 +128,7 @@ describe('a download', () => {
     expect(link.renewed).toBe(0);
   });
 
-  it('of nothing is nothing', async () => {
+  it('of an empty file is empty', async () => {
     const { link } = await newFile(Buffer.alloc(0));
     const download = await downloader().open(link, never);
     expect(download.bytes).toBe(0);
@@ -144,7 +144,7 @@ describe('a download', () => {
     for (const hop of hops) expect(hop).toMatchObject({ referer: library.appUrl, hasAuthorization: false });
   });
 
-  it('carries a Referer exactly as it is configured, and asks for the file as it is', async () => {
+  it('carries the Referer exactly as configured, and requests no encoding', async () => {
     bare.answer(answer(302, '', { location: '/there' }), answer(200, 'x'));
     await bytesOf(await downloader({ referer: 'https://app.example.com/' }).open(bareLink(), never));
     expect(bare.requests.map(({ path }) => path)).toEqual(['/', '/there']);
@@ -154,7 +154,7 @@ describe('a download', () => {
     }
   });
 
-  it('follows no redirect without end, and none to what is not a web address', async () => {
+  it('follows neither endless redirects nor one to something else than a web address', async () => {
     bare.answer(answer(302, '', { location: '/again' }));
     expect((await failureOf(downloader().open(bareLink(), never))).message).toContain('redirects without end');
     for (const location of ['file:///etc/passwd', 'ftp://h/x', 'javascript:1']) {
@@ -166,7 +166,7 @@ describe('a download', () => {
     expect((await failureOf(downloader().open(nothing, never))).message).toBe('the download link is not a web address');
   });
 
-  it('without a length is whole when it is chunked, and unbounded when it only ends', async () => {
+  it('without a length is complete if it is chunked, and unbounded if only the connection ends it', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', chunked: true });
     const chunked = await downloader().open(link, never);
@@ -179,7 +179,7 @@ describe('a download', () => {
     expect(String(await bytesOf(plain))).toBe('until the end');
   });
 
-  it('that comes encoded is refused, whatever the encoding', async () => {
+  it('with any content encoding is refused', async () => {
     const { link } = await newFile();
     const one = downloader();
     for (const contentEncoding of ['gzip', 'br', 'zstd', 'aws-chunked']) {
@@ -191,7 +191,7 @@ describe('a download', () => {
     expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
   });
 
-  it('that is shorter or longer than the API says has the length that is sent', async () => {
+  it('has the length that the server declares, not that of the API', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', shortBy: 5 });
     const short = await downloader().open(link, never);
@@ -203,7 +203,7 @@ describe('a download', () => {
     expect(await bytesOf(long)).toHaveLength(bytes.length + 5);
   });
 
-  it('never has more bytes than were declared', async () => {
+  it('never has more bytes than declared', async () => {
     bare.answer((request) => request.socket.end('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more'));
     const download = await downloader().open(bareLink(), never);
     expect(String(await bytesOf(download).catch(() => 'four'))).toBe('four');
@@ -213,7 +213,7 @@ describe('a download', () => {
 describe('a minimum rate', () => {
   const minRate = { bytesPerSecond: 8_000_000, windowMs: 50 };
 
-  it('breaks a body off that the source sends more slowly', async () => {
+  it('ends a download that the source sends more slowly', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', bytesPerSecond: 1000 });
     const { error } = await broken(await downloader({ minRate }).open(link, never));
@@ -222,7 +222,7 @@ describe('a minimum rate', () => {
     expect(await requests()).toHaveLength(1);
   });
 
-  it('holds across new starts that each bring a few bytes', async () => {
+  it('also ends a download whose many resumptions bring a few bytes each', async () => {
     const slowly: Parameters<Bare['answer']>[0] = ({ headers: { range } }, response) => {
       const start = Number(/\d+/.exec(range!)![0]);
       const headers = { etag, 'content-range': `bytes ${start}-${bytes.length - 1}/${bytes.length}` };
@@ -235,7 +235,7 @@ describe('a minimum rate', () => {
     expect(error).toBeInstanceOf(TooSlow);
   });
 
-  it('holds after another body of the file was given up in the middle', async () => {
+  it('still applies after another part of the file was given up', async () => {
     const { link } = await newFile();
     const { body } = await downloader({ minRate }).open(link, never);
     for await (const chunk of body) {
@@ -249,7 +249,7 @@ describe('a minimum rate', () => {
     expect(error).toBeInstanceOf(TooSlow);
   });
 
-  it('lets a body pass that is slow because of a bandwidth limit or of who reads it', async () => {
+  it('permits a download that is slow because of a bandwidth limit or of its reader', async () => {
     const { link } = await newFile();
     const { take } = createThrottle(4_000_000);
     const limited = downloader({ minRate, throttle: take });
@@ -266,8 +266,8 @@ describe('a minimum rate', () => {
   });
 });
 
-describe('an answer that is no file:', () => {
-  it('404 and 410 are a file that is missing', async () => {
+describe('an answer without a file', () => {
+  it('with 404 or 410 means that the file is missing', async () => {
     const { id, link } = await newFile();
     await admin.changeAsset(id, { originalGone: true });
     expect(await failureOf(downloader().open(link, never))).toBeInstanceOf(Missing);
@@ -276,7 +276,7 @@ describe('an answer that is no file:', () => {
     expect(await failureOf(downloader().open(bareLink(), never))).toBeInstanceOf(Missing);
   });
 
-  it('429, and 503 with Retry-After, are a reason to come back later', async () => {
+  it('with 429, or 503 and Retry-After, means to retry later', async () => {
     const { link } = await newFile();
     for (const status of [429, 503]) {
       await admin.setFaults({ endpoint: 'media', status, retryAfter: 60 });
@@ -287,7 +287,7 @@ describe('an answer that is no file:', () => {
     expect(link.renewed).toBe(0);
   });
 
-  it('all else is an error with its status, and never a body', async () => {
+  it('with any other status is an error with that status, never a body', async () => {
     for (const status of [201, 204, 206, 300, 304, 416, 500, 502, 503]) {
       bare.answer(answer(status, status === 204 || status === 304 ? '' : 'words'));
       const error = await failureOf(downloader().open(bareLink(), never));
@@ -296,7 +296,7 @@ describe('an answer that is no file:', () => {
     }
   });
 
-  it('the address of a link is in none of the errors', async () => {
+  it('never shows the address of the link in its error', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', status: 500 });
     const error = await failureOf(downloader().open(link, never));
@@ -305,28 +305,28 @@ describe('an answer that is no file:', () => {
 });
 
 describe('a link that has expired', () => {
-  it('is renewed, once', async () => {
+  it('is renewed once', async () => {
     const { link } = await newFile();
     await admin.advanceClock(901);
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
     expect(link.renewed).toBe(1);
   });
 
-  it('whatever the refusal looks like', async () => {
+  it('is renewed whatever 4xx it is refused with', async () => {
     for (const status of [400, 401, 403, 409, 451]) {
       bare.answer(answer(status, 'expired'), answer(200, 'x'));
       expect(String(await bytesOf(await downloader().open(bareLink(), never)))).toBe('x');
     }
   });
 
-  it('and is refused when it is new is an error', async () => {
+  it('is an error if the renewed link is refused too', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', expireLinks: true });
     expect(await failureOf(downloader().open(link, never))).toMatchObject({ status: 403 });
     expect(link.renewed).toBe(1);
   });
 
-  it('in the middle of a body is renewed, and the body goes on', async () => {
+  it('during a download is renewed, and the download continues', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     const { body } = await downloader().open(link, never);
@@ -344,14 +344,14 @@ describe('a link that has expired', () => {
     ]);
   });
 
-  it('in the middle may also look like 404', async () => {
+  it('during a download may also be answered with 404', async () => {
     bare.answer(cutAt(1000), answer(404), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
 });
 
-describe('a body that breaks off', () => {
-  it('goes on at the same byte of the same version', async () => {
+describe('a download that breaks off', () => {
+  it('continues at the same byte of the same version', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
@@ -362,14 +362,14 @@ describe('a body that breaks off', () => {
     expect(more).toEqual([]);
   });
 
-  it('again and again goes on, as long as each time brings something', async () => {
+  it('repeatedly continues as long as each try brings some bytes', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 300_000 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
     expect(await requests()).toHaveLength(7);
   });
 
-  it('goes on through redirects, to the same byte', async () => {
+  it('continues at the same byte through redirects', async () => {
     const { link } = await newFile();
     await admin.setFaults(
       { endpoint: 'media', cutAfter: 500_000, times: 1 },
@@ -381,14 +381,14 @@ describe('a body that breaks off', () => {
     for (const hop of hops) expect(hop).toMatchObject({ range: 'bytes=500000-', referer: library.appUrl });
   });
 
-  it('because no byte comes is broken off, and goes on', async () => {
+  it('because of a stall is ended, and continues', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', stallAfter: 700_000, times: 1 });
     expect((await bytesOf(await downloader({ stallMs: 300 }).open(link, never))).equals(bytes)).toBe(true);
     expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
   });
 
-  it('and brings nothing any more is given up after some tries', async () => {
+  it('and brings no more bytes is given up after some tries', async () => {
     bare.answer(cutAt(1000), hangUp);
     const cut = await broken(await downloader().open(bareLink(), never));
     expect(cut.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
@@ -400,26 +400,26 @@ describe('a body that breaks off', () => {
     expect(bare.requests).toHaveLength(4);
   });
 
-  it('survives errors of the service in between', async () => {
+  it('continues after errors of the service', async () => {
     bare.answer(cutAt(1000), answer(500), answer(503), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
 
-  it('before anybody has begun to read it goes on too', async () => {
+  it('before it is read continues too', async () => {
     bare.answer(cutAt(1000), rest(1000));
     const download = await downloader().open(bareLink(), never);
     await until('the end of the line', () => bare.sockets === 0);
     expect((await bytesOf(download)).equals(bytes)).toBe(true);
   });
 
-  it('is not hurried when the service asks to wait', async () => {
+  it('waits if the service asks for it', async () => {
     bare.answer(cutAt(1000), answer(429, '', { 'retry-after': '60' }));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error).toBeInstanceOf(RetryLater);
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('ends with the connection', async () => {
+  it('ends if the connection was disconnected', async () => {
     bare.answer(cutAt(1000), answer(403));
     let renewals = 0;
     const link = bareLink(async () => {
@@ -432,8 +432,8 @@ describe('a body that breaks off', () => {
   });
 });
 
-describe('two versions are never mixed:', () => {
-  it('a file that was replaced in the middle is an error', async () => {
+describe('two versions of a file are never mixed:', () => {
+  it('a file that is replaced during its download is an error', async () => {
     const { id, link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     const { body } = await downloader().open(link, never);
@@ -490,20 +490,20 @@ describe('two versions are never mixed:', () => {
     });
   }
 
-  it('a continuation that has more bytes than it says is an error', async () => {
+  it('a continuation that has more bytes than it declares is an error', async () => {
     const more = Buffer.concat([bytes.subarray(1000), Buffer.from('more')]);
     bare.answer(cutAt(1000), rest(1000, {}, more));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error.message).toBe(`the download ended at byte ${length + 4} of ${length}`);
   });
 
-  it('a continuation that goes on behind the end that it says is an error', async () => {
+  it('a continuation beyond its declared end is an error', async () => {
     bare.answer(cutAt(1000), rest(1000, { 'content-range': `bytes 1000-${length - 2}/${length}` }));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error.message).toBe(`the download ended at byte ${length} of ${length - 1}`);
   });
 
-  it('a server that gives less at once than it is asked for is asked for the rest', async () => {
+  it('if a server sends less than requested, the rest is requested', async () => {
     const some = (from: number, to: number) =>
       answer(206, bytes.subarray(from, to), { etag, 'content-range': `bytes ${from}-${to - 1}/${length}` });
     bare.answer(some(100, 5000), some(5000, 5001), hangUp, some(5001, 9000));
@@ -517,13 +517,13 @@ describe('two versions are never mixed:', () => {
     ]);
   });
 
-  it('a continuation that is cut short goes on from there', async () => {
+  it('a continuation that breaks off is itself continued', async () => {
     bare.answer(cutAt(1000), rest(1000, {}, bytes.subarray(1000, 5000)), rest(5000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
     expect(bare.requests.map(({ headers }) => headers.range)).toEqual([undefined, 'bytes=1000-', 'bytes=5000-']);
   });
 
-  it('without a strong ETag, or without a length, nothing goes on', async () => {
+  it('without a strong ETag or a length, nothing is continued', async () => {
     const cases = [
       cutAt(1000, {}),
       cutAt(1000, { etag: `W/${etag}` }),
@@ -550,19 +550,19 @@ describe('an abort', () => {
     return { signal: stop.signal, abort: () => stop.abort(reason) };
   };
 
-  it('before it begins asks nothing', async () => {
+  it('before a download sends no request', async () => {
     bare.answer(answer(200, 'x'));
     await failureOf(downloader().open(bareLink(), AbortSignal.abort(reason)));
     expect(bare.requests).toHaveLength(0);
   });
 
-  it('while the answer is awaited ends it', async () => {
+  it('ends a download that waits for its answer', async () => {
     const { signal, abort } = aborting();
     bare.answer(abort);
     expect(await failureOf(downloader().open(bareLink(), signal))).toBe(reason);
   });
 
-  it('while a byte is awaited ends it, and nothing is asked again', async () => {
+  it('ends a download that waits for bytes, without another request', async () => {
     const { signal, abort } = aborting();
     bare.answer(stallAt(1000));
     const download = await downloader().open(bareLink(), signal);
@@ -574,7 +574,7 @@ describe('an abort', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('after the line has dropped again is the end of the tries', async () => {
+  it('ends the tries after the connection has dropped again', async () => {
     const { signal, abort } = aborting();
     const dropAndAbort: Parameters<Bare['answer']>[0] = (request, response) => {
       hangUp(request, response);
@@ -585,14 +585,14 @@ describe('an abort', () => {
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('while a continuation is awaited ends it', async () => {
+  it('ends a download that waits for its continuation', async () => {
     const { signal, abort } = aborting();
     bare.answer(cutAt(1000), abort);
     const { error } = await broken(await downloader().open(bareLink(), signal));
     expect(error).toBe(reason);
   });
 
-  it('before anybody has read frees the line, and reading then fails', async () => {
+  it('before the body is read frees the connection, and reading then fails', async () => {
     const { signal, abort } = aborting();
     bare.answer(stallAt(1000));
     const download = await downloader().open(bareLink(), signal);
@@ -604,15 +604,15 @@ describe('an abort', () => {
   });
 });
 
-describe('a body that is given up frees its socket', () => {
-  it('when nobody has read of it', async () => {
+describe('a body that is destroyed frees its socket', () => {
+  it('if nothing was read of it', async () => {
     const { link } = await newFile();
     const one = downloader();
     for (let i = 0; i < 5; i++) (await one.open(link, never)).body.destroy();
     expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
   });
 
-  it('in the middle', async () => {
+  it('in the middle of the file', async () => {
     const { link, requests } = await newFile();
     const one = downloader();
     for (let i = 0; i < 5; i++) for await (const _ of (await one.open(link, never)).body) break;
@@ -620,7 +620,7 @@ describe('a body that is given up frees its socket', () => {
     expect(await requests()).toHaveLength(6);
   });
 
-  it('while it waits for a byte, at once and without another request', async () => {
+  it('while it waits for bytes, at once and without another request', async () => {
     bare.answer(stallAt(1000));
     const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
     body.resume();
@@ -643,7 +643,7 @@ describe('a body that is given up frees its socket', () => {
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('with the error it was given up with', async () => {
+  it('with the error that it was destroyed with', async () => {
     bare.answer(stallAt(1000));
     const { body } = await downloader().open(bareLink(), never);
     const closed = Promise.withResolvers<Error>();
@@ -652,7 +652,7 @@ describe('a body that is given up frees its socket', () => {
     expect((await closed.promise).message).toBe('the bucket is full');
   });
 
-  it('and so do answers that are of no use, even when they never end', async () => {
+  it('and so do unused answers, even if they never end', async () => {
     const endless =
       (status: number, headers: Record<string, string> = {}): Parameters<Bare['answer']>[0] =>
       (_request, response) => {
@@ -671,13 +671,13 @@ describe('a body that is given up frees its socket', () => {
 });
 
 describe('a stall', () => {
-  it('is one while the head of the answer does not come', async () => {
+  it('is detected before the head of the answer', async () => {
     bare.answer(() => {});
     const error = await failureOf(downloader({ stallMs: 200 }).open(bareLink(), never));
     expect(error.code).toBe('UND_ERR_HEADERS_TIMEOUT');
   });
 
-  it('is none while bytes come, however slowly', async () => {
+  it('is not detected while bytes come, however slowly', async () => {
     const stallMs = 400;
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '8', etag });
@@ -691,7 +691,7 @@ describe('a stall', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('is none while the reader takes its time', async () => {
+  it('is not detected while the reader pauses', async () => {
     // The service is in this process, which may itself stand still for some 100 ms.
     const stallMs = 500;
     const large = randomBytes(20_000_000);
@@ -710,7 +710,7 @@ describe('a stall', () => {
 });
 
 describe('the first bytes', () => {
-  it('can be seen before the body is read, which still has them', async () => {
+  it('can be peeked at before the body is read, which still has them', async () => {
     const { link, requests } = await newFile();
     const download = await downloader().open(link, never);
     const head = await download.peek(512);
@@ -719,7 +719,7 @@ describe('the first bytes', () => {
     expect(await requests()).toHaveLength(1);
   });
 
-  it('are as many as were asked for, however they come, or all that there are', async () => {
+  it('are as many as requested, in whatever chunks they come, or the whole file', async () => {
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '10' });
       for (const byte of '0123456789') {
@@ -743,14 +743,14 @@ describe('the first bytes', () => {
     expect((await bytesOf(empty)).length).toBe(0);
   });
 
-  it('that break off are an error, and so is the body', async () => {
+  it('that break off are an error, also of the body', async () => {
     bare.answer(cutAt(100, {}));
     const download = await downloader().open(bareLink(), never);
     await expect(download.peek(512)).rejects.toThrow(/broke off|ended at byte/);
     expect((await broken(download)).error.message).toMatch(/broke off|ended at byte/);
   });
 
-  it('have been seen when the rest breaks off before anybody reads: the reader gets the error', async () => {
+  it('are available although the rest breaks off: the reader gets the error', async () => {
     bare.answer(cutAt(1000, {}));
     const download = await downloader().open(bareLink(), never);
     expect((await download.peek(512)).length).toBeGreaterThanOrEqual(512);
@@ -759,7 +759,7 @@ describe('the first bytes', () => {
     await expect(download.body.toArray()).rejects.toThrow(/broke off|ended at byte/);
   });
 
-  it('that are waited for can be given up', async () => {
+  it('that do not come can be aborted', async () => {
     bare.answer((_request, response) => response.writeHead(200, { 'content-length': '10' }).flushHeaders());
     const stop = new AbortController();
     const download = await downloader().open(bareLink(), stop.signal);

@@ -28,7 +28,7 @@ afterAll(async () => {
   server.close();
 });
 
-test('an answer leaves no timer behind, which would hold all that has to do with it', async () => {
+test('an answer leaves no timer behind, which would keep it in memory', async () => {
   const { signal } = new AbortController();
   await get('/', signal);
   const left = new Set<number>();
@@ -43,14 +43,14 @@ test('an answer leaves no timer behind, which would hold all that has to do with
   expect(left.size).toBeLessThan(10);
 });
 
-test('one that does not come is not waited for any more when the caller stops', async () => {
+test('an abort ends the wait for an answer', async () => {
   const stop = new AbortController();
   const answer = get('/silent', stop.signal);
   setTimeout(() => stop.abort(new Error('enough')), 50);
   await expect(answer).rejects.toThrow('enough');
 });
 
-test('a server that could do otherwise is spoken to in HTTP/1.1', async () => {
+test('requests use HTTP/1.1, also to servers with HTTP/2', async () => {
   const { ca, cert, key, clear } = await newCertificates();
   const known = getCACertificates('default');
   setDefaultCACertificates([...known, await readFile(ca, 'utf8')]);
@@ -70,7 +70,7 @@ test('a server that could do otherwise is spoken to in HTTP/1.1', async () => {
   }
 });
 
-test('a connection that is refused and then breaks ends its request alone', async () => {
+test('a connection that breaks after a refusal fails only its own request', async () => {
   // Nobody here knows who vouches for it; and behind what it begins with comes a record that is none.
   const { cert, key, clear } = await newCertificates();
   const secured = createTlsServer({ cert: await readFile(cert), key: await readFile(key) }).listen(0, '127.0.0.1');

@@ -68,7 +68,7 @@ describe('a download', () => {
     }
   };
 
-  it('by a name of a private address is refused where it is connected', async () => {
+  it('from a host name with a private address is refused when it connects', async () => {
     const url = bare.url.replace('127.0.0.1', 'localhost');
     await expect(text(url)).rejects.toThrow(
       /^the download link leads to localhost \((127\.0\.0\.1|::1)\), which is not a public address/,
@@ -78,7 +78,7 @@ describe('a download', () => {
     bare.requests = [];
   });
 
-  it('through a proxy is refused a literal address, and leaves the names to the proxy that it resolves', async () => {
+  it('through a proxy is refused private literal addresses; the proxy resolves names itself', async () => {
     const proxy = await newProxy();
     try {
       await expect(text(bare.url, { proxy: proxy.url })).rejects.toThrow('127.0.0.1, which is not a public address');

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { isErrorPage, isMp4, isTextual } from '../../src/source/recognize-content.ts';
 
-describe('a page of words in place of a file', () => {
+describe('an error page in place of a file', () => {
   test.each([
     '<!doctype html><title>Forbidden</title>',
     '\n\t <!DOCTYPE html>',
@@ -11,7 +11,7 @@ describe('a page of words in place of a file', () => {
     '{\n  "error": {"code": 403}}',
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
     '<Error xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
-  ])('is known by how it begins: %j', (text) => {
+  ])('is recognized by its beginning: %j', (text) => {
     expect(isErrorPage(Buffer.from(text))).toBe(true);
   });
 
@@ -25,7 +25,7 @@ describe('a page of words in place of a file', () => {
     'GIF89a',
     'the <html>',
     '%PDF-1.7 <!doctype html>',
-  ])('is not what begins otherwise: %j', (text) => {
+  ])('is not recognized in other beginnings: %j', (text) => {
     expect(isErrorPage(Buffer.from(text))).toBe(false);
   });
 });

@@ -54,7 +54,7 @@ function withField(value: object, path: string, wrong: unknown): unknown {
   return copy;
 }
 
-describe('a field that is wrong by itself is named:', () => {
+describe('a wrong field is named in the error:', () => {
   const answer = { asset: { ...whole, download } };
   const cases: [string, unknown[]][] = [
     ['asset.id', [undefined, null, 5, '', 'x'.repeat(1001), 'ä'.repeat(501), 'a\0', '\ud800', 'x\udc00', '.', '..']],
@@ -103,7 +103,7 @@ describe('a field that is wrong by itself is named:', () => {
 });
 
 describe('an answer', () => {
-  it('keeps fields, states and types that nobody knows', () => {
+  it('keeps unknown fields, states and types', () => {
     const odd = { ...whole, status: 'archived', assetType: 'holograms', colour: { of: ['it'] }, deletedAt: null };
     expect(asset.parse(odd)).toEqual(odd);
     const detail = { asset: { ...odd, download: { ...download, hlsUrl: 'x' } }, meta: 1 };
@@ -111,7 +111,7 @@ describe('an answer', () => {
     expect(company.parse({ id: 'c', name: 'C', plan: 'gold' })).toEqual({ id: 'c', name: 'C', plan: 'gold' });
   });
 
-  it('keeps fields as they came that nothing here depends on', () => {
+  it('keeps fields unchanged that no decision depends on', () => {
     for (const odd of ['soon', true, [], {}]) {
       const fields = { name: odd, width: odd, duration: odd };
       const detail = { asset: { ...whole, ...fields, download: { ...download, expiresAt: odd } } };
@@ -122,23 +122,23 @@ describe('an answer', () => {
     }
   });
 
-  it('takes a thumbnail link that is not text for none', () => {
+  it('treats a thumbnail link that is not text as absent', () => {
     const { thumbnailUrl: _, ...others } = whole;
     expect(asset.parse({ ...whole, thumbnailUrl: 7 })).toEqual(others);
   });
 
-  it('needs no more of a project than its id', () => {
+  it('needs only the id of a project', () => {
     expect(project.parse({ id: 'p1', name: 5, status: 7 })).toMatchObject({ id: 'p1' });
   });
 
-  it('needs no more of an asset than its id', () => {
+  it('needs only the id of an asset', () => {
     expect(asset.parse({ id: 'a1' })).toEqual({ id: 'a1' });
     const nulls = Object.fromEntries(Object.keys(whole).map((name) => [name, null]));
     expect(asset.parse({ ...nulls, id: 'a1' })).toEqual({ ...nulls, id: 'a1' });
     expect(assetAnswer.parse({ asset: { id: 'a1', download: null } })).toEqual({ asset: { id: 'a1', download: null } });
   });
 
-  it('may have a transcript without words, without speech, and with either said plainly', () => {
+  it('may have a transcript without text, without speech, or with an explicit noSpeech', () => {
     for (const given of [
       transcript,
       { ...transcript, words: null },
@@ -155,14 +155,14 @@ describe('an answer', () => {
 describe('without links', () => {
   const clean = (value: object) => withoutLinks(value as ApiAsset);
 
-  it('an asset is what the API gave, but for its links', () => {
+  it('an asset is as received except for its links', () => {
     expect(clean({ ...whole, download })).toEqual({
       ...Object.fromEntries(Object.entries(whole).filter(([name]) => name !== 'thumbnailUrl')),
       download: { filename: 'Film.mov', expiresAt: 1_700_000_900 },
     });
   });
 
-  it('no field holds one, however it is called and however deep it lies', () => {
+  it('an asset has no link in any field, whatever its name and depth', () => {
     const signed = [
       link,
       `see ${link} now`,
@@ -183,7 +183,7 @@ describe('without links', () => {
     }
   });
 
-  it('what people wrote themselves stays, even when there is an address in it', () => {
+  it('text that people wrote stays, even with an address in it', () => {
     const odd = {
       id: 'a1',
       name: 'https://h/x?y=1',
@@ -197,7 +197,7 @@ describe('without links', () => {
     });
   });
 
-  it('numbers, nulls, lists and empty things stay as they are', () => {
+  it('numbers, nulls, lists and empty values stay unchanged', () => {
     const odd = { id: 'a1', none: null, no: false, zero: 0, list: [1, [2, { three: 3 }]], empty: {} };
     expect(clean(odd)).toEqual(odd);
     expect(clean({ id: 'a1', download: null })).toEqual({ id: 'a1' });
@@ -206,7 +206,7 @@ describe('without links', () => {
   });
 });
 
-describe('a field of an unknown kind', () => {
+describe('an unknown field', () => {
   it.each(['a-', 'a.b+', 'a:/', '?a-', '&', '?sig'])(
     'is looked through in a time that grows with its length, also if it is all %j',
     (part) => {
@@ -223,11 +223,11 @@ describe('for the database', () => {
     });
   });
 
-  it('numbers are what JSON keeps of them', () => {
+  it('numbers are as JSON keeps them', () => {
     expect(storable(JSON.parse('{"a": [-0, 1e999, -1e999, 0.5]}'))).toEqual({ a: [0, null, null, 0.5] });
   });
 
-  it('whatever comes as JSON can be stored, and what could be stored stays the same', () => {
+  it('any JSON becomes storable, and what was storable stays the same', () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
         const text = JSON.stringify(storable(value));

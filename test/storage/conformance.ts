@@ -43,7 +43,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
     };
     const keys = async (prefix: string) => (await Array.fromAsync(storage.list(prefix))).map((object) => object.key);
 
-    describe('what was put is there', () => {
+    describe('a stored object', () => {
       const lengths = [0, 1, 64 * KiB - 1, 64 * KiB, 64 * KiB + 1, 3 * MiB];
 
       test.each(lengths)('a stream declared as %i bytes comes back byte for byte', async (length) => {
@@ -78,18 +78,18 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         ['bytes', Buffer.from([0, 255, 0]), 3],
         ['empty text', '', 0],
         ['no bytes', Buffer.alloc(0), 0],
-      ])('%s given whole', async (_, body, length) => {
+      ])('%s comes back as it was given', async (_, body, length) => {
         const stored = await storage.put('whole', body);
         expect(stored).toMatchObject({ bytes: length, checksums: { crc32: crc32Of(Buffer.from(body)) } });
         expect(await read('whole')).toEqual(Buffer.from(body));
       });
 
-      test('a checksum is that of the standard', async () => {
+      test('the CRC-32 is that of the standard', async () => {
         const stored = await storage.put('nine', '123456789');
         expect(stored.checksums.crc32).toBe('cbf43926');
       });
 
-      test('however the body is cut into chunks, empty ones too', async () => {
+      test('a body comes back whole however it is split into chunks, also with empty ones', async () => {
         await fc.assert(
           fc.asyncProperty(
             fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 8 }),
@@ -112,13 +112,13 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect((await read('chunks'))?.toString()).toBe('grüße');
       });
 
-      test('the later put wins', async () => {
+      test('a later put replaces an earlier one', async () => {
         await storage.put('twice', streaming(bytesOf(100 * KiB)), { bytes: 100 * KiB });
         await storage.put('twice', 'short');
         expect((await read('twice'))?.toString()).toBe('short');
       });
 
-      test('puts to one key at once all succeed, and one of them is there, whole', async () => {
+      test('of puts to one key at the same time all succeed, and one of them is stored whole', async () => {
         const bodies = Array.from({ length: 12 }, (_, i) => Buffer.alloc(i * 10 * KiB + 1, i));
         await Promise.all(
           bodies.map((body, i) =>
@@ -130,7 +130,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await ground.leftovers()).toEqual([]);
       });
 
-      test('200 MiB of declared length pass without being held in memory', async () => {
+      test('memory does not grow with a body of 200 MiB whose length is declared', async () => {
         const length = 200 * MiB;
         let held = 0;
         const before = process.memoryUsage().arrayBuffers;
@@ -154,7 +154,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       }, 120_000);
     });
 
-    describe('whole or not at all', () => {
+    describe('a put that fails', () => {
       const small = 100;
       const large = 8 * MiB;
       const parts = 40 * MiB;
@@ -299,7 +299,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       ];
 
       describe.each(cases)('a body that $what (declared: $declared)', ({ declared, body: make, error }) => {
-        test.each(['nothing was there', 'something was there'])('changes nothing where %s', async (before) => {
+        test.each(['nothing was there', 'something was there'])('changes nothing if %s before', async (before) => {
           const key = `broken/${before}`;
           await storage.remove(key);
           if (before === 'something was there') await storage.put(key, 'old');
@@ -311,7 +311,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         });
       });
 
-      test.each([4, 6])('bytes at hand that are not the declared %i are refused', async (declared) => {
+      test.each([4, 6])('a buffer whose length is not the declared %i is refused', async (declared) => {
         await expect(storage.put('at hand', 'bytes', { bytes: declared })).rejects.toThrow(/the body/);
         expect(await storage.head('at hand')).toBeUndefined();
       });
@@ -359,7 +359,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(bytes.equals((await read('seen'))!)).toBe(true);
       });
 
-      test('a body breaks just when its put begins', async () => {
+      test('a body that breaks just when its put begins fails the put', async () => {
         const body = new PassThrough();
         const put = storage.put('at once', body, { bytes: 10 });
         body.destroy(new Broken());
@@ -367,7 +367,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await storage.head('at once')).toBeUndefined();
       });
 
-      test('a body that breaks once more after its put has failed harms nobody', async () => {
+      test('a second error of a body whose put has failed is ignored', async () => {
         const body = new PassThrough({ autoDestroy: false });
         const put = storage.put('again', body, { bytes: 10 });
         body.emit('error', new Broken());
@@ -377,16 +377,16 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
     });
 
-    describe('aborted', () => {
+    describe('an abort', () => {
       const reason = new Error('enough');
       const isReason = (error: unknown) => error === reason;
 
-      test('before it begins, a put takes nothing', async () => {
+      test('before a put begins leaves the body unread', async () => {
         const body = streaming(bytesOf(100));
-        const put = storage.put('aborted', body, { bytes: 100, signal: AbortSignal.abort(reason) });
+        const put = storage.put('an abort', body, { bytes: 100, signal: AbortSignal.abort(reason) });
         await expect(put).rejects.toSatisfy(isReason);
         expect(body.destroyed).toBe(true);
-        expect(await storage.head('aborted')).toBeUndefined();
+        expect(await storage.head('an abort')).toBeUndefined();
       });
 
       test.each([
@@ -394,20 +394,20 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         ['8 MiB', 8 * MiB, 4 * MiB],
         ['unknown, small', undefined, 1000],
         ['unknown, in parts', undefined, 40 * MiB],
-      ])('in the middle, a put rejects at once and leaves nothing (length: %s)', async (_, declared, sent) => {
+      ])('during a put rejects it at once and leaves nothing behind (length: %s)', async (_, declared, sent) => {
         const stop = new AbortController();
         const body = streaming(bytesOf(sent), async () => {
           stop.abort(reason);
           await new Promise(() => {});
         });
-        const put = storage.put('aborted', body, { bytes: declared, signal: stop.signal });
+        const put = storage.put('an abort', body, { bytes: declared, signal: stop.signal });
         await expect(put).rejects.toSatisfy(isReason);
         expect(body.destroyed).toBe(true);
-        expect(await storage.head('aborted')).toBeUndefined();
+        expect(await storage.head('an abort')).toBeUndefined();
         await until('nothing is left of it', async () => (await ground.leftovers()).length === 0);
       });
 
-      test('at whatever moment, a put is stored whole or rejects with the reason', async () => {
+      test('at any moment leaves a whole object, or rejects with its reason', async () => {
         const bytes = bytesOf(3 * MiB);
         for (let leases = 0; leases < 60; leases++) {
           const key = `moment/${leases}`;
@@ -430,14 +430,14 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         await until('nothing is left of it', async () => (await ground.leftovers()).length === 0);
       });
 
-      test('after it has returned, a signal changes nothing', async () => {
+      test('after a put has returned changes nothing', async () => {
         const stop = new AbortController();
         await storage.put('later', streaming(bytesOf(100)), { bytes: 100, signal: stop.signal });
         stop.abort(reason);
         expect(await storage.head('later')).toMatchObject({ bytes: 100 });
       });
 
-      test('before it begins, get, head and list reject with the reason', async () => {
+      test('before get, head and list begin rejects them with its reason', async () => {
         const signal = AbortSignal.abort(reason);
         await storage.put('read', 'x');
         await expect(storage.get('read', { signal })).rejects.toSatisfy(isReason);
@@ -445,7 +445,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         await expect(Array.fromAsync(storage.list('', { signal }))).rejects.toSatisfy(isReason);
       });
 
-      test('while it is read, a body breaks off', async () => {
+      test('while a body is read ends that body', async () => {
         await storage.put('reading', bytesOf(8 * MiB));
         const stop = new AbortController();
         const stream = (await storage.get('reading', { signal: stop.signal }))!;
@@ -485,7 +485,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await storage.head(at)).toBeUndefined();
       });
 
-      test('are listed in the order of their UTF-8 bytes, by their prefix', async () => {
+      test('are listed by prefix, in the order of their UTF-8 bytes', async () => {
         const names = [
           'a',
           'a b',
@@ -514,7 +514,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         }
       });
 
-      test('more than a thousand are listed without a gap', async () => {
+      test('are listed completely, also if there are more than a thousand', async () => {
         const all = Array.from({ length: 1100 }, (_, i) => `many/${String(i % 3)}/${String(i).padStart(5, '0')}`);
         const queue = [...all];
         const worker = async () => {
@@ -529,7 +529,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         );
       }, 120_000);
 
-      test('a list that is left early lets go', async () => {
+      test('can be listed in part: leaving the list early frees its resources', async () => {
         for await (const object of storage.list('many/')) {
           expect(object.key).toBe('many/0/00000');
           break;
@@ -537,14 +537,14 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
     });
 
-    describe('what is not there', () => {
+    describe('a missing object', () => {
       test('has no head and no body', async () => {
         expect(await storage.head('no/such')).toBeUndefined();
         expect(await storage.get('no/such')).toBeUndefined();
         expect(await keys('no/such')).toEqual([]);
       });
 
-      test('is removed as often as one likes', async () => {
+      test('can be removed repeatedly without an error', async () => {
         await storage.put('goes/away', 'x');
         await storage.remove('goes/away');
         await storage.remove('goes/away');
@@ -553,7 +553,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await keys('goes')).toEqual([]);
       });
 
-      test('the beginning of a key is no object', async () => {
+      test('is not found by the beginning of another key', async () => {
         await storage.put('folder/object', 'x');
         expect(await storage.head('folder')).toBeUndefined();
         expect(await storage.get('folder')).toBeUndefined();
@@ -565,7 +565,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
     });
 
-    describe('in parts', () => {
+    describe('an upload in parts', () => {
       const body = bytesOf(2 * 16 * MiB + 100 * KiB);
       const partOf = (upload: Upload, number: number) => {
         const at = (number - 1) * upload.partBytes;
@@ -575,7 +575,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const put = (upload: Upload, number: number, content = partOf(upload, number)) =>
         storage.uploads.put(upload, number, streaming(content));
 
-      test('put side by side and in any order, an object is there when it is complete, and not before', async () => {
+      test('takes parts in any order and at the same time, and its object appears only when it is completed', async () => {
         const upload = await begin('parts/whole');
         expect(upload).toMatchObject({ key: 'parts/whole', bytes: body.length, partBytes: 16 * MiB });
         // What is remembered of it may have been in a database.
@@ -595,7 +595,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await ground.leftovers()).toEqual([]);
       });
 
-      test('a part that breaks, is too short, too long or given up is none, and can be put again', async () => {
+      test('does not store a part that breaks, has the wrong length or is aborted; the part can be put again', async () => {
         const upload = await begin('parts/broken');
         const first = partOf(upload, 1);
         const broken = streaming(first.subarray(0, MiB), () => {
@@ -620,7 +620,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(body.equals((await read('parts/broken'))!)).toBe(true);
       });
 
-      test('complete may be asked again: what lies there decides', async () => {
+      test('can be completed twice: the stored object decides', async () => {
         const upload = await begin('parts/again');
         const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
         const stored = await storage.uploads.complete(upload, parts);
@@ -632,7 +632,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(body.equals((await read('parts/again'))!)).toBe(true);
       });
 
-      test('nothing of an upload that was ended is left, and it cannot be gone on with', async () => {
+      test('leaves nothing when it is aborted, and cannot be continued then', async () => {
         const upload = await begin('parts/ended');
         const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
         await storage.uploads.abort(upload);
@@ -669,7 +669,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       },
     );
 
-    test('bytes at hand that are not as many as was declared, or are given up, leave what was there', async () => {
+    test('a buffer of the wrong length, or one whose put is aborted, does not replace the object', async () => {
       await storage.put('at hand', 'before');
       const text = 'behind';
       for (const bytes of [text.length - 1, text.length + 1])
@@ -700,7 +700,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       expect(await ground.leftovers()).toEqual([]);
     });
 
-    test('check says that objects can be written, and leaves none', async () => {
+    test('check succeeds if objects can be written, and leaves none behind', async () => {
       const before = await keys('');
       await storage.check();
       expect(await keys('')).toEqual(before);

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { crc32Combine, crc32Of } from '../../src/storage/crc32.ts';
 
-test('two checksums and a length give the checksum of both texts together', () => {
+test('the CRC-32 of two inputs and the length of the second give the CRC-32 of both together', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 5000 }), fc.uint8Array({ maxLength: 5000 }), (first, second) => {
       const together = crc32(Buffer.concat([first, second]));
@@ -12,7 +12,7 @@ test('two checksums and a length give the checksum of both texts together', () =
   );
 });
 
-test('so do many parts, of lengths beyond 32 bits too', () => {
+test('the CRC-32 of many parts give that of the whole, also beyond 4 GiB', () => {
   const parts = ['one', 'and another', '', 'the last'].map((text) => Buffer.from(text));
   const described = parts.map((part) => ({ bytes: part.length, crc32: crc32(part).toString(16).padStart(8, '0') }));
   expect(crc32Of(described)).toBe(crc32(Buffer.concat(parts)).toString(16).padStart(8, '0'));

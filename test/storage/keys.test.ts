@@ -124,14 +124,14 @@ describe('a file name', () => {
     expect(safeFilename(name)).toBe(expected);
   });
 
-  test('one character longer than all the room is cut between its code points', () => {
+  test('a character that is longer than the limit is cut between its code points', () => {
     const name = `e${'\u0301\u0302'.repeat(200)}`;
     const safe = safeFilename(name);
     expect(bytes(safe)).toBeGreaterThan(190);
     expectSegment(safe);
   });
 
-  test('whatever it is, it becomes one segment of at most 200 bytes, and is left alone when it is one', () => {
+  test('becomes one segment of at most 200 bytes, and stays the same if it is one already', () => {
     fc.assert(
       fc.property(text, fc.option(fc.constantFrom('mp4', 'jpg', 'tar.gz'), { nil: undefined }), (name, extension) => {
         const safe = safeFilename(name, extension);
@@ -143,7 +143,7 @@ describe('a file name', () => {
     );
   });
 
-  test('whatever it is, a new extension is put there once', () => {
+  test('gets a new extension only once', () => {
     fc.assert(
       fc.property(text, (name) => {
         const safe = safeFilename(name, 'mp4');
@@ -153,7 +153,7 @@ describe('a file name', () => {
     );
   });
 
-  test('an extension of ordinary length stays', () => {
+  test('keeps an extension of ordinary length', () => {
     fc.assert(
       fc.property(text, fc.stringMatching(/^[a-z0-9]{1,10}$/), (stem, extension) => {
         expect(safeFilename(`x${stem}.${extension}`).endsWith(`.${extension}`)).toBe(true);
@@ -161,7 +161,7 @@ describe('a file name', () => {
     );
   });
 
-  test('a longer limit is kept as well', () => {
+  test('keeps within a longer limit too', () => {
     expect(bytes(safeFilename(`${'ü'.repeat(1000)}.mp4`, undefined, 800))).toBe(800);
   });
 });
@@ -187,13 +187,13 @@ describe('an id as a segment', () => {
     expect(idSegment(id)).toBe(expected);
   });
 
-  test('one that is empty, too long or not NFC is told by its digest', () => {
+  test('ends in a digest if it is empty, too long or not NFC', () => {
     expect(idSegment('')).toMatch(/^~[\da-f]{64}$/);
     expect(idSegment('x'.repeat(201))).toMatch(/^x{120}~[\da-f]{64}$/);
     expect(idSegment('e\u0301')).toMatch(/^é~[\da-f]{64}$/);
   });
 
-  test('whatever it is, it is one segment, never hidden, never `_` or `_mirror`', () => {
+  test('is one segment that is never hidden, `_` or `_mirror`', () => {
     fc.assert(
       fc.property(text, (id) => {
         const segment = idSegment(id);
@@ -215,11 +215,11 @@ describe('an id as a segment', () => {
     ['', '~'],
     ['.', '%2E'],
     ['_', '%5F'],
-  ])('%j and %j do not share one', (a, b) => {
+  ])('is not the same for %j and %j', (a, b) => {
     expect(idSegment(a)).not.toBe(idSegment(b));
   });
 
-  test('two ids never share one, not even when one is made to look like what the other becomes', () => {
+  test('is never shared by two ids, even if one imitates the segment of the other', () => {
     fc.assert(
       fc.property(text, text, (a, b) => {
         for (const other of [b, idSegment(a), a.normalize('NFC'), a.normalize('NFD'), a.toWellFormed(), `${a} `]) {
@@ -263,7 +263,7 @@ describe('a key', () => {
     );
   });
 
-  test('two assets never share one', () => {
+  test('is never shared by two assets', () => {
     fc.assert(
       fc.property(text, text, text, (a, b, name) => {
         const of = (assetId: string) => mediaKey(template, { ...parts, assetId, filename: safeFilename(name) });
@@ -272,7 +272,7 @@ describe('a key', () => {
     );
   });
 
-  test('has its companions beside it', () => {
+  test('has the keys of its sidecars beside it', () => {
     const key = 'c1/p1/a1/clip.mp4';
     expect({
       record: sidecarKeys.record(key),
@@ -289,7 +289,7 @@ describe('a key', () => {
     });
   });
 
-  test('and its companions fit where names have 255 bytes', () => {
+  test('and the keys of its sidecars fit into names of 255 bytes', () => {
     const longest = safeFilename('x'.repeat(300));
     for (const name of [
       sidecarKeys.record(longest),

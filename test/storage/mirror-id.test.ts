@@ -51,7 +51,7 @@ conformance('a directory that is told by its id', async () => {
   };
 });
 
-describe('the bucket that the records are about', () => {
+describe('a bucket with a mirror id', () => {
   let home: string;
   let path: string;
   let idFile: string;
@@ -94,7 +94,7 @@ describe('the bucket that the records are about', () => {
     expect(body.destroyed).toBe(true);
   }
 
-  test('is given an id before the first object, and is known by it from then on', async () => {
+  test('gets the id before the first object, and is recognized by it from then on', async () => {
     const storage = await start();
     await storage.put('a/b', 'text');
     expect(await idIn(idFile)).toMatch(/^[\da-f-]{36}$/);
@@ -103,14 +103,14 @@ describe('the bucket that the records are about', () => {
     await again.check();
   });
 
-  test('is given one id by many processes that start at once', async () => {
+  test('gets one id from many processes that start at the same time', async () => {
     const processes = await Promise.all(Array.from({ length: 8 }, start));
     await Promise.all(processes.map((storage, i) => (i % 2 ? storage.check() : storage.put(`a/${i}`, 'text'))));
     await Promise.all(processes.map((storage) => storage.check()));
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
   });
 
-  test('that brings an id is refused by records that know none, unless they are made again from it', async () => {
+  test('is refused by records that know no id, unless they are rebuilt from it', async () => {
     await mkdir(join(path, '_mirror'), { recursive: true });
     await writeFile(idFile, 'brought along\n');
     const refused = await start();
@@ -126,7 +126,7 @@ describe('the bucket that the records are about', () => {
     expect(await idIn(idFile)).toBe('brought along');
   });
 
-  test('is known by the id that a process gave it and died before the records had it', async () => {
+  test('is recognized by the id of a process that died before the records had it', async () => {
     const dying = (await records.open()).id;
     await dying(async (proposed) => {
       await mkdir(join(path, '_mirror'), { recursive: true });
@@ -138,7 +138,7 @@ describe('the bucket that the records are about', () => {
     expect(await (await records.open()).known()).toBe(await idIn(idFile));
   });
 
-  test('is not remembered when it could not be given its id', async () => {
+  test('is not remembered if its id could not be written', async () => {
     await writeFile(path, 'in the way');
     const storage = await start();
     await expectRefusal(storage, /a file is in the way/);
@@ -147,7 +147,7 @@ describe('the bucket that the records are about', () => {
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
   });
 
-  test('that is replaced while many write at once gets nothing from any of them', async () => {
+  test('gets no object from many concurrent writers once it was replaced', async () => {
     const storage = await start();
     const writeLater = async (leases: number) => {
       for (let lease = 0; lease < leases; lease++) await setImmediate();
@@ -165,7 +165,7 @@ describe('the bucket that the records are about', () => {
     }
   });
 
-  test('is missed at the start where an empty directory stands in its place, and taken when it is back', async () => {
+  test('is reported missing at the start if an empty directory is in its place, and used when it is back', async () => {
     await (await start()).put('a/b', 'text');
     await rename(path, join(home, 'aside'));
     const storage = await start();
@@ -177,7 +177,7 @@ describe('the bucket that the records are about', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
   });
 
-  test('may be emptied on purpose: the id that the sentence names, put there by hand, makes it the right one', async () => {
+  test('can be emptied on purpose: writing the id that the error names makes it the right one again', async () => {
     await (await start()).put('a/b', 'text');
     await rm(path, { recursive: true });
     const storage = await start();
@@ -189,7 +189,7 @@ describe('the bucket that the records are about', () => {
     await storage.put('c/d', 'text');
   });
 
-  test('is not one with another id', async () => {
+  test('is not accepted with another id', async () => {
     await (await start()).put('a/b', 'text');
     const right = await idIn(idFile);
     await writeFile(idFile, 'of another');
@@ -241,7 +241,7 @@ describe('the bucket that the records are about', () => {
     expect(reports).toBe(1);
   });
 
-  test('is taken without a word when its id was written again, as by a copy of all files', async () => {
+  test('is accepted without a report if the same id was written again, as by a copy of all files', async () => {
     const storage = await start();
     await storage.put('a/b', 'text');
     await cp(path, join(home, 'copy'), { recursive: true });
@@ -251,7 +251,7 @@ describe('the bucket that the records are about', () => {
     expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
   });
 
-  test('bytes at hand may be changed while the id is checked', async () => {
+  test('stores a buffer as it was when put was called, even if it changes while the id is checked', async () => {
     const storage = await start();
     const bytes = Buffer.from('text');
     const put = storage.put('a/b', bytes);
@@ -260,7 +260,7 @@ describe('the bucket that the records are about', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
   });
 
-  test('a put that is aborted while that is found out ends at once', async () => {
+  test('ends a put at once that is aborted while the id is checked', async () => {
     const directory = await openDirectory({ path });
     const storage = identified(directory, () => new Promise(() => {}));
     const reason = new Error('enough');
@@ -292,7 +292,7 @@ describe('the bucket that the records are about', () => {
       mounted.splice(mounted.indexOf(path), 1);
     };
 
-    test('that is not mounted at the start, it is waited for', async () => {
+    test('is waited for if the disk is not mounted at the start', async () => {
       const place = await disk('disk');
       await mount(place);
       await (await start()).put('a/b', 'text');
@@ -305,7 +305,7 @@ describe('the bucket that the records are about', () => {
       expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
     });
 
-    test('that goes away, nothing is said to be missing; when it is back it is taken, under whatever number', async () => {
+    test('reports no missing objects while the disk is away, and uses it when it is back, also under another device number', async () => {
       const [one, other] = [await disk('one'), await disk('other')];
       await mount(one);
       const storage = await start();
@@ -322,7 +322,7 @@ describe('the bucket that the records are about', () => {
   });
 
   const s3 = inject('s3');
-  test.runIf(s3)('in S3 is missed when it was emptied', async () => {
+  test.runIf(s3)('in S3 is reported missing after it was emptied', async () => {
     const ground = await newBucket(s3!);
     try {
       await identified(ground.storage, (await records.open()).id).put('a/b', 'text');

@@ -71,7 +71,7 @@ describe('a directory', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('again');
   }
 
-  test('has a file for each object, named as its key', async () => {
+  test('has a file for each object, named by its key', async () => {
     const storage = await openDirectory({ path });
     await storage.put('c1/p1/a1/Grüße #1.txt', 'text');
     expect(await readFile(join(path, 'c1/p1/a1/Grüße #1.txt'), 'utf8')).toBe('text');
@@ -92,7 +92,7 @@ describe('a directory', () => {
     },
   );
 
-  test('an object in the place of a directory, or the other way round, is an error of that object alone', async () => {
+  test('a file in the place of a directory, or the reverse, is an error of that object alone', async () => {
     const storage = await openDirectory({ path });
     await storage.put('a/b', 'text');
     for (const key of ['a', 'a/b/c']) {
@@ -104,7 +104,7 @@ describe('a directory', () => {
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  test('lists what others put there, but neither drafts nor links', async () => {
+  test('lists files of other programs, but neither drafts nor links', async () => {
     const storage = await openDirectory({ path });
     await writeFile(join(path, 'mine.txt'), 'x');
     await writeFile(join(path, '.asset-mirror-tmp', 'draft'), 'x');
@@ -113,7 +113,7 @@ describe('a directory', () => {
     expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['mine.txt']);
   });
 
-  test('an abandoned draft is swept when the store is opened, one under way is not', async () => {
+  test('removes abandoned drafts when it is opened, but none that is under way', async () => {
     const storage = await openDirectory({ path });
     const drafts = join(path, '.asset-mirror-tmp');
     await writeFile(join(drafts, 'abandoned'), 'x');
@@ -124,13 +124,13 @@ describe('a directory', () => {
     expect(await readdir(drafts)).toEqual(['under-way']);
   });
 
-  test('two that share a directory do not disturb one another', async () => {
+  test('can be shared by two stores', async () => {
     const [one, two] = await Promise.all([openDirectory({ path }), openDirectory({ path })]);
     await Promise.all([one!.put('k/1', bytesOf(MiB)), two!.put('k/2', bytesOf(MiB)), one!.check(), two!.check()]);
     expect((await Array.fromAsync(two!.list('k/'))).map((object) => object.bytes)).toEqual([MiB, MiB]);
   });
 
-  test('removed underneath, it is not made anew but missed, until it is back', async () => {
+  test('that is removed at run time is reported missing, and not made again', async () => {
     const storage = await openDirectory({ path });
     await storage.put('kept', 'x');
     await rename(path, join(home, 'elsewhere'));
@@ -141,7 +141,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('emptied underneath, it goes on', async () => {
+  test('that is emptied at run time still works', async () => {
     const storage = await openDirectory({ path });
     await storage.put('gone', 'x');
     await rm(path, { recursive: true });
@@ -150,7 +150,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('removed while a body flows, the put says so', async () => {
+  test('that is removed during a put makes that put fail as unavailable', async () => {
     const storage = await openDirectory({ path });
     const body = streaming(bytesOf(MiB), () => rm(path, { recursive: true }));
     await expect(storage.put('a/b', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
@@ -161,7 +161,7 @@ describe('a directory', () => {
     ['in its own place', () => path],
     ['in the place of its parent', () => home],
     ['in the place of its drafts', () => join(path, '.asset-mirror-tmp')],
-  ])('a file %s is in the way until it is gone', async (_, place) => {
+  ])('is unavailable while a file is %s', async (_, place) => {
     await rm(home, { recursive: true });
     if (place() !== home) await mkdir(home);
     if (place() !== home && place() !== path) await mkdir(path);
@@ -173,7 +173,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test.each([0o022, 0o027, 0o002])('files have the permissions that the umask %o leaves', async (mask) => {
+  test.each([0o022, 0o027, 0o002])('creates files with the permissions that the umask %o leaves', async (mask) => {
     const before = process.umask(mask);
     try {
       const storage = await openDirectory({ path });
@@ -184,7 +184,7 @@ describe('a directory', () => {
     }
   });
 
-  test.runIf(!isRoot)('without the right to write (which root always has), it says so until there is one', async () => {
+  test.runIf(!isRoot)('is unavailable until this account may write to it', async () => {
     const storage = await openDirectory({ path });
     await chmod(join(path, '.asset-mirror-tmp'), 0o500);
     await expectUnavailable(storage, /may not write there/);
@@ -192,7 +192,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('a draft under way is kept, however long nothing comes: by its own process, and by others while that lives', async () => {
+  test('keeps a draft under way however long its body pauses, in its own process and in others', async () => {
     const storage = await openDirectory({ path, touchMs: 20 });
     const other = await openDirectory({ path });
     const go = Promise.withResolvers<void>();
@@ -220,7 +220,7 @@ describe('a directory', () => {
     await Promise.all([storage.close(), other.close()]);
   });
 
-  test('an upload whose draft is gone does not claim another file of its length', async () => {
+  test('an upload whose draft is gone does not take another file of its length for its own', async () => {
     const storage = await openDirectory({ path });
     const bytes = bytesOf(5 * MiB + 5);
     await storage.put('film', Buffer.alloc(bytes.length, 'another film '));
@@ -239,7 +239,7 @@ describe('a directory', () => {
     await storage.close();
   });
 
-  test('an abandoned draft is also swept while the store is open', async () => {
+  test('removes abandoned drafts also while it is open', async () => {
     const storage = await openDirectory({ path, touchMs: 20 });
     const draft = join(path, '.asset-mirror-tmp', 'abandoned');
     const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
@@ -249,7 +249,7 @@ describe('a directory', () => {
     await storage.close();
   });
 
-  test('a key that is too long for the file system cannot ever work, says so, and is nothing that is there', async () => {
+  test('rejects a key that is too long for the file system, and finds no object there', async () => {
     const storage = await openDirectory({ path });
     for (const key of [`a/${'n'.repeat(256)}`, `${'deep/'.repeat(1000)}file`]) {
       const error = await storage.put(key, 'text').catch((reason) => reason);
@@ -282,12 +282,12 @@ describe('a directory', () => {
     return stdout;
   }
 
-  test('a file that is larger than the file system takes cannot ever work', async () => {
+  test('rejects a file that is larger than the file system takes', async () => {
     expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store takes/);
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  test('a process that has too many files open waits, and says what to raise', async () => {
+  test('is unavailable if the process has too many open files, and the error names the limit', async () => {
     const full = `try { for (;;) openSync('/dev/null'); } catch {}`;
     expect(await underLimit('-n 256', full)).toMatch(/^StorageUnavailable .* raise its limit \(ulimit -n\)/);
   });
@@ -314,7 +314,7 @@ describe('a directory', () => {
       ['c/Project/asset/file', 'c/project/asset/file'],
       ['c/p/AbC/file', 'c/p/aBc/other'],
       ['c/p/a/File', 'c/p/a/file'],
-    ])('%s is not written over by %s, not removed with it, and the reason is told', async (first, second) => {
+    ])('%s is neither replaced nor removed by %s, and the error says why', async (first, second) => {
       await mountExfat();
       const storage = await openDirectory({ path });
       await storage.put(first, 'the first');
@@ -338,7 +338,7 @@ describe('a directory', () => {
       expect(await storage.head(first)).toBeUndefined();
     });
 
-    test('it is logged once when it is opened', async () => {
+    test('this is logged once when the directory is opened', async () => {
       await mountExfat();
       const lines: string[] = [];
       const destination = new Writable({
@@ -356,7 +356,7 @@ describe('a directory', () => {
       expect(lines).toHaveLength(1);
     });
 
-    test('of two that are written at the same time one is refused', async () => {
+    test('of two such keys that are written at the same time one is refused', async () => {
       await mountExfat();
       const storage = await openDirectory({ path });
       const results = await Promise.allSettled(['c/p/A/file', 'c/p/a/file'].map((key) => storage.put(key, key)));
@@ -375,7 +375,7 @@ describe('a directory', () => {
     };
     const errorOf = (put: Promise<unknown>) => put.then(() => undefined).catch((reason) => reason);
 
-    test('a file that does not fit is told before a byte of it is taken, and others still fit', async () => {
+    test('a file that does not fit is refused before its body is read, and smaller ones still fit', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       await storage.put('fill', bytesOf(10 * MiB));
@@ -397,7 +397,7 @@ describe('a directory', () => {
       await storage.check();
     });
 
-    test('room is not promised twice', async () => {
+    test('free space is not promised twice', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       const go = Promise.withResolvers<void>();
@@ -420,7 +420,7 @@ describe('a directory', () => {
       await storage.put('second', streaming(bytes), { bytes: bytes.length });
     });
 
-    test('a file of unknown length that fills the disk leaves room for others', async () => {
+    test('a file of unknown length that fills the disk fails alone, and smaller ones still fit', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       expect(await errorOf(storage.put('endless', streaming(bytesOf(30 * MiB))))).toMatchObject({
@@ -431,7 +431,7 @@ describe('a directory', () => {
       await storage.check();
     });
 
-    test('what abandoned drafts take up is given back when it is needed', async () => {
+    test('abandoned drafts are removed when their space is needed', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
@@ -448,7 +448,7 @@ describe('a directory', () => {
       await storage.put('unknown', streaming(bytesOf(10 * MiB)));
     });
 
-    test('that is full, it says so until there is room', async () => {
+    test('a full disk is unavailable until it has free space', async () => {
       await mountDisk();
       const storage = await openDirectory({ path });
       await storage.put('kept', 'x');
@@ -468,7 +468,7 @@ describe('a directory', () => {
       await expectAvailable(storage);
     });
 
-    test('that fills up under a body of unknown length, the old object stays', async () => {
+    test('the old object stays if the disk becomes full during a put', async () => {
       await mountDisk();
       const storage = await openDirectory({ path });
       await storage.put('there', 'old');
@@ -478,7 +478,7 @@ describe('a directory', () => {
       expect(await storage.head('there')).toMatchObject({ bytes: 64 * KiB });
     });
 
-    test('that is read-only, it says so until it is not, and can be read', async () => {
+    test('a read-only disk can be read, and is unavailable for writes', async () => {
       await mountDisk();
       const storage = await openDirectory({ path });
       await storage.put('kept', 'x');

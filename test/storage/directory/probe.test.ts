@@ -8,8 +8,8 @@ import { newDirectory } from '../grounds.ts';
 const of = (findings: Finding[], what: string) => findings.find((finding) => finding.what === what);
 const bad = (findings: Finding[]) => findings.filter(({ level }) => level === 'wrong');
 
-describe('a directory', () => {
-  test('that works has nothing to mend, and nothing is left in it', async () => {
+describe('the probe of a directory', () => {
+  test('that works finds nothing wrong, and leaves nothing behind', async () => {
     const ground = await newDirectory();
     const findings = await Array.fromAsync(probeDirectory({ path: ground.path }));
     expect(findings.map(({ level }) => level)).toEqual(findings.map(() => 'ok'));
@@ -18,7 +18,7 @@ describe('a directory', () => {
     await ground.clear();
   });
 
-  test('that is not there is not made', async () => {
+  test('that does not exist does not create it', async () => {
     const ground = await newDirectory();
     const path = join(dirname(ground.path), 'not', 'there');
     const findings = await Array.fromAsync(probeDirectory({ path }));
@@ -27,7 +27,7 @@ describe('a directory', () => {
     await ground.clear();
   });
 
-  test('whose place is a file', async () => {
+  test('reports a file in its place', async () => {
     const ground = await newDirectory();
     const path = join(dirname(ground.path), 'file');
     await writeFile(path, '');
@@ -35,7 +35,7 @@ describe('a directory', () => {
     await ground.clear();
   });
 
-  test('that is not the one of the records is told, with or without an id', async () => {
+  test('reports that it is not the one of the records, with or without an id', async () => {
     const ground = await newDirectory();
     const look = () => Array.fromAsync(probeDirectory({ path: ground.path }, 'the-id-we-know'));
     expect(of(await look(), 'mirror id')).toMatchObject({ level: 'wrong', found: 'there is no object _mirror/id' });

@@ -16,21 +16,24 @@ async function run(bucket: string, ...more: string[]): Promise<{ code: number; o
   });
 }
 
-test.runIf(server)('the storage tests run against a given endpoint, and leave its bucket as it was', async () => {
-  const ground = await newBucket(server!);
-  try {
-    await ground.storage.put('there/before', 'stays');
-    const { code, output } = await run(ground.bucket, '--only', 'without being held in memory');
-    expect(output).toMatch(/✓ parts +of any size are accepted, and listed/);
-    expect(output).toMatch(/✓.*without being held in memory/);
-    expect(code).toBe(0);
-    expect((await Array.fromAsync(ground.storage.list(''))).map(({ key }) => key)).toEqual(['there/before']);
-  } finally {
-    await ground.clear();
-  }
-});
+test.runIf(server)(
+  'the storage conformance tests run against a given endpoint, and leave its bucket as it was',
+  async () => {
+    const ground = await newBucket(server!);
+    try {
+      await ground.storage.put('there/before', 'stays');
+      const { code, output } = await run(ground.bucket, '--only', 'without being held in memory');
+      expect(output).toMatch(/✓ parts +of any size are accepted, and listed/);
+      expect(output).toMatch(/✓.*without being held in memory/);
+      expect(code).toBe(0);
+      expect((await Array.fromAsync(ground.storage.list(''))).map(({ key }) => key)).toEqual(['there/before']);
+    } finally {
+      await ground.clear();
+    }
+  },
+);
 
-test.runIf(server)('a bucket that cannot be used ends them before they begin', async () => {
+test.runIf(server)('the storage conformance tests do not start if the bucket cannot be used', async () => {
   const { code, output } = await run('no-such-bucket-here');
   expect(output).toMatch(/✗ list +the bucket does not exist; make it/);
   expect(code).toBe(2);

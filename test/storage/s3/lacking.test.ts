@@ -47,7 +47,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     await ground.clear();
   });
 
-  test('to ListParts says that an upload cannot be gone on with, and still ends it', async () => {
+  test('to ListParts cannot continue an upload, but can abort it', async () => {
     lacks(listParts);
     const upload = await storage.uploads.begin('film.mp4', { bytes: 40 * MiB });
     const part = await storage.uploads.put(upload, 1, streaming(bytesOf(16 * MiB)));
@@ -57,7 +57,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     await expect(storage.uploads.complete(upload, [part])).rejects.toThrow(UploadLost);
   });
 
-  test('to AbortMultipartUpload, too, is told as one that keeps parts; uploads are abandoned all the same', async () => {
+  test('to AbortMultipartUpload is reported to keep parts, and uploads are given up nevertheless', async () => {
     lacks(listParts, ({ method, url }) => method === 'DELETE' && url.includes('uploadId='));
     const upload = await storage.uploads.begin('film.mp4', { bytes: 40 * MiB });
     await storage.uploads.abort(upload);
@@ -78,7 +78,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     ['CreateMultipartUpload', asks.begin],
     ['UploadPart', asks.part],
     ['CompleteMultipartUpload', asks.complete],
-  ])('to %s fails the probe, for large files cannot be mirrored', async (_, request) => {
+  ])('to %s fails the probe, because large files cannot be mirrored', async (_, request) => {
     lacks(request);
     const findings = await probe();
     expect(bad(findings).map(({ what }) => what)).toContain('parts');
@@ -89,7 +89,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('to ListParts and ListMultipartUploads passes the probe, which says what follows', async () => {
+  test('to ListParts and ListMultipartUploads passes the probe, which names the consequences', async () => {
     lacks(listParts, listUploads);
     const findings = await probe();
     expect(bad(findings)).toEqual([]);
@@ -99,7 +99,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('to CreateMultipartUpload is not asked again for ever', async () => {
+  test('to CreateMultipartUpload rejects the object instead of trying again', async () => {
     lacks(asks.begin);
     await expect(storage.uploads.begin('film.mp4', { bytes: 40 * MiB })).rejects.toThrow(Rejected);
   });
@@ -127,7 +127,7 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
     await ground.clear();
   });
 
-  test('is ready, takes objects whole and in parts, and has nothing to mend', async () => {
+  test('stores objects whole and in parts, and passes the probe', async () => {
     const storage = await openBucket({ ...modern!, endpoint: line.endpoint }, { bucket: ground.bucket });
     try {
       await storage.check();

@@ -68,7 +68,7 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
     }));
   }
 
-  test('keeps one small object of each probe, which says so', async () => {
+  test('keeps one small object of each probe, and the probe says so', async () => {
     await newBucket();
     const { endpoint, region } = server;
     const options = { bucket, prefix: '', endpoint, region, forcePathStyle: true } as const;
@@ -91,7 +91,7 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
   test.each([
     ['whether it keeps versions', /[?&]versioning/, /^GOVERNANCE for 1 days/],
     ['whether it keeps or locks versions', /[?&](versioning|object-lock)/, /denies access/],
-  ])('is known as such where %s may not be asked', async (_, asks, lock) => {
+  ])('is recognized even if %s is denied', async (_, asks, lock) => {
     await newBucket();
     const line = await newHttpLine(server.endpoint);
     const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };

@@ -44,7 +44,7 @@ describe.each(servers)('a bucket of $name', (server) => {
   });
   afterAll(() => ground?.clear());
 
-  test('that works has nothing to mend, and nothing is left in it', async () => {
+  test('that works passes the probe, which leaves nothing behind', async () => {
     await ground.storage.put('there/before', 'stays');
     const findings = await probe(options());
     expect(bad(findings)).toEqual([]);
@@ -57,7 +57,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('a probe that is broken off in the middle leaves nothing, too', async () => {
+  test('has nothing left of a probe that was interrupted', async () => {
     for (const last of ['objects', 'checksums', 'parts', 'give up']) {
       for await (const { what } of probeS3(options({ prefix: 'off' }))) if (what === last) break;
       expect((await keysIn(ground.storage)).filter((key) => key.startsWith('off'))).toEqual([]);
@@ -65,7 +65,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     }
   });
 
-  test('the uploads of others stay, and ours are counted, not theirs', async () => {
+  test('keeps the uploads of other programs, and the probe counts only those of the mirror', async () => {
     const begin = (Key: string) => ground.raw.send(new CreateMultipartUploadCommand({ Bucket: ground.bucket, Key }));
     await begin('others/film.mov');
     await begin('mine/film.mov');
@@ -75,14 +75,14 @@ describe.each(servers)('a bucket of $name', (server) => {
     await Promise.all(Uploads!.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
   });
 
-  test('a bucket that does not exist is the only thing said', async () => {
+  test('that does not exist gets this one finding only', async () => {
     const findings = await probe({ ...options(), bucket: 'no-such-bucket-here' });
     expect(findings).toHaveLength(1);
     expect(findings[0]).toMatchObject({ level: 'wrong', found: 'the bucket does not exist' });
     expect(findings[0]!.remedy).toMatch(/make it, or correct STORAGE_URL/);
   });
 
-  test('wrong keys are told apart: an unknown one, and one with a wrong secret', async () => {
+  test('tells an unknown access key from a wrong secret', async () => {
     const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY } = process.env;
     try {
       process.env.AWS_SECRET_ACCESS_KEY = 'not the secret of it';
@@ -94,13 +94,13 @@ describe.each(servers)('a bucket of $name', (server) => {
     }
   });
 
-  test('an endpoint where nobody listens', async () => {
+  test('reports an endpoint where nothing listens', async () => {
     const findings = await probe(options({ endpoint: `http://127.0.0.1:${await freePort()}` }));
     expect(findings).toMatchObject([{ level: 'wrong', found: expect.stringMatching(/cannot be reached/) }]);
   });
 });
 
-describe.runIf(ceph)('as a bucket is set up', () => {
+describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
   let ground: Awaited<ReturnType<typeof newBucket>>;
   const options = (more: Partial<S3Options> = {}) => optionsOf(ceph, ground.bucket, more);
   beforeAll(async () => {
@@ -130,7 +130,7 @@ describe.runIf(ceph)('as a bucket is set up', () => {
     ['give up', 's3:AbortMultipartUpload', 'wrong'],
     ['parts', 's3:ListMultipartUploadParts', 'wrong'],
     ['open uploads', 's3:ListBucketMultipartUploads', 'note'],
-  ])('%s: the permission %s that is missing is named', async (what, action, level) => {
+  ])('%s: names the missing permission %s', async (what, action, level) => {
     await deny(action);
     const findings = await probe(options());
     await ground.raw.send(new DeleteBucketPolicyCommand({ Bucket: ground.bucket }));
@@ -139,12 +139,12 @@ describe.runIf(ceph)('as a bucket is set up', () => {
     await Promise.all(Uploads.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
   });
 
-  test('a checksum that was asked for and is not known', async () => {
+  test('reports an S3_CHECKSUMS that the store does not support', async () => {
     const findings = await probe(options({ checksums: 'crc64nvme' }));
     expect(bad(findings)).toMatchObject([{ what: 'checksums', remedy: expect.stringMatching(/set it to auto/) }]);
   });
 
-  test('a rule for uploads that were never ended is found, and missed', async () => {
+  test('tells whether a rule removes unfinished uploads', async () => {
     expect(of(await probe(options()), 'lifecycle')).toMatchObject({
       level: 'note',
       remedy: expect.stringMatching(/AbortIncompleteMultipartUpload/),
@@ -175,7 +175,7 @@ describe.runIf(ceph)('as a bucket is set up', () => {
       new PutBucketVersioningCommand({ Bucket: ground.bucket, VersioningConfiguration: { Status: 'Enabled' } }),
     );
 
-  test('where versions are kept, the probe leaves none', async () => {
+  test('leaves no version behind where versions are kept', async () => {
     await keepVersions();
     const findings = await probe(options({ prefix: 'versions' }));
     expect(of(findings, 'versions')!.found).toMatch(/^on/);
@@ -183,7 +183,7 @@ describe.runIf(ceph)('as a bucket is set up', () => {
     expect([...(left.Versions ?? []), ...(left.DeleteMarkers ?? [])]).toEqual([]);
   });
 
-  test('where versions are kept and may not be removed, one small version stays', async () => {
+  test('leaves one small version behind where versions may not be removed', async () => {
     await keepVersions();
     await deny('s3:DeleteObjectVersion');
     const findings = await probe(options({ prefix: 'kept' }));
@@ -199,10 +199,10 @@ describe.runIf(ceph)('as a bucket is set up', () => {
   });
 });
 
-describe('rules of a bucket', () => {
+describe('a lifecycle rule', () => {
   const enabled = { Status: 'Enabled' as const };
 
-  test('one that removes objects is wrong, if it touches ours', () => {
+  test("that removes objects is wrong if it applies to the mirror's objects", () => {
     const removes = (Prefix: string) => ({ ...enabled, ID: 'old', Filter: { Prefix }, Expiration: { Days: 30 } });
     for (const prefix of ['', 'mir', 'mirror/', 'mirror/acme/']) {
       expect(lifecycleFindings([removes(prefix)], 'mirror/')[0]).toMatchObject({
@@ -213,7 +213,7 @@ describe('rules of a bucket', () => {
     expect(bad(lifecycleFindings([removes('logs/')], 'mirror/'))).toEqual([]);
   });
 
-  test('one that moves objects to where they cannot be read at once is noted', () => {
+  test('that moves objects to cold storage is noted', () => {
     const moves = {
       ...enabled,
       Filter: { Prefix: '' },

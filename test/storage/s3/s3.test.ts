@@ -41,10 +41,10 @@ describe.runIf(s3)('an S3 store', () => {
   });
   afterAll(() => ground?.clear());
 
-  describe('what an object carries', () => {
+  describe('an object in S3', () => {
     const head = (Key: string) => ground.raw.send(new HeadObjectCommand({ Bucket: ground.bucket, Key }));
 
-    test.each(lengths)('its type, its name for people in UTF-8 and its metadata (%s)', async (_, length, declared) => {
+    test.each(lengths)('has its content type, its name in UTF-8 and its metadata (%s)', async (_, length, declared) => {
       const name = 'Grüße, "100 %" & 🎬; naïve.mp4';
       await ground.storage.put('carries', streaming(bytesOf(length)), {
         bytes: declared,
@@ -58,7 +58,7 @@ describe.runIf(s3)('an S3 store', () => {
       expect(found.Metadata).toEqual({ 'asset-id': 'a%2F1', 'upload-date': '1700000000', variant: 'original' });
     });
 
-    test('the general type when none is given', async () => {
+    test('has the general content type if none is given', async () => {
       await ground.storage.put('plain', 'x');
       expect((await head('plain')).ContentType).toBe('application/octet-stream');
     });
@@ -71,7 +71,7 @@ describe.runIf(s3)('an S3 store', () => {
       },
     );
 
-    test('below the prefix, and keys are told without it', async () => {
+    test('is stored below the prefix, and listed without it', async () => {
       const storage = await openBucket(s3, { bucket: ground.bucket, prefix: 'pre/fix' });
       await storage.put('one', 'x');
       expect((await head('pre/fix/one')).ContentLength).toBe(1);
@@ -80,7 +80,7 @@ describe.runIf(s3)('an S3 store', () => {
       await storage.close();
     });
 
-    test('where versions are kept, a check leaves none', async () => {
+    test('a check leaves no version behind where versions are kept', async () => {
       const own = await newBucket(s3);
       try {
         await own.raw.send(
@@ -94,11 +94,14 @@ describe.runIf(s3)('an S3 store', () => {
       }
     });
 
-    test.each(lengths.slice(0, 3))('its ETag is its MD5, and was compared (%s)', async (_, length, declared) => {
-      const bytes = bytesOf(length);
-      const stored = await ground.storage.put('proven', streaming(bytes), { bytes: declared });
-      expect(stored).toMatchObject({ etag: md5(bytes), checksums: { md5: md5(bytes) } });
-    });
+    test.each(lengths.slice(0, 3))(
+      'has its MD5 as ETag, and the two were compared (%s)',
+      async (_, length, declared) => {
+        const bytes = bytesOf(length);
+        const stored = await ground.storage.put('proven', streaming(bytes), { bytes: declared });
+        expect(stored).toMatchObject({ etag: md5(bytes), checksums: { md5: md5(bytes) } });
+      },
+    );
   });
 
   describe('S3_CHECKSUMS', () => {
@@ -110,7 +113,7 @@ describe.runIf(s3)('an S3 store', () => {
     };
     afterAll(() => Promise.all(opened.map((storage) => storage.close())));
 
-    test.each(['none', 'md5-etag', 'auto'] as const)('%s works here', async (checksums) => {
+    test.each(['none', 'md5-etag', 'auto'] as const)('%s works with this store', async (checksums) => {
       const storage = await open(checksums);
       await storage.check();
       const stored = await storage.put('checked', streaming(bytesOf(MiB)), { bytes: MiB });
@@ -130,7 +133,7 @@ describe.runIf(s3)('an S3 store', () => {
     );
   });
 
-  describe('a fault of the whole store is told, and is over when it is over:', () => {
+  describe('the whole store is unavailable, until the cause is gone, because of', () => {
     const expectUnavailable = async (storage: Storage, message: RegExp) => {
       for (const attempt of [
         () => storage.check(),
@@ -153,7 +156,7 @@ describe.runIf(s3)('an S3 store', () => {
       }
     };
 
-    test('a bucket that does not exist (yet, or any more)', async () => {
+    test('a bucket that does not exist', async () => {
       const bucket = `missing-${Date.now()}`;
       const storage = await openBucket(s3, { bucket });
       await expectUnavailable(storage, /the bucket does not exist/);
@@ -184,14 +187,14 @@ describe.runIf(s3)('an S3 store', () => {
       60_000,
     );
 
-    test('an endpoint where nobody listens', async () => {
+    test('an endpoint where nothing listens', async () => {
       const endpoint = `http://127.0.0.1:${await freePort()}`;
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expectUnavailable(storage, /cannot be reached/);
       await storage.close();
     });
 
-    test('an endpoint that has no host name for each bucket: the way out is named', async () => {
+    test('an endpoint without a host name for each bucket; the error names S3_FORCE_PATH_STYLE', async () => {
       const endpoint = 'http://store.invalid';
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint, forcePathStyle: false });
       const message = `the host name ${ground.bucket}.store.invalid cannot be resolved; check S3_ENDPOINT, or set S3_FORCE_PATH_STYLE=true`;
@@ -220,7 +223,7 @@ describe.runIf(s3)('an S3 store', () => {
       }
     });
 
-    test('an endpoint whose name nobody knows', async () => {
+    test('an endpoint whose host name cannot be resolved', async () => {
       const endpoint = 'http://no-such-host.invalid';
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expect(storage.check()).rejects.toThrow(/the host name .*no-such-host.invalid cannot be resolved/);
@@ -228,7 +231,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
   });
 
-  describe('on a bad line', () => {
+  describe('with a faulty network', () => {
     let line: Awaited<ReturnType<typeof newLine>>;
     let storage: Storage;
     beforeAll(async () => {
@@ -285,23 +288,26 @@ describe.runIf(s3)('an S3 store', () => {
       60_000,
     );
 
-    test.each(lengths.slice(0, 3))('a line that drops before the answer (%s)', async (_, length, declared) => {
-      await ground.storage.remove('line');
-      const body = streaming(bytesOf(length));
-      line.set({
-        response(chunk, { client }) {
-          if (/^HTTP\/1.1 100/.test(chunk.toString('latin1'))) return chunk;
-          client.destroy();
-          return undefined;
-        },
-      });
-      await expect(storage.put('line', body, { bytes: declared })).rejects.toThrow();
-      expect(body.destroyed).toBe(true);
-      line.set({});
-      // The store has it, whole, though nobody was told: the next put is none the worse.
-      const stored = await storage.put('line', 'again');
-      expect(stored.bytes).toBe(5);
-    });
+    test.each(lengths.slice(0, 3))(
+      'a connection that drops before the answer is retried or reported (%s)',
+      async (_, length, declared) => {
+        await ground.storage.remove('line');
+        const body = streaming(bytesOf(length));
+        line.set({
+          response(chunk, { client }) {
+            if (/^HTTP\/1.1 100/.test(chunk.toString('latin1'))) return chunk;
+            client.destroy();
+            return undefined;
+          },
+        });
+        await expect(storage.put('line', body, { bytes: declared })).rejects.toThrow();
+        expect(body.destroyed).toBe(true);
+        line.set({});
+        // The store has it, whole, though nobody was told: the next put is none the worse.
+        const stored = await storage.put('line', 'again');
+        expect(stored.bytes).toBe(5);
+      },
+    );
 
     test.each(lengths.slice(0, 3))(
       'an error that is answered before the body has flowed (%s)',
@@ -341,7 +347,7 @@ describe.runIf(s3)('an S3 store', () => {
       expect(error.waitMs).toBeGreaterThan(0);
     });
 
-    test('an error while a body of 8 MiB still flows, and goes on flowing, ends it', async () => {
+    test('an error answer ends a put although its body of 8 MiB still flows', async () => {
       let drained = 0;
       const error = await expectFailure(
         {
@@ -359,7 +365,7 @@ describe.runIf(s3)('an S3 store', () => {
       expect(error.message).toMatch(/the store is full/);
     });
 
-    test('a success that is answered before the body has flowed is none', async () => {
+    test('a success that is answered before the whole body was sent is an error', async () => {
       const waits = Promise.withResolvers<void>();
       const body = streaming(bytesOf(MiB), () => waits.promise);
       line.set({
@@ -396,7 +402,7 @@ describe.runIf(s3)('an S3 store', () => {
       60_000,
     );
 
-    test.each(lengths)('an abort while the store is silent ends the wait (%s)', async (_, length, declared) => {
+    test.each(lengths)('an abort ends a put although the store is silent (%s)', async (_, length, declared) => {
       let asked = false;
       line.set({
         request() {
@@ -421,7 +427,7 @@ describe.runIf(s3)('an S3 store', () => {
       await until('its parts removed', async () => (await ground.leftovers()).length === 0);
     });
 
-    test('an abort while parts are under way does not wait for them', async () => {
+    test('an abort ends an upload without waiting for its parts', async () => {
       let parts = 0;
       line.set({
         request(chunk) {
@@ -443,7 +449,7 @@ describe.runIf(s3)('an S3 store', () => {
       await until('its parts removed', async () => (await ground.leftovers()).length === 0);
     });
 
-    test('a part that is refused ends the upload at once, not at the end of the body', async () => {
+    test('a refused part ends the upload at once, not at the end of the body', async () => {
       line.set({
         request(chunk, _sent, { client }) {
           if (!/^PUT .*partNumber=1/.test(chunk.subarray(0, 2 * KiB).toString('latin1'))) return chunk;
@@ -536,7 +542,7 @@ describe.runIf(s3)('an S3 store', () => {
       },
     );
 
-    test('an abort while it is found out whether the store answers ends the wait', async () => {
+    test('an abort ends the wait while the mirror finds out whether the store answers at all', async () => {
       let asked = 0;
       line.set({
         request(chunk, _sent, { client }) {
@@ -557,7 +563,7 @@ describe.runIf(s3)('an S3 store', () => {
     test.each([
       ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store takes/],
       ['400 Bad Request', 'KMS.DisabledException', StorageUnavailable, /cannot use the encryption key/],
-    ] as const)('%s %s is told by what it means', async (status, code, kind, message) => {
+    ] as const)('%s %s is reported by its meaning', async (status, code, kind, message) => {
       const error = await expectFailure(
         {
           request(_chunk, sent, { client }) {
@@ -572,7 +578,7 @@ describe.runIf(s3)('an S3 store', () => {
       expect(error.message).toMatch(message);
     });
 
-    test('a body that is read is never shorter than the object, unless it breaks off', async () => {
+    test('a body that is read is as long as the object, or ends with an error', async () => {
       await ground.storage.put('long', bytesOf(8 * MiB));
       let passed = 0;
       line.set({
@@ -587,7 +593,7 @@ describe.runIf(s3)('an S3 store', () => {
       await expect(collected(stream!)).rejects.toThrow();
     });
 
-    test('what fails is said by errors alone, not on the console', async () => {
+    test('a failure is reported as an error only, not on the console', async () => {
       const spies = [vi.spyOn(console, 'warn'), vi.spyOn(console, 'error'), vi.spyOn(console, 'log')];
       await expectFailure({ request: (_chunk, _sent, { client }) => void client.destroy() }, MiB, MiB);
       for (const spy of spies) {
@@ -597,7 +603,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
   });
 
-  test('when it is closed, no socket stays open', async () => {
+  test('no socket stays open after the store was closed', async () => {
     const line = await newLine(s3.endpoint);
     const storage = await openBucket(s3, { bucket: ground.bucket, endpoint: line.endpoint });
     await storage.check();

@@ -24,7 +24,7 @@ function put(agent: Agent, port: number) {
   return createSender(client, agents, options)({ target: { Bucket: 'b', Key: 'k' }, body, bytes: 2 });
 }
 
-test('a store that accepts no connection is an error', async () => {
+test('a connection that is not established in time is an error', async () => {
   // As one whose packets nobody answers.
   const agent = new (class extends Agent {
     createConnection() {
@@ -34,7 +34,7 @@ test('a store that accepts no connection is an error', async () => {
   await expect(put(agent, 1)).rejects.toMatchObject({ name: 'ETIMEDOUT' });
 });
 
-test('waiting for a connection that another request uses is no error, however long it takes', async () => {
+test('a request may wait for a free connection for any time', async () => {
   const held: ServerResponse[] = [];
   const server = createServer((_, response) => held.push(response));
   server.listen(0, '127.0.0.1');
@@ -77,7 +77,7 @@ test.each([
   },
 );
 
-test('a directory bucket of Amazon is refused with the reason', async () => {
+test('a directory bucket of Amazon is refused with a reason', async () => {
   const credentials = async () => ({ accessKeyId: 'a', secretAccessKey: 'b' });
   const located = locate({ forcePathStyle: false, region: 'us-east-1' }, 'films--use1-az4--x-s3', credentials);
   await expect(located).rejects.toThrow('the bucket films--use1-az4--x-s3 needs sessions, which are not supported');
@@ -112,7 +112,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     return { client, send: createSender(client, agents, options) };
   }
 
-  test('say of an object what the SDK says', async () => {
+  test('have the same headers as those of the SDK', async () => {
     const heads: string[] = [];
     line.set({
       request(chunk, _sent, { client }) {
@@ -167,7 +167,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     ['one chunk and a byte', MiB + 1],
     ['some chunks', 3 * MiB],
     ['a part', 16 * MiB],
-  ])('a stream arrives as it is, whatever pieces it comes in (%s)', async (_, length) => {
+  ])('a stream arrives unchanged, however it is split into chunks (%s)', async (_, length) => {
     const bytes = bytesOf(length);
     const stored = await ground.storage.put(
       'pieces',
@@ -183,7 +183,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     ['500 Internal Error', 'InternalError'],
     ['502 Bad Gateway', ''],
     ['', ''],
-  ])('bytes at hand are sent again after a passing fault, a stream is not (%s)', async (status, code) => {
+  ])('a buffer is sent again after a temporary error, a stream is not (%s)', async (status, code) => {
     const storage = await openLine();
     await storage.check();
     let puts = 0;
@@ -205,7 +205,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('a bucket that is elsewhere is told', async () => {
+  test('a bucket in another region is reported', async () => {
     const storage = await openLine();
     await storage.check();
     line.set({
@@ -220,7 +220,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('a store is asked before a large body flows, and one that says nothing gets it nevertheless', async () => {
+  test('a large body waits for 100 Continue, and is sent anyway if the store does not answer', async () => {
     const storage = await openLine();
     await storage.check();
     let taken = 0;
@@ -250,7 +250,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('a connection serves one after the other, large or small', async () => {
+  test('one connection serves several requests, large and small', async () => {
     const storage = await openLine();
     const some = async () => {
       for (const length of [KiB, 3 * MiB, 100 * KiB, 3 * MiB, 0]) {
@@ -269,7 +269,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     await storage.close();
   });
 
-  test('all of them go through a proxy', async () => {
+  test('all requests go through the proxy', async () => {
     const proxy = await newProxy();
     const through = (no: string) =>
       openBucket(server, { bucket: ground.bucket, proxies: { http: proxy.url, https: '', no } });

@@ -5,7 +5,7 @@ import { newBucket, openBucket } from '../grounds.ts';
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
 if (servers.length === 0) test.skip('S3: no server is installed');
 
-describe.each(servers)('uploads that were given up, in a bucket of $name', (server) => {
+describe.each(servers)('abandoned uploads in a bucket of $name', (server) => {
   let ground: Awaited<ReturnType<typeof newBucket>>;
   beforeEach(async () => {
     ground = await newBucket(server);
@@ -37,7 +37,7 @@ describe.each(servers)('uploads that were given up, in a bucket of $name', (serv
   const later = () => new Date(Date.now() + 60_000);
   const before = () => new Date(Date.now() - 60_000);
 
-  test('are forgotten when they are old enough, and not before', async () => {
+  test('are removed when they are old enough, and not before', async () => {
     await begin('copy/a');
     await begin('copy/deep/er/b');
     expect(await sweep('copy', before())).toBe(0);
@@ -46,20 +46,20 @@ describe.each(servers)('uploads that were given up, in a bucket of $name', (serv
     expect(await left()).toEqual([]);
   });
 
-  test('that the records know stay, however old', async () => {
+  test('stay if the records know them, however old they are', async () => {
     const known = await begin('copy/a');
     await begin('copy/a');
     expect(await sweep('copy', later(), [known])).toBe(1);
     expect((await uploads()).map(({ UploadId }) => UploadId)).toEqual([known]);
   });
 
-  test('of others in the same bucket stay, such with a prefix that begins like ours too', async () => {
+  test('of other programs in the same bucket stay, also with a prefix that begins like that of the mirror', async () => {
     for (const key of ['copy/mine', 'copyright/theirs', 'cop', 'theirs']) await begin(key);
     expect(await sweep('copy', later())).toBe(1);
     expect(await left()).toEqual(['cop', 'copyright/theirs', 'theirs']);
   });
 
-  test('without a prefix, where others have uploads too: those at keys of ours, and what is the mirror’s own', async () => {
+  test("without a prefix are removed only if they belong to the mirror's assets or to its own objects", async () => {
     for (const key of ['acme/_/1/film.mp4', 'acme/other', '_mirror/probe-1', 'theirs/film.mp4']) await begin(key);
     expect(await sweep('', later(), [], ['acme/_/1/film.mp4'])).toBe(2);
     expect(await left()).toEqual(['acme/other', 'theirs/film.mp4']);
