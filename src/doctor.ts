@@ -2,7 +2,7 @@ import type { Config } from './config/config.ts';
 import { openToOthers } from './config/preflight.ts';
 import { encryptionKeys } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
-import type { Finding } from './finding.ts';
+import { type Finding, findingsOn } from './finding.ts';
 import { createLog, type Log } from './log.ts';
 import { OAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
@@ -34,7 +34,7 @@ interface Examining {
 export async function* examine(config: Config, signal: AbortSignal): AsyncGenerator<Finding> {
   await using open = new AsyncDisposableStack();
   const at = { config, log: createLog({ level: 'silent', pretty: false }), open, signal };
-  yield* configuration(config);
+  yield* await configuration(config);
   const { store, isNew } = yield* examineDatabase(at);
   signal.throwIfAborted();
   yield* probeQueue({ redisUrl: config.redisUrl });
@@ -54,7 +54,7 @@ async function* examineDatabase({
   log,
   open,
 }: Examining): AsyncGenerator<Finding, { store?: Store; isNew: boolean }> {
-  const area = 'database' as const;
+  const { ok, not } = findingsOn('database');
   const what = 'PostgreSQL';
   const directory = config.dataDir;
   let url = config.databaseUrl;
@@ -63,11 +63,11 @@ async function* examineDatabase({
       url = open.adopt(await joinEmbeddedPostgres({ directory, log }), (embedded) => embedded.stop()).url;
     }
   } catch (error) {
-    yield { area, what, found: reasonOf(error), remedy: 'see what it says, or set DATABASE_URL', level: 'wrong' };
+    yield not('wrong', what, reasonOf(error), 'see what it says, or set DATABASE_URL');
     return { isNew: false };
   }
   if (url === undefined) {
-    yield { area, what, found: 'none yet', chosen: 'made by the first start', level: 'ok' };
+    yield ok(what, 'none yet', 'made by the first start');
     return { isNew: true };
   }
   if (!(yield* probeDatabase({ url }))) return { isNew: false };
@@ -83,14 +83,12 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) }), signal))) return;
   const connection = (await store?.connections.list())?.find(({ status }) => status === 'active');
   if (!store || !connection) {
-    const known = store !== undefined || isNew;
-    yield {
-      area: 'library',
-      what: 'token',
-      found: `${known ? 'nothing is connected' : 'who is connected is not known'}, so tokens and downloads were not tried`,
-      remedy: known ? 'asset-mirror connect-link, then this again' : 'mend the database, then this again',
-      level: 'note',
-    };
+    const [why, remedy] =
+      store || isNew
+        ? ['nothing is connected', 'asset-mirror connect-link, then this again']
+        : ['who is connected is not known', 'mend the database, then this again'];
+    const { not } = findingsOn('library');
+    yield not('note', 'token', `${why}, so tokens and downloads were not tried`, remedy);
     return;
   }
   const sealer = createSealer(await encryptionKeys(config));
@@ -116,53 +114,43 @@ async function* stoppable<R>(findings: AsyncGenerator<Finding, R>, signal: Abort
 }
 
 /** Settings that are valid but will cause trouble. */
-async function* configuration(config: Config): AsyncGenerator<Finding> {
-  const area = 'configuration' as const;
+async function configuration(config: Config): Promise<Finding[]> {
+  const { ok, not } = findingsOn('configuration');
+  const { publicUrl, webhook, sync, transfer } = config;
   const local = (url: string) => /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(url).hostname);
-  const plain = (url: string) => url.startsWith('http:') && !local(url);
-  let notes = 0;
-  const note = (what: string, found: string, remedy: string): Finding => {
-    notes++;
-    return { area, what, found, remedy, level: 'note' };
-  };
+  const plain = (url: string | undefined) => url?.startsWith('http:') && !local(url);
+  const findings: Finding[] = [];
+  const note = (what: string, found: string, remedy: string) => findings.push(not('note', what, found, remedy));
   // With DATABASE_URL, no secret is stored in DATA_DIR.
   const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
   if (secrets === 'theirs') {
-    yield note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
+    note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
   }
-  if (plain(config.publicUrl)) {
-    yield note('PUBLIC_URL', config.publicUrl, 'https: the service takes no other redirect URI, but for localhost');
+  if (plain(publicUrl)) {
+    note('PUBLIC_URL', publicUrl, 'https: the service takes no other redirect URI, but for localhost');
   }
-  for (const [what, url] of [
-    ['LIBRARY_API_URL', config.library.apiUrl],
-    ['S3_ENDPOINT', config.storage.s3.endpoint],
-  ] as const) {
-    if (url && plain(url)) yield note(what, url, 'https: what is sent there can be read on the way');
+  const { apiUrl } = config.library;
+  const { endpoint } = config.storage.s3;
+  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: what is sent there can be read on the way');
+  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: what is sent there can be read on the way');
+  if (plain(webhook.url)) {
+    const remedy = 'https: what is sent there, links to reconnect among it, can be read on the way';
+    note('WEBHOOK_URL', 'is not https', remedy);
   }
-  if (config.webhook.url && plain(config.webhook.url)) {
-    yield note(
-      'WEBHOOK_URL',
-      'is not https',
-      'https: what is sent there, links to reconnect among it, can be read on the way',
-    );
+  const included = unknownTypes(sync.includeTypes);
+  const none = included.length > 0 && included.length === sync.includeTypes.length;
+  const remedy = `the types are ${assetTypes.join(', ')}`;
+  if (included.length > 0) {
+    const found = `${included.join(', ')}: the service names no such type${none ? ', so nothing is mirrored' : ''}`;
+    findings.push(not(none ? 'wrong' : 'note', 'INCLUDE_ASSET_TYPES', found, remedy));
   }
-  for (const [what, types] of [
-    ['INCLUDE_ASSET_TYPES', config.sync.includeTypes],
-    ['EXCLUDE_ASSET_TYPES', config.sync.excludeTypes],
-  ] as const) {
-    const unknown = unknownTypes(types);
-    if (unknown.length === 0) continue;
-    const remedy = `the types are ${assetTypes.join(', ')}`;
-    const nothing = what === 'INCLUDE_ASSET_TYPES' && unknown.length === types.length;
-    const found = `${unknown.join(', ')}: the service names no such type${nothing ? ', so nothing is mirrored' : ''}`;
-    yield { ...note(what, found, remedy), level: nothing ? 'wrong' : 'note' };
+  const excluded = unknownTypes(sync.excludeTypes).join(', ');
+  if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the service names no such type`, remedy);
+  if (transfer.perConnection > transfer.concurrency) {
+    const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
+    note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');
   }
-  if (config.transfer.perConnection > config.transfer.concurrency) {
-    const { perConnection, concurrency } = config.transfer;
-    const found = `is ${perConnection}, and TRANSFER_CONCURRENCY ${concurrency}`;
-    yield note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');
-  }
-  if (notes === 0) yield { area, what: 'settings', found: 'are complete and fit together', level: 'ok' };
+  return findings.length > 0 ? findings : [ok('settings', 'are complete and fit together')];
 }
 
 /** Sends an invalid refresh token: the answer tells whether the token or the app is refused. */
