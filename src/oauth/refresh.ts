@@ -13,7 +13,7 @@ export interface AccessToken {
 }
 
 /** `refused`: the connection has ended. `unanswered`: it is unknown whether the token was rotated. `failed`: it was not. */
-type RefreshResult = 'refreshed' | 'refused' | 'unanswered' | 'failed';
+export type RefreshResult = 'refreshed' | 'refused' | 'unanswered' | 'failed';
 
 export interface RefreshDeps {
   store: Store;

@@ -146,7 +146,9 @@ export const eventList = (events) =>
             : nothing;
       const { verificationId } = event.data;
       const findings =
-        typeof verificationId === 'string' ? html`. <a href="#/verify/${verificationId}">See the findings</a>` : nothing;
+        typeof verificationId === 'string'
+          ? html`. <a href="#/verify/${verificationId}">See the findings</a>`
+          : nothing;
       return html`<li class=${tone}><span>${before} ${link} ${after}${findings}${reason ? html`<small>${reason}</small>` : nothing}</span>${time(event.at)}</li>`;
     },
   )}</ul>`;

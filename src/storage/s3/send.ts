@@ -21,7 +21,7 @@ export interface PutAnswer {
 }
 
 /** One PUT of an object, or of a part of an upload. The inputs have the SDK's names. */
-interface PutRequest {
+export interface PutRequest {
   target: Omit<PutObjectCommandInput, 'Body'> & { Bucket: string; Key: string };
   part?: { uploadId: string; number: number } | undefined;
   /** A stream has passed through a meter and has exactly `bytes`. */
