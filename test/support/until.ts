@@ -5,10 +5,11 @@ export async function until<T>(
   timeoutMs = 60_000,
 ): Promise<T> {
   const deadline = Date.now() + timeoutMs;
-  for (;;) {
+  // Less and less often: each look costs time that what is awaited may need.
+  for (let pauseMs = 10; ; pauseMs = Math.min(pauseMs * 1.3, 100)) {
     const value = await condition();
     if (value) return value;
     if (Date.now() > deadline) throw new Error(`waited ${timeoutMs} ms for: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
