@@ -96,7 +96,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await tabTo('button', 'Sync …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Sync Ada Lindqvist']);
-    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^New assets/) });
+    await eventually(focused).toEqual({ role: 'radio', name: expect.stringMatching(/^Incremental/) });
     await page.keyboard.press('Escape');
     await eventually(dialogs).toEqual([]);
     await eventually(focused).toEqual({ role: 'button', name: 'Sync …' });
