@@ -216,23 +216,28 @@ describe('a resync', () => {
     });
 
   test('is accepted, and in the records at once', async () => {
-    const answer = await resync({
-      mode: 'full',
-      since: 5,
-      companyId: 'a',
-      projectId: 'b',
-      assetType: 'audio',
-      assetIds: ['d'],
-    });
+    // The library lists this project since the test above, but no asset belongs to it.
+    const scope = { since: 5, companyId, projectId: `${companyId}-p9`, assetType: 'audio', assetIds: ['d'] };
+    const answer = await resync({ mode: 'full', ...scope });
     expect(answer.status).toBe(202);
     expect(await stage.store.syncs.get(answer.body.syncId)).toMatchObject({
       status: 'waiting',
       mode: 'full',
-      scope: { since: 5, companyId: 'a', projectId: 'b', assetType: 'audio', assetIds: ['d'] },
+      scope,
     });
     expect(
       (await resync({ mode: 'full', assetIds: Array.from({ length: 1000 }, (_, i) => `asset ${i}`) })).status,
     ).toBe(202);
+  });
+
+  test.each([
+    [{ assetType: 'nosuch' }, 'No asset has the type nosuch. The types are videos, '],
+    [{ companyId: 'nosuch' }, 'This connection cannot read a company nosuch. It reads '],
+    [{ projectId: 'nosuch' }, 'No asset belongs to a project nosuch. The projects are '],
+  ])('of %j is refused, with the known names', async (scope, words) => {
+    const refused = await resync({ mode: 'full', ...scope });
+    expect(refused).toMatchObject({ status: 400, body: { code: 'unknown_name', detail: expect.any(String) } });
+    expect(refused.body.detail).toContain(words);
   });
 
   test.each([
@@ -246,7 +251,6 @@ describe('a resync', () => {
     [{ mode: 'full', companyId: '' }, 'companyId'],
     [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
     [{ mode: 'full', assetType: '\ud800' }, 'assetType'],
-    [{ mode: 'full', assetType: 'nosuch' }, 'no asset has the type nosuch. The types of the library are videos'],
     [{ mode: 'full', assetIds: [] }, 'assetIds'],
     [{ mode: 'full', assetIds: ['a', ''] }, 'assetIds.1'],
     [{ mode: 'full', assetIds: Array(1001).fill('a') }, 'assetIds'],
