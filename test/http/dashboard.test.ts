@@ -70,6 +70,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.evaluate(
       `globalThis.seen = new Set(); setInterval(() => seen.add(document.querySelector('.huge')?.innerText), 50)`,
     );
+    await page.waitForSelector('[aria-labelledby=connections-title] tbody a');
     await page.evaluate(`document.querySelector('[aria-labelledby=connections-title] tbody a').click()`);
     await press('Sync now');
     await shows('Sync started.');
