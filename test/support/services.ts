@@ -104,6 +104,9 @@ async function start(project: TestProject, stops: Stops): Promise<void> {
 
 const say = (sentence: string) => process.stdout.write(`\n  ${sentence}\n`);
 
+/** Runs a program until standard input ends, which it does when our process ends, however that ends. */
+const stopsWithStdin = '"$@" </dev/null & read -r _; kill -QUIT $!; wait $!';
+
 /** The PostgreSQL that comes with the packages, without its guarantees: what the tests keep in it is thrown away. */
 async function startPostgres(directory: string, stops: Stops): Promise<string> {
   const cluster = await openCluster(join(directory, 'database'), createLog({ level: 'silent', pretty: false }));
@@ -111,9 +114,17 @@ async function startPostgres(directory: string, stops: Stops): Promise<string> {
   const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200'];
   const unsafe = ['fsync=off', 'synchronous_commit=off', 'full_page_writes=off'];
   const args = ['-D', cluster.path, '-p', String(port), ...[...settings, ...unsafe].flatMap((one) => ['-c', one])];
-  const options = { ...cluster.account, cwd: cluster.data, env: minimalEnvironment(), stdio: 'ignore' as const };
-  const child = spawn(join(cluster.bin, 'postgres'), args, options);
-  stops.push(() => ended(child, 'SIGQUIT'));
+  const child = spawn('/bin/sh', ['-c', stopsWithStdin, 'sh', join(cluster.bin, 'postgres'), ...args], {
+    ...cluster.account,
+    cwd: cluster.data,
+    env: minimalEnvironment(),
+    stdio: ['pipe', 'ignore', 'ignore'],
+  });
+  stops.push(async () => {
+    const exit = once(child, 'exit');
+    child.stdin.end();
+    await exit;
+  });
   const url = `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`;
   await until('PostgreSQL to answer', () =>
     ask(url, 'SELECT').then(
@@ -272,10 +283,10 @@ export async function startMinio(directory: string, stops: Stops): Promise<S3Ser
   return { name: 'MinIO', endpoint, region, accessKey, secretKey };
 }
 
-async function ended(child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = once(child, 'exit');
-  child.kill(signal);
+  child.kill();
   await exit;
 }
 
