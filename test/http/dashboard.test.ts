@@ -168,7 +168,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(await flawsOf(page)).toEqual([]);
     await page.keyboard.press('Enter');
     await shows(/No asset has the type fotos\. The types are videos/);
-    await press('Save unknown names, too');
+    // The browser reports the refusal, too.
+    expect(complaints.splice(0)).toEqual([expect.stringContaining('400 (Bad Request)')]);
+    await page.click('input[name="force"]');
     await press('Save');
     await shows('Settings changed');
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
