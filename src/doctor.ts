@@ -11,6 +11,7 @@ import { createAccess } from './pacing/with-token.ts';
 import { probeQueue } from './queue/probe-queue.ts';
 import { LibraryClient } from './source/client.ts';
 import { createAgent } from './source/http.ts';
+import { guardLinks } from './source/links.ts';
 import { probeConnection, probeService } from './source/probe-library.ts';
 import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe.ts';
@@ -86,7 +87,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
     const [why, remedy] =
       store || isNew
         ? ['nothing is connected', 'asset-mirror connect-link, then this again']
-        : ['who is connected is not known', 'mend the database, then this again'];
+        : ['who is connected is not known', 'repair the database, then this again'];
     const { not } = findingsOn('library');
     yield not('note', 'token', `${why}, so tokens and downloads were not tried`, remedy);
     return;
@@ -98,7 +99,15 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   const access = createAccess(tokens);
   const client = new LibraryClient({ apiUrl, dispatcher });
   const withToken = <T>(call: (token: string) => Promise<T>) => access(connection.id, call);
-  yield* stoppable(probeConnection({ ...probe, connectionId: connection.id, client, withToken }), signal);
+  const guard = guardLinks({ apiUrl, appUrl, allowPrivate: config.transfer.allowPrivate });
+  const linkDispatcher = open.adopt(
+    createAgent({ connections: 4, proxies: config.proxies, lookup: guard.lookup }),
+    (agent) => agent.destroy(),
+  );
+  yield* stoppable(
+    probeConnection({ ...probe, guard, linkDispatcher, connectionId: connection.id, client, withToken }),
+    signal,
+  );
 }
 
 /** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */

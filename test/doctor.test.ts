@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from '
 import { readConfig } from '../src/config/config.ts';
 import { examine } from '../src/doctor.ts';
 import { clockFinding, type Finding } from '../src/finding.ts';
+import { startBare } from './source/bare.ts';
 import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
@@ -192,6 +193,16 @@ describe.each([
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'note' });
     await scene.admin.setFaults({ endpoint: 'media', redirect: 2 });
     expect(of(await findings(environment), 'Range')).toMatchObject({ level: 'ok' });
+    // Where downloads may not go, doctor does not go.
+    const inside = await startBare();
+    const location = `http://localhost:${new URL(inside.url).port}/latest/credentials`;
+    await scene.admin.setFaults({ endpoint: 'media', status: 302, headers: { location } });
+    expect(of(await findings(environment), 'download')).toMatchObject({
+      level: 'wrong',
+      found: expect.stringContaining('add localhost to DOWNLOAD_ALLOW_PRIVATE'),
+    });
+    expect(inside.requests).toEqual([]);
+    await inside.close();
   });
 });
 

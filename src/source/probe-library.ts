@@ -4,6 +4,7 @@ import { clockFinding, type Finding, findingsOn } from '../finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
 import { HttpError } from './http.ts';
+import type { LinkGuard } from './links.ts';
 import type { ApiAsset } from './schemas.ts';
 
 const area = 'library' as const;
@@ -17,6 +18,12 @@ interface Probe {
   appUrl: string;
   dispatcher: Dispatcher;
   signal: AbortSignal;
+}
+
+/** How links are followed: as downloads do. */
+interface LinkProbe {
+  linkDispatcher: Dispatcher;
+  guard: LinkGuard;
 }
 
 /** Whether it is the service, and accepts this app. Needs no token. Returns false if further probes make no sense. */
@@ -69,7 +76,7 @@ export async function* probeService(
 
 /** The token of a connection, its `/me`, and a download (spec, section 4.7). */
 export async function* probeConnection(
-  options: Probe & { connectionId: string; client: LibraryClient; withToken: WithToken },
+  options: Probe & LinkProbe & { connectionId: string; client: LibraryClient; withToken: WithToken },
 ): AsyncGenerator<Finding> {
   const { client, withToken, connectionId, signal } = options;
   let companies: { id: string }[];
@@ -104,7 +111,7 @@ export async function* probeConnection(
 }
 
 async function* probeDownload(
-  options: Probe & { assetId: string; client: LibraryClient; withToken: WithToken },
+  options: Probe & LinkProbe & { assetId: string; client: LibraryClient; withToken: WithToken },
 ): AsyncGenerator<Finding> {
   const { client, assetId, signal, appUrl } = options;
   const { download } = await options.withToken((token) => client.getAsset({ token, signal, assetId }));
@@ -142,8 +149,9 @@ async function* probeDownload(
 }
 
 /** Requests the first byte behind a link. */
-async function first(url: string, { dispatcher, signal }: Probe, referer: string | undefined) {
-  const answer = await follow({ dispatcher, referer, stallMs: 10_000 }, url, signal, { range: 'bytes=0-0' });
+async function first(url: string, options: Probe & LinkProbe, referer: string | undefined) {
+  const { linkDispatcher: dispatcher, guard, signal } = options;
+  const answer = await follow({ dispatcher, guard, referer, stallMs: 10_000 }, url, signal, { range: 'bytes=0-0' });
   // The answer may be the whole file, which is not needed.
   drop(answer);
   const { statusCode, headers } = answer;
