@@ -3,7 +3,7 @@ import { Disconnected, RetryLater } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Store } from '../store/store.ts';
 import { type Grant, type OAuthClient, OAuthError, Unanswered } from './client.ts';
-import { sealPair } from './pair.ts';
+import { purposeOf, sealPair } from './pair.ts';
 import type { Sealer } from './seal.ts';
 
 /** An access token, and the version of the pair it belongs to. */
@@ -68,7 +68,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<
   const { connectionId, userId, version } = pair;
   const expiresAt = performance.now() + grant.accessMs;
   const refreshToken = grant.refreshToken ?? pair.refreshToken;
-  const tokens = sealPair(deps.sealer, userId, { accessToken: grant.accessToken, refreshToken });
+  const tokens = sealPair(deps.sealer, purposeOf.user(userId), { accessToken: grant.accessToken, refreshToken });
   const saved = await untilSaved(deps.log, connectionId, () =>
     connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
   );

@@ -1,6 +1,6 @@
 import { reasonOf } from '../errors.ts';
 import type { Store } from '../store/store.ts';
-import { purposeFor } from './pair.ts';
+import { purposeOf } from './pair.ts';
 import type { Sealer } from './seal.ts';
 
 export interface KeyRotation {
@@ -11,35 +11,60 @@ export interface KeyRotation {
   unreadable: { connectionId: string; reason: string }[];
 }
 
+/** Where a sealed pair is kept: with a connection, or with a consent that is not finished. */
+interface Place {
+  /** How an operator is told of it. */
+  name: string;
+  purpose: string;
+  /** Undefined: it has none. */
+  read(): Promise<string | undefined>;
+  /** False if the pair is not `before` any more. */
+  replace(before: string, after: string): Promise<boolean>;
+}
+
 /**
  * Seals all pairs with the first key; a pair that cannot be opened stays as it is. Safe during a refresh: only the
  * envelope that was opened is replaced, by one with the same pair.
  */
 export async function rotateKeys(store: Store, sealer: Sealer): Promise<KeyRotation> {
-  const { connections } = store;
   const done: KeyRotation = { key: sealer.keyId, rotated: 0, already: 0, unreadable: [] };
-
-  /** Returns whether the connection is finished; false: its pair was replaced meanwhile. */
-  async function reseal(connectionId: string): Promise<boolean> {
-    const connection = await connections.get(connectionId);
-    if (!connection?.tokens) return true;
-    const { tokens, userId } = connection;
-    if (sealer.isCurrent(tokens)) {
-      done.already++;
-      return true;
-    }
-    let plain: string;
-    try {
-      plain = sealer.open(purposeFor(userId), tokens);
-    } catch (error) {
-      done.unreadable.push({ connectionId, reason: reasonOf(error) });
-      return true;
-    }
-    const replaced = await connections.reseal(connectionId, tokens, sealer.seal(purposeFor(userId), plain));
-    if (replaced) done.rotated++;
-    return replaced;
-  }
-
-  for (const { id } of await connections.list()) while (!(await reseal(id)));
+  for (const place of await placesOf(store)) while (!(await reseal(place, sealer, done)));
   return done;
+}
+
+/** Returns whether the pair is finished; false: it was replaced meanwhile. */
+async function reseal({ name, purpose, read, replace }: Place, sealer: Sealer, done: KeyRotation): Promise<boolean> {
+  const before = await read();
+  if (before === undefined) return true;
+  if (sealer.isCurrent(before)) {
+    done.already++;
+    return true;
+  }
+  let plain: string;
+  try {
+    plain = sealer.open(purpose, before);
+  } catch (error) {
+    done.unreadable.push({ connectionId: name, reason: reasonOf(error) });
+    return true;
+  }
+  const isReplaced = await replace(before, sealer.seal(purpose, plain));
+  if (isReplaced) done.rotated++;
+  return isReplaced;
+}
+
+/** Consents first: one that is finished meanwhile has become a connection. */
+async function placesOf({ connections, consents }: Store): Promise<Place[]> {
+  const ofConsents = (await consents.list()).map(({ id }) => ({
+    name: `consent ${id}`,
+    purpose: purposeOf.consent(id),
+    read: async () => (await consents.get(id))?.tokens,
+    replace: (before: string, after: string) => consents.reseal(id, before, after),
+  }));
+  const ofConnections = (await connections.list()).map(({ id, userId }) => ({
+    name: id,
+    purpose: purposeOf.user(userId),
+    read: async () => (await connections.get(id))?.tokens ?? undefined,
+    replace: (before: string, after: string) => connections.reseal(id, before, after),
+  }));
+  return [...ofConsents, ...ofConnections];
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
 import type { Grant } from '../store/database/schema.ts';
-import { openPair, sealPair, type TokenPair } from './pair.ts';
+import { openPair, purposeOf, sealPair, type TokenPair } from './pair.ts';
 import { type AccessToken, type RefreshDeps, refreshPair, revoke } from './refresh.ts';
 import { type KeyRotation, rotateKeys } from './rotate-keys.ts';
 
@@ -48,7 +48,7 @@ export class Tokens {
   }
 
   seal(userId: string, tokens: TokenPair): string {
-    return sealPair(this.#deps.sealer, userId, tokens);
+    return sealPair(this.#deps.sealer, purposeOf.user(userId), tokens);
   }
 
   async rotateKeys(): Promise<KeyRotation> {
@@ -82,7 +82,7 @@ export class Tokens {
       throw new Disconnected(`connection ${connectionId} is disconnected`);
     }
     try {
-      return { connection, ...openPair(sealer, connection.userId, connection.tokens) };
+      return { connection, ...openPair(sealer, purposeOf.user(connection.userId), connection.tokens) };
     } catch (cause) {
       // The connection and its assets wait until the key is back; a pair that cannot be read is kept.
       throw new RetryLater(`connection ${connectionId}: ${reasonOf(cause)}`, 60_000, {

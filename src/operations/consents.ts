@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Rejected, RetryLater, reasonOf } from '../errors.ts';
 import { every } from '../every.ts';
 import { OAuthError } from '../oauth/client.ts';
+import { purposeOf, sealPair } from '../oauth/pair.ts';
 import { HttpError } from '../source/http.ts';
 import type { Consent } from '../store/database/schema.ts';
 import {
@@ -10,9 +11,8 @@ import {
   type Finished,
   finishConsent,
   giveUpConsent,
-  openPair,
+  openConsent,
   retryMs,
-  sealPair,
 } from './finish-consent.ts';
 
 /** How long the browser waits before the connection is finished in the background. */
@@ -66,7 +66,7 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
   const id = randomUUID();
   const { linkMadeAt, connectionId = null } = consented;
-  const tokens = sealPair(sealer, id, { accessToken, refreshToken });
+  const tokens = sealPair(sealer, purposeOf.consent(id), { accessToken, refreshToken });
   try {
     return await store.consents.save({ id, tokens, connectionId, linkMadeAt }, { accessMs, holdMs });
   } catch (error) {
@@ -90,19 +90,20 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
     if (!taken.isFresh) consent = await refreshed(deps, taken);
     await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(holdMs / 2)]));
   } catch (error) {
-    if (isFinal(error)) await giveUpConsent(deps, consent, reasonOf(error));
-    else await deps.store.consents.again(consent.id, waitOf(error) ?? retryMs);
+    if (isFinal(error)) return giveUpConsent(deps, consent, reasonOf(error));
+    deps.log.warn({ connectionId: consent.connectionId, reason: reasonOf(error) }, 'consent deferred');
+    await deps.store.consents.again(consent.id, waitOf(error) ?? retryMs);
   }
 }
 
 /** The consent with new tokens, once the access token has expired. */
 async function refreshed({ store, sealer, oauth }: ConsentDeps, consent: Consent): Promise<Consent> {
-  const { refreshToken } = openPair(sealer, consent);
+  const { refreshToken } = openConsent(sealer, consent);
   // No other process may send the same token meanwhile.
   await store.consents.again(consent.id, refreshHoldMs);
   const grant = await oauth.refresh(refreshToken);
   const pair = { accessToken: grant.accessToken, refreshToken: grant.refreshToken ?? refreshToken };
-  return store.consents.renew(consent.id, sealPair(sealer, consent.id, pair), grant.accessMs);
+  return store.consents.renew(consent.id, sealPair(sealer, purposeOf.consent(consent.id), pair), grant.accessMs);
 }
 
 /** The same answer would come again: the grant is of no use. */

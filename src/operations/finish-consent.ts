@@ -1,7 +1,7 @@
-import { z } from 'zod';
 import { reasonOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { OAuthClient } from '../oauth/client.ts';
+import { openPair, purposeOf } from '../oauth/pair.ts';
 import type { Sealer } from '../oauth/seal.ts';
 import type { Tokens } from '../oauth/tokens.ts';
 import type { Queues } from '../queue/queues.ts';
@@ -36,19 +36,12 @@ const revokeForMs = 24 * 3_600_000;
 /** Until a consent is tried again, unless the library named another time. */
 export const retryMs = 15_000;
 
-const pairOf = z.object({ accessToken: z.string(), refreshToken: z.string() });
-type Pair = z.infer<typeof pairOf>;
-const purposeFor = (id: string) => `consent ${id}`;
-
-export const sealPair = (sealer: Sealer, id: string, pair: Pair) => sealer.seal(purposeFor(id), JSON.stringify(pair));
-
-export const openPair = (sealer: Sealer, { id, tokens }: Consent) =>
-  pairOf.parse(JSON.parse(sealer.open(purposeFor(id), tokens)));
+export const openConsent = (sealer: Sealer, { id, tokens }: Consent) => openPair(sealer, purposeOf.consent(id), tokens);
 
 /** Asks the library whose grant it is, and saves the connection with its companies, first sync and schedule. */
 export async function finishConsent(deps: ConsentDeps, consent: Consent, signal: AbortSignal): Promise<Finished> {
   const { store } = deps;
-  const { accessToken: token } = openPair(deps.sealer, consent);
+  const { accessToken: token } = openConsent(deps.sealer, consent);
   const me = storable(await deps.client.me({ token, signal }));
   const [own, expected] = await Promise.all([
     store.connections.ofUser(me.user.id),
@@ -94,7 +87,7 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
 const saveGrant = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { user }: Me) =>
   store.connections.saveGrant({
     user,
-    tokens: tokens.seal(user.id, openPair(sealer, consent)),
+    tokens: tokens.seal(user.id, openConsent(sealer, consent)),
     accessExpiresAt: consent.accessExpiresAt,
     consentId: consent.id,
   });
@@ -117,7 +110,7 @@ const isLive = (connection: Connection | undefined) => connection !== undefined 
 /** Revokes the grant at the library. If that fails, the consent stays in the database and is tried again. */
 async function revokeConsent({ store, sealer, oauth, log }: ConsentDeps, consent: Consent): Promise<void> {
   try {
-    await oauth.revoke(openPair(sealer, consent).refreshToken);
+    await oauth.revoke(openConsent(sealer, consent).refreshToken);
   } catch (err) {
     log.warn({ connectionId: consent.connectionId, err }, 'the grant could not be revoked at the service');
     if (Date.now() - consent.createdAt.getTime() < revokeForMs) return store.consents.again(consent.id, retryMs);

@@ -2,6 +2,10 @@ import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openPair, purposeOf, sealPair } from '../../src/oauth/pair.ts';
+import { rotateKeys } from '../../src/oauth/rotate-keys.ts';
+import { createSealer } from '../../src/oauth/seal.ts';
+import { newStore } from '../store/records.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
@@ -66,4 +70,19 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
   });
+});
+
+test('keys rotate encrypts the grant of a consent that is not finished again, too', async () => {
+  const { store, close } = await newStore();
+  const [old, next] = [randomBytes(32), randomBytes(32)];
+  const pair = { accessToken: 'svca_1', refreshToken: 'svcr_1' };
+  const purpose = purposeOf.consent('c1');
+  await store.consents.save(
+    { id: 'c1', tokens: sealPair(createSealer([old]), purpose, pair), connectionId: null, linkMadeAt: new Date() },
+    { accessMs: 3_600_000, holdMs: 60_000 },
+  );
+  expect(await rotateKeys(store, createSealer([next, old]))).toMatchObject({ rotated: 1, unreadable: [] });
+  const { tokens } = (await store.consents.get('c1'))!;
+  expect(openPair(createSealer([next]), purpose, tokens)).toEqual(pair);
+  await close();
 });

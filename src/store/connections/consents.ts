@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { wroteAny } from '../database/results.ts';
 import type { Consent, Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 
@@ -22,6 +23,20 @@ export async function take(db: Database, holdMs: number): Promise<(Consent & { i
     WHERE id = (SELECT id FROM consents WHERE next_at <= now() ORDER BY next_at LIMIT 1 FOR UPDATE SKIP LOCKED)
     RETURNING *, access_expires_at > now() AS is_fresh`.execute(db);
   return rows[0];
+}
+
+export async function list(db: Database): Promise<Consent[]> {
+  return db.selectFrom('consents').selectAll().orderBy('createdAt').execute();
+}
+
+export async function get(db: Database, id: string): Promise<Consent | undefined> {
+  return db.selectFrom('consents').selectAll().where('id', '=', id).executeTakeFirst();
+}
+
+/** Replaces the sealed pair. False if it is not `before` any more. */
+export async function reseal(db: Database, id: string, before: string, after: string): Promise<boolean> {
+  const result = await sql`UPDATE consents SET tokens = ${after} WHERE id = ${id} AND tokens = ${before}`.execute(db);
+  return wroteAny(result);
 }
 
 export async function again(db: Database, id: string, waitMs: number): Promise<void> {
