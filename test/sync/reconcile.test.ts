@@ -42,6 +42,16 @@ describe('what a complete listing lacks', () => {
     expect(await stage.events({ kind: 'asset.gone', assetId: ids[2]! })).toHaveLength(1);
   });
 
+  test('an asset that was first seen while the clock was ahead is gone like any other', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const ids = await stage.upload(companyId, 5);
+    await stage.sync(connectionId);
+    await stage.query(`UPDATE assets SET first_seen_at = now() + interval '2 days' WHERE id = '${ids[0]}'`);
+    await stage.admin.removeAsset(ids[0]!);
+    expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1 });
+    expect(await gone(companyId)).toEqual([ids[0]]);
+  });
+
   test('is looked for only where the whole company was listed', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId, 5);

@@ -65,6 +65,8 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
+    // Its day has not come: the real inventory of that day is still to be written.
+    inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,
     deliveries: sql`
       UPDATE webhook_deliveries SET next_at = now()
       WHERE id IN (SELECT id FROM webhook_deliveries WHERE ${isBeyond('next_at', delivery)} FOR UPDATE SKIP LOCKED)`,

@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { clockToleranceMs } from '../../clock.ts';
 import type { Reason } from '../../reasons.ts';
 import { free } from '../assets/leases.ts';
 import type { Database, Sync, SyncPosition } from '../database/schema.ts';
@@ -13,10 +14,13 @@ interface Listed {
   companyId: string;
 }
 
-/** Assets that a complete listing should have. Not those of other connections, which may see more than this one. */
+/**
+ * Assets that a complete listing should have. Not those of other connections, which may see more than this one. One that was
+ * first seen in the future was recorded while the clock was ahead.
+ */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
-      AND a.first_seen_at < ${sync.startedAt} AND NOT starts_with(a.id, 'unreadable:')`;
+      AND (a.first_seen_at < ${sync.startedAt} OR a.first_seen_at > now() + ${clockToleranceMs} * interval '1 ms') AND NOT starts_with(a.id, 'unreadable:')`;
 
 const sighted = ({ sync, companyId }: Listed) => sql`
     (SELECT DISTINCT unnest(ids) AS id FROM sightings WHERE sync_id = ${sync.id} AND company_id = ${companyId})`;

@@ -47,6 +47,15 @@ async function newAsset(change: string): Promise<string> {
   return id;
 }
 
+test('an inventory that was written in the future is forgotten, so that its day gets one', async () => {
+  await client.query(`INSERT INTO inventories (day, written_at) VALUES (current_date - 1, now() - interval '1 day'),
+    (current_date + 2, now() + interval '2 days')`);
+  expect(await store.correctFuture(horizon)).toMatchObject({ inventoryDays: 1 });
+  const { rows } = await client.query('SELECT count(*)::int AS days FROM inventories WHERE written_at <= now()');
+  expect(rows).toEqual([{ days: 1 }]);
+  await client.query('DELETE FROM inventories');
+});
+
 test('times further ahead than anything is planned are corrected; other times and empty ones stay', async () => {
   const { connectionId, sync } = await running(store, 'company');
   await client.query(
