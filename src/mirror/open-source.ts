@@ -120,8 +120,10 @@ const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'fil
 const pageInstead = wrongContent('text/html');
 
 /** Whether the server sends a web page in place of the file, as some do for an expired link. */
-function isPageInstead(contentType: string | undefined, detail: AssetDetail): boolean {
-  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !isText(detail);
+function isPageInstead(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
+  const expected = [mimeType, mime.getType(download?.filename ?? '')];
+  const mayBePage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));
+  return /^(text\/html|application\/xhtml\+xml)/i.test(contentType ?? '') && !mayBePage;
 }
 
 const isText = ({ mimeType, download }: AssetDetail): boolean =>

@@ -315,12 +315,13 @@ describe('a file that cannot be had whole', () => {
     const picture = await scene.upload({ content: { text: page }, name: 'picture.jpg', mimeType: 'image/jpeg' });
     const size = 40 * 2 ** 20;
     const film = await scene.upload({ content: { seed: 'film', size }, name: 'film.mov', mimeType: 'video/quicktime' });
+    const drawing = await scene.upload({ content: { text: page }, name: 'logo.svg', mimeType: 'image/svg+xml' });
     const document = await scene.upload({ content: { text: page }, name: 'page.html', mimeType: 'text/html' });
-    for (const assetId of [picture, film, document]) {
+    for (const assetId of [picture, drawing, film, document]) {
       await scene.admin.addFault({ endpoint: 'media', assetId, ...html });
     }
     await scene.resync();
-    for (const id of [picture, film]) {
+    for (const id of [picture, drawing, film]) {
       expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/text\/html, not the file/);
       expect(await scene.keys(id)).toEqual([]);
     }
