@@ -173,14 +173,10 @@ async function startProcess(connectionId: string, options: Partial<Order> = {}) 
     errors += chunk;
   });
   const line = (number: number) =>
-    until(
-      `line ${number} of a process (${errors})`,
-      () => {
-        if (child.exitCode !== null && output.split('\n').length <= number + 1) throw new Error(`it died: ${errors}`);
-        return output.split('\n').length > number + 1 && output.split('\n')[number]!;
-      },
-      25_000,
-    );
+    until(`line ${number} of a process (${errors})`, () => {
+      if (child.exitCode !== null && output.split('\n').length <= number + 1) throw new Error(`it died: ${errors}`);
+      return output.split('\n').length > number + 1 && output.split('\n')[number]!;
+    });
   await line(0);
   return {
     go: () => child.stdin.write('go\n'),
