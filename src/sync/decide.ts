@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Reason } from '../reasons.ts';
 import { mayHaveTranscript } from '../source/schemas.ts';
-import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/record-page.ts';
+import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/write-assets.ts';
 
 interface DecideOptions {
   full: boolean;

@@ -4,7 +4,7 @@ import { HttpError } from '../source/http.ts';
 import { storable } from '../source/schemas.ts';
 import type { ReadableCompany } from '../store/connections/readable-companies.ts';
 import type { SyncPosition } from '../store/database/schema.ts';
-import type { ListedAsset } from '../store/syncs/record-page.ts';
+import type { ListedAsset } from '../store/syncs/write-assets.ts';
 import { decide } from './decide.ts';
 import type { Run, SyncDeps } from './deps.ts';
 import { doubtfulEnd, followCursors } from './follow-cursors.ts';

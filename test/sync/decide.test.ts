@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { type Reason, renderReason } from '../../src/reasons.ts';
 import type { Asset, AssetState } from '../../src/store/database/schema.ts';
-import type { KnownAsset, ListedAsset } from '../../src/store/syncs/record-page.ts';
+import type { KnownAsset, ListedAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';
 
 /** An asset as a listing has it, with what a row says of it. */

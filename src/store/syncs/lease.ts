@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { wroteAny } from '../database/results.ts';
 import type { Database } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
-import { isStranded, type LockedAsset } from './record-page.ts';
+import { isStranded, type LockedAsset } from './write-assets.ts';
 
 /** Another process has taken over the lease of a sync, which must write nothing more. */
 export class LeaseLost extends Error {

@@ -1,239 +1,98 @@
-import { isDeepStrictEqual } from 'node:util';
 import { sql } from 'kysely';
-import type { Reason } from '../../reasons.ts';
-import type { Asset, AssetState, Database, ThumbnailState, TranscriptState } from '../database/schema.ts';
-import { addEvent } from '../events/add-event.ts';
-
-/** An asset as a page of the listing had it, or the reason why it cannot be read. */
-export interface ListedAsset {
-  id: string;
-  projectId: string | null;
-  assetType: string | null;
-  name: string | null;
-  size: number | null;
-  uploadDate: number | null;
-  /** Without signed links; `hasThumbnail` in place of its link. */
-  listed: Record<string, unknown>;
-  /** What of it breaks the API's schema. */
-  problem?: string;
-}
-
-/** What a listing makes of an asset; undefined: nothing new. */
-export interface Decision {
-  state: AssetState;
-  reason: Reason | null;
-  /** Reset attempts and deadlines. */
-  afresh: boolean;
-  /** A worker has to handle it now. */
-  due: boolean;
-  /** The filter that skips it: then nothing is due. */
-  skipped?: string;
-  transcriptState?: TranscriptState;
-  thumbnailState?: ThumbnailState;
-}
-/** The fields of a known asset that a decision depends on. */
-export type KnownAsset = Pick<
-  Asset,
-  | 'connectionId'
-  | 'state'
-  | 'reason'
-  | 'skipped'
-  | 'projectId'
-  | 'assetType'
-  | 'name'
-  | 'size'
-  | 'uploadDate'
-  | 'listed'
-  | 'media'
-  | 'mirroredAt'
-  | 'transcriptState'
-  | 'thumbnailState'
-> & {
-  /** No connection can read its company: if another company lists it, it has moved there. */
-  stranded?: boolean;
-};
-/** A known asset as a page locks it. */
-export interface LockedAsset extends KnownAsset {
-  companyId: string;
-  stranded: boolean;
-}
-
-/** See `KnownAsset.stranded`, for the row `a` of `assets`. */
-export const isStranded = sql<boolean>`NOT EXISTS (
-  SELECT FROM access x JOIN connections c ON c.id = x.connection_id
-  WHERE x.company_id = a.company_id AND x.lost_at IS NULL AND c.status <> 'disconnected')`;
-/** How much of a page was written. */
-export interface Counts {
-  new: number;
-  changed: number;
-  again: number;
-  /** Assets that are not recorded as listed: the database refuses a value, or another company has the id. */
-  refused: { id: string; problem: string }[];
-}
-export type Decide = (
-  before: KnownAsset | undefined,
-  listed: ListedAsset,
-  /** The connection's current settings. */
-  settings: Record<string, unknown>,
-) => Decision | undefined;
-
-interface Row {
-  asset: ListedAsset;
-  decision: Decision;
-  /** Names of the fields that have changed. */
-  fields?: string[];
-  /** Unchanged, but requested again, as a full sync does with failed assets. */
-  again?: boolean;
-}
-
-export interface ListedPage {
-  syncId: string;
-  connectionId: string;
-  companyId: string;
-  assets: ListedAsset[];
-  known: Map<string, LockedAsset>;
-  decide: (before: KnownAsset | undefined, listed: ListedAsset) => Decision | undefined;
-}
+import pg from 'pg';
+import { reasonOf } from '../../errors.ts';
+import type { Database, Sync, SyncPosition } from '../database/schema.ts';
+import { lockPage } from './lease.ts';
+import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
- * Writes the new and the changed assets of a page, with one statement each. Assets that a filter skips are recorded, but not
- * counted; `again` counts unchanged assets that are fetched again. `known`: those in the records, locked.
+ * Records a page of a company's listing and the position behind it, in one transaction. If the database refuses an asset, the
+ * others are recorded all the same. `mark`: the listing is complete, and this is its high-water mark, which never moves back.
+ * Returns the settings by which the page was decided.
+ * @throws LeaseLost
  */
-export async function recordListed(tx: Database, page: ListedPage): Promise<Counts> {
-  // If a page lists an asset twice, the last entry counts.
-  const listed = [...new Map(page.assets.map((asset) => [asset.id, asset])).values()];
-  const fresh: Row[] = [];
-  const changed: Row[] = [];
-  const refused: Counts['refused'] = [];
-  for (const asset of listed) {
-    const before = page.known.get(asset.id);
-    if (before && before.companyId !== page.companyId) {
-      const isFree = before.stranded || before.state === 'gone';
-      // A free id with the same file has moved. An unreadable listing says nothing about the file; the run reports it.
-      const isConflict = asset.problem === undefined && (!isFree || isAnotherFile(before, asset));
-      if (isConflict) await reportConflict(tx, page, before.companyId, asset.id);
-      if (!isFree) {
-        const problem = `company ${before.companyId} has an asset with this id, and only that one is mirrored`;
-        if (isConflict) refused.push({ id: asset.id, problem });
-        continue;
+export async function recordPage(
+  db: Database,
+  page: {
+    sync: Sync;
+    owner: string;
+    leaseMs: number;
+    companyId: string;
+    assets: ListedAsset[];
+    decide: Decide;
+    position: SyncPosition;
+    mark?: number | null;
+    /** Every id on the page: a full sync finds missing assets by these at its end. */
+    sighted?: string[];
+    /** Deletes the records of unreadable items, whose ids begin with `prefix`; the items in `except` are still listed. */
+    repaired?: { prefix: string; except: string[] };
+  },
+): Promise<Counts & { settings: Record<string, unknown> }> {
+  const { sync, owner, companyId, assets } = page;
+  const { connectionId } = sync;
+  const write = (record: typeof recordListed) =>
+    db.transaction().execute(async (tx) => {
+      const ids = assets.map(({ id }) => id);
+      const { settings, known } = await lockPage(tx, connectionId, owner, page.leaseMs, ids);
+      const counts = await record(tx, {
+        syncId: sync.id,
+        connectionId,
+        companyId,
+        assets,
+        known,
+        decide: (before, asset) => page.decide(before, asset, settings),
+      });
+      await sql`
+      WITH moved AS (
+        UPDATE access SET mark = greatest(mark, ${page.mark ?? null}::bigint)
+        WHERE connection_id = ${connectionId} AND company_id = ${companyId} AND ${page.mark ?? null}::bigint IS NOT NULL
+      )
+      UPDATE syncs SET position = ${JSON.stringify(page.position)}::jsonb, pages = pages + 1,
+        seen = seen + ${assets.length}::int, new = new + ${counts.new}::int, changed = changed + ${counts.changed}::int
+      WHERE id = ${sync.id}`.execute(tx);
+      if (page.sighted && page.sighted.length > 0) {
+        await tx.insertInto('sightings').values({ syncId: sync.id, companyId, ids: page.sighted }).execute();
       }
+      if (page.repaired) {
+        await sql`
+        DELETE FROM assets WHERE company_id = ${companyId} AND starts_with(id, ${page.repaired.prefix})
+          AND state = 'failed' AND media IS NULL AND NOT id = ANY(${page.repaired.except}::text[])`.execute(tx);
+      }
+      return { ...counts, settings };
+    });
+  return write(recordListed).catch((error) => {
+    if (!isRefusal(error)) throw error;
+    return write(recordOneByOne);
+  });
+}
+
+/** Writes a page asset by asset. One that the database refuses becomes a problem of that asset, and is returned in `refused`. */
+async function recordOneByOne(tx: Database, page: ListedPage): Promise<Counts> {
+  const counts: Counts = { new: 0, changed: 0, again: 0, refused: [] };
+  const record = async (asset: ListedAsset): Promise<unknown> => {
+    await sql`SAVEPOINT one`.execute(tx);
+    try {
+      const one = await recordListed(tx, { ...page, assets: [asset] });
+      for (const key of ['new', 'changed', 'again'] as const) counts[key] += one[key];
+      counts.refused.push(...one.refused);
+      return undefined;
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      await sql`ROLLBACK TO SAVEPOINT one`.execute(tx);
+      return error;
     }
-    const decision = page.decide(before, asset);
-    if (!decision) continue;
-    if (!before) fresh.push({ asset, decision });
-    // An unreadable entry keeps the fields of the last readable one.
-    else {
-      const kept = asset.problem === undefined ? asset : { ...before, id: asset.id, problem: asset.problem };
-      const fields = differing(before.listed, kept.listed);
-      const isSame = fields.length === 0 && asset.problem === undefined;
-      const again = isSame && before.state !== 'gone' && !before.skipped;
-      changed.push({ asset: kept, decision, fields, again });
-    }
+  };
+  for (const asset of page.assets) {
+    const error = await record(asset);
+    if (error === undefined) continue;
+    const problem = `cannot be recorded: ${reasonOf(error)}`;
+    counts.refused.push({ id: asset.id, problem });
+    const empty = { projectId: null, assetType: null, name: null, size: null, uploadDate: null, listed: {} };
+    await record({ id: asset.id, ...empty, problem });
   }
-  const inserted = fresh.length && (await insert(tx, page, fresh));
-  const updated = changed.length && (await update(tx, page, changed));
-  const again = changed.filter((row) => row.again && !row.decision.skipped).length;
-  return { new: inserted, changed: updated - again, again, refused };
+  return counts;
 }
 
-const isAnotherFile = (before: LockedAsset, asset: ListedAsset) =>
-  before.size !== asset.size || before.uploadDate !== asset.uploadDate;
-
-/** Adds an event, unless there is one for this asset and company. */
-async function reportConflict(tx: Database, page: ListedPage, recordedFor: string, assetId: string): Promise<void> {
-  const { connectionId, companyId } = page;
-  const data = { companyId, recordedFor };
-  const { rows } = await sql`
-    SELECT FROM events WHERE asset_id = ${assetId} AND kind = 'asset.conflict' AND data = ${JSON.stringify(data)}::jsonb
-    LIMIT 1`.execute(tx);
-  if (rows.length === 0) await addEvent(tx, { kind: 'asset.conflict', connectionId, assetId, data });
-}
-
-/** Maximum of names of changed fields in the history of an asset. */
-const mostFields = 20;
-
-function differing(before: Record<string, unknown>, after: Record<string, unknown>): string[] {
-  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
-  return names.filter((name) => !isDeepStrictEqual(before[name], after[name])).slice(0, mostFields);
-}
-
-async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
-  // Another connection of the company may have inserted it first; if its filter skips the asset, this one takes it over.
-  const inserted = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${recordset(rows, 'new')}), taken AS (INSERT INTO assets (id, connection_id, company_id, project_id, asset_type, name, size, upload_date, listed, state, reason,
-      skipped, next_at, sync_id)
-    SELECT r.id, ${page.connectionId}, ${page.companyId}, r.project_id, r.asset_type, r.name, r.size, r.upload_date, r.listed,
-      r.state, r.reason, r.skipped, CASE WHEN r.due THEN now() END, ${page.syncId}
-    FROM r ORDER BY r.id
-    ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
-      skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
-      WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
-    RETURNING id, skipped) ${addSteps(page)}`.execute(tx);
-  return wanted(inserted.rows);
-}
-
-async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
-  const { connectionId, companyId } = page;
-  // Of an asset that only has the id of another company's, nothing is in the bucket yet: the other's objects stay there.
-  const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
-  const unlessAnother = (column: string, value: string) =>
-    sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;
-  // An asset on the queue stays with its connection; one that is not goes to the connection that can read it now.
-  const updated = await sql<{ skipped: string | null }>`
-    WITH r AS (SELECT * FROM ${recordset(rows, 'changed')}), taken AS (UPDATE assets AS a SET
-      connection_id = CASE WHEN a.queued_at IS NULL THEN ${connectionId} ELSE a.connection_id END,
-      -- Another company's asset is here only if that company no longer has it, so it has moved to this one.
-      company_id = ${companyId},
-      ${unlessAnother('media', 'NULL')}, ${unlessAnother('bytes', 'NULL')}, ${unlessAnother('record_key', 'NULL')},
-      ${unlessAnother('thumbnail', 'NULL')}, ${unlessAnother('transcript_keys', 'NULL')},
-      ${unlessAnother('sidecar_files', "'{}'")}, ${unlessAnother('superseded', "'{}'")},
-      project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
-      listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
-      skipped = r.skipped, sync_id = ${page.syncId},
-      next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
-      attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
-      waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
-      processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
-      transcript_state = coalesce(r.transcript_state, a.transcript_state),
-      thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
-      transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addSteps(page)}`.execute(tx);
-  return wanted(updated.rows);
-}
-
-/** Adds a step to the history of each written asset, in the same statement. */
-const addSteps = ({ syncId }: ListedPage) => sql`, told AS (
-    INSERT INTO asset_history (asset_id, kind, sync_id, data)
-    SELECT taken.id, 'listed', ${syncId}, r.told FROM taken JOIN r ON r.id = taken.id)
-    SELECT skipped FROM taken`;
-
-const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
-
-const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
-  jsonb_to_recordset(${JSON.stringify(
-    rows.map(({ asset, decision, fields }) => ({
-      id: asset.id,
-      project_id: asset.projectId,
-      asset_type: asset.assetType,
-      name: asset.name,
-      size: asset.size,
-      upload_date: asset.uploadDate,
-      listed: asset.listed,
-      state: decision.state,
-      reason: decision.reason,
-      due: decision.due,
-      afresh: decision.afresh,
-      skipped: decision.skipped ?? null,
-      transcript_state: decision.transcriptState ?? null,
-      thumbnail_state: decision.thumbnailState ?? null,
-      told: {
-        news,
-        state: decision.state,
-        due: decision.due,
-        ...(decision.reason !== null && { reason: decision.reason }),
-        ...(fields && fields.length > 0 && { fields }),
-      },
-    })),
-  )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason jsonb, due boolean, afresh boolean, skipped text, transcript_state text,
-    thumbnail_state text, told jsonb)`;
+/** Whether the values of a statement are the reason why it failed: data exceptions, constraints and limits (SQLSTATE). */
+const isRefusal = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && /^(22|23|54)/.test(error.code ?? '');
