@@ -95,7 +95,7 @@ const happened = {
   'connection.caught_up': 'has caught up',
   'company.gained': 'can read another company',
   'company.lost': 'can no longer read a company',
-  'company.held': 'listed less than half of a company, so nothing was marked as gone',
+  'company.held': 'listed half or less of a company, so nothing was marked as gone',
   'asset.failed': 'failed',
   'asset.gone': 'is gone from the library',
   'asset.mirrored': 'was mirrored',
