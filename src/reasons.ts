@@ -12,7 +12,7 @@ interface DataOf {
   http_status: { request: string; status: number };
   /** The library asked to wait (429, or 503 with Retry-After). */
   asked_to_wait: { text: string };
-  /** The library does not answer, or only with errors: for all assets, or for a connection, which tries again in so many ms. */
+  /** The library does not answer, or only with errors. With `retryInMs`, one connection is asked again after that time. */
   library_unavailable: { error: string; retryInMs?: number };
   /** The bucket accepts nothing at present. */
   bucket_unavailable: { text: string };

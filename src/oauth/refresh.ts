@@ -76,7 +76,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<
     deps.log.debug({ connectionId }, 'access token refreshed');
     return { value: grant.accessToken, version: version + 1 };
   }
-  // Whoever ended the connection revoked the previous token, not this one.
+  // The disconnect revoked the previous token only.
   const connection = await connections.get(connectionId);
   if (grant.refreshToken !== undefined && connection?.status === 'disconnected') {
     await revoke(deps, connectionId, grant.refreshToken);
