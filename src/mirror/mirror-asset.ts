@@ -67,7 +67,7 @@ async function storeMedia(
   if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
   const media = found ?? (await transfer(deps, held, detail));
   const { bytes, variant, checksums } = media;
-  note(lease, found ? 'found in the bucket' : 'stored', { bytes, variant, checksums });
+  note(lease, found ? 'found_in_bucket' : 'stored', { bytes, variant, checksums });
   mustHold(await deps.store.assets.saveMedia(lease, media));
   return { media, isNew: !found };
 }

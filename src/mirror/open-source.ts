@@ -99,7 +99,7 @@ export function linkTo(
     throttle: deps.lines.of(held.asset.connectionId),
     async renew() {
       const next = await askLibrary(deps, held);
-      note(held.lease, 'renewed the link');
+      note(held.lease, 'link_renewed');
       if (versionOf(next) !== versionOf(detail)) {
         throw new OtherVersion('the file was replaced at the service during the transfer');
       }

@@ -49,7 +49,7 @@ export async function transferInParts(
     const numbers = Array.from({ length: Math.max(1, Math.ceil(upload.bytes / upload.partBytes)) }, (_, i) => i + 1);
     const missing = numbers.filter((number) => !done.has(number));
     await moveParts(deps, held, upload, link, missing, done);
-    note(lease, 'parts stored', { parts: missing.length, of: numbers.length });
+    note(lease, 'parts_stored', { parts: missing.length, of: numbers.length });
 
     // The fence: a worker that has lost the lease completes nothing.
     mustHold(await deps.store.assets.startTransfer(lease));
@@ -73,7 +73,7 @@ export async function transferInParts(
 function reportResumed(deps: MirrorDeps, lease: AssetLease, upload: UploadUnderWay, done: Map<number, Part>): void {
   const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
   deps.log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer resumed');
-  note(lease, 'went on', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
+  note(lease, 'resumed', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
   deps.metrics.resumedBytes.inc(bytes);
 }
 
@@ -163,7 +163,7 @@ async function movePart(
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
       const reason = toReason(error);
       deps.log.info({ assetId: lease.assetId, part: number, reason: renderReason(reason) }, 'part failed, will retry');
-      note(lease, 'part failed', { part: number, reason });
+      note(lease, 'part_failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {
       body.destroy();

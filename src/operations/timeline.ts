@@ -49,7 +49,7 @@ function entry(
 
 /** Storing an asset also verifies it, so that gets no entry of its own. */
 function verified(at: Date | null, entries: TimelineEntry[]): Date[] {
-  const stored = entries.findLast(({ what }) => what === 'step.stored' || what === 'step.found_in_the_bucket');
+  const stored = entries.findLast(({ what }) => what === 'step.stored' || what === 'step.found_in_bucket');
   return at === null || (stored && at.getTime() - Date.parse(stored.at) < 1000) ? [] : [at];
 }
 
@@ -63,12 +63,12 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
     case 'skipped':
       return [entry(at, 'settings.skipped', `skipped by changed filters: ${data.rule}`, { syncId })];
     case 'unskipped':
-      return [entry(at, 'settings.letIn', 'no longer skipped after changed filters: to be mirrored', { syncId })];
+      return [entry(at, 'settings.unskipped', 'no longer skipped after changed filters: to be mirrored', { syncId })];
     case 'lost':
       return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', { syncId })];
     case 'repaired': {
       const text = `${listOf(data.objects ?? [])} missing or different in the bucket: to be repaired`;
-      return [entry(at, 'bucket.mended', text, { syncId })];
+      return [entry(at, 'bucket.repaired', text, { syncId })];
     }
   }
 }
@@ -87,15 +87,12 @@ function attemptEntries(at: Date, syncId: string | null, data: Data): TimelineEn
   const { outcome = 'again', steps = [], more = 0, ms = 0, reason } = data;
   const after = (step: number) => new Date(at.getTime() + step);
   return [
-    ...steps.map((step) =>
-      entry(after(step.ms), `step.${slug(step.did)}`, stepText(step), { syncId, reason: step.reason }),
-    ),
+    ...steps.map((step) => entry(after(step.ms), `step.${step.did}`, stepText(step), { syncId, reason: step.reason })),
     ...(more > 0 ? [entry(after(ms), 'attempt.more', `and ${more} more steps`, { syncId })] : []),
-    entry(after(ms), `attempt.${slug(outcome)}`, outcomeText(outcome, data), { syncId, reason }),
+    entry(after(ms), `attempt.${outcome}`, outcomeText(outcome, data), { syncId, reason }),
   ];
 }
 
-const slug = (words: string) => words.replaceAll(' ', '_');
 const listOf = (words: string[]) => new Intl.ListFormat('en').format(words);
 
 function stepText(step: Step): string {
@@ -105,17 +102,17 @@ function stepText(step: Step): string {
   switch (step.did) {
     case 'asked':
       return `the library answered: ${status ?? 'no status'}`;
-    case 'found in the bucket':
+    case 'found_in_bucket':
       return `this version is already in the bucket (${size})`;
     case 'began':
       return `started to transfer ${which}, ${size}`;
-    case 'went on':
+    case 'resumed':
       return `resumed the transfer of ${which}: ${parts} parts, ${size} of ${formatBytes(of ?? 0)}, were stored before`;
-    case 'renewed the link':
+    case 'link_renewed':
       return 'the download link had expired; got a new one';
-    case 'part failed':
+    case 'part_failed':
       return `part ${step.part} failed, will retry${because(reason)}`;
-    case 'parts stored':
+    case 'parts_stored':
       return `stored ${parts} of ${of} parts`;
     case 'stored': {
       const sums = Object.entries(checksums ?? {}).map(([name, value]) => `${name} ${value}`);
@@ -152,13 +149,13 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
       return `failed${because(reason)}`;
     case 'again':
       return `${reason ? `attempt failed${because(reason)}` : 'returned to the queue'}${again}`;
-    case 'started over':
+    case 'started_over':
       return 'the file in the library changed: starting over';
-    case 'gave up':
+    case 'gave_up':
       return `transcript or thumbnail given up${because(reason)}`;
     case 'skipped':
       return reason ? renderReason(reason) : 'skipped by a filter';
-    case 'handed over':
+    case 'handed_over':
       return 'skipped by a filter of its connection, and taken over by another connection';
   }
 }

@@ -42,7 +42,7 @@ describe('the timeline of an asset', () => {
       'attempt.again',
       'step.asked',
       'step.began',
-      'step.renewed_the_link',
+      'step.link_renewed',
       'step.parts_stored',
       'step.stored',
       'step.thumbnail',
@@ -96,7 +96,7 @@ describe('the timeline of an asset', () => {
     await mirror.api('POST', `/assets/${id}/retry`);
     await mirror.assetIn(id, 'mirrored');
     const told = whats((await explained(id)).timeline);
-    expect(told).toEqual(expect.arrayContaining(['settings.letIn', 'operator.retryAsset', 'attempt.mirrored']));
+    expect(told).toEqual(expect.arrayContaining(['settings.unskipped', 'operator.retryAsset', 'attempt.mirrored']));
     expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('attempt.mirrored'));
   });
 

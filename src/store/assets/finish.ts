@@ -56,13 +56,13 @@ export async function skip(db: Database, lease: AssetLease, rule: string): Promi
 /** The filters of this connection skip it, but not those of another connection, which takes it over. */
 export async function handOver(db: Database, lease: AssetLease, connectionId: string): Promise<boolean> {
   const values = sql`connection_id = ${connectionId}, state = ${notTransferring}, next_at = now()`;
-  return endLease(db, lease, values, { outcome: 'handed over' });
+  return endLease(db, lease, values, { outcome: 'handed_over' });
 }
 
 /** The media must be handled again: the library has another version. */
 export async function startOver(db: Database, lease: AssetLease): Promise<boolean> {
   const values = sql`state = 'pending', next_at = now(), attempts = 0, waits = 0, reason = NULL`;
-  return endLease(db, lease, values, { outcome: 'started over' });
+  return endLease(db, lease, values, { outcome: 'started_over' });
 }
 
 /** Gives up a missing transcript and thumbnail; the media stays as it is. */
@@ -71,7 +71,7 @@ export async function giveUpSidecars(db: Database, lease: AssetLease, reason: Re
     attempts = 0, waits = 0, reason = ${json(reason)},
     transcript_state = CASE transcript_state WHEN 'pending' THEN 'gave_up' ELSE transcript_state END,
     thumbnail_state = CASE thumbnail_state WHEN 'pending' THEN 'gave_up' ELSE thumbnail_state END`;
-  return endLease(db, lease, values, { outcome: 'gave up', reason });
+  return endLease(db, lease, values, { outcome: 'gave_up', reason });
 }
 
 /** Nothing more is due for it, unless a listing has changed it since the lease began: then it is due at once. */

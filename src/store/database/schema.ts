@@ -357,22 +357,22 @@ export type Outcome =
   | 'unavailable'
   | 'failed'
   | 'again'
-  | 'started over'
-  | 'gave up'
+  | 'started_over'
+  | 'gave_up'
   | 'skipped'
-  | 'handed over';
+  | 'handed_over';
 
 /** What a worker did or found, `ms` after its lease began. */
 export interface Step {
   ms: number;
   did:
     | 'asked'
-    | 'found in the bucket'
+    | 'found_in_bucket'
     | 'began'
-    | 'went on'
-    | 'renewed the link'
-    | 'part failed'
-    | 'parts stored'
+    | 'resumed'
+    | 'link_renewed'
+    | 'part_failed'
+    | 'parts_stored'
     | 'stored'
     | 'thumbnail'
     | 'transcript'
