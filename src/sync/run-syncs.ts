@@ -15,6 +15,13 @@ import { listCompany } from './list-company.ts';
 import { ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
 
+/** Why `runSyncs` ended. `busy`: another process has the lease. The queue dashboard shows it. */
+export interface RunsEnd {
+  outcome: 'done' | 'busy' | 'handed_back' | 'disconnected' | 'delayed' | 'interrupted' | 'failed';
+  /** Runs that ended before. */
+  done: number;
+}
+
 /**
  * Runs the waiting syncs of a connection one after another, under the connection's lease; returns at once if another
  * process has it. With `mode`, first requests a sync of everything in that mode.
@@ -24,7 +31,7 @@ export async function runSyncs(
   connectionId: string,
   stop: AbortSignal,
   mode?: SyncMode,
-): Promise<string> {
+): Promise<RunsEnd> {
   const { syncs } = deps.store;
   const leaseMs = deps.timings.syncLease;
   const owner = `${deps.instance} ${randomUUID()}`;
@@ -34,16 +41,16 @@ export async function runSyncs(
   try {
     let begun = mode && (await syncs.begin(connectionId, mode, owner, leaseMs));
     if (mode && !begun) await syncs.request(connectionId, mode);
-    for (let runs = 0; ; runs++) {
+    for (let done = 0; ; done++) {
       const sync = begun ?? (await syncs.takeNext(connectionId, owner, leaseMs));
       begun = undefined;
-      if (sync === 'busy') return 'another process has the lease';
-      if (sync === undefined) return runs === 0 ? 'nothing waited' : `${runs} done`;
+      if (sync === 'busy') return { outcome: 'busy', done };
+      if (sync === undefined) return { outcome: 'done', done };
       lease.taken();
       const end = await runSync(deps, sync, owner, signal).catch((error) => endEarly(deps, sync, owner, signal, error));
       isReleased = end === 'done';
-      if (isReleased) return `${runs + 1} done`;
-      if (end !== 'done, more wait') return end;
+      if (isReleased) return { outcome: 'done', done: done + 1 };
+      if (end !== 'more_wait') return { outcome: end, done };
     }
   } finally {
     lease.stop();
@@ -86,13 +93,13 @@ function keepLease(
   };
 }
 
-/** Runs one sync to its end. `done`: no other waits, and the lease is released. */
+/** Runs one sync to its end. `done`: no other waits, and the lease is released; `more_wait`: others wait. */
 async function runSync(
   deps: SyncDeps,
   sync: TakenSync,
   owner: string,
   signal: AbortSignal,
-): Promise<'done' | 'done, more wait' | 'handed back'> {
+): Promise<'done' | 'more_wait' | 'handed_back'> {
   const { store, log } = deps;
   const { connectionId } = sync;
   const started = performance.now();
@@ -108,7 +115,7 @@ async function runSync(
   const error = problems.text;
   // Problems with single assets are reported, but do not fail the run.
   const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
-  if (!ended) return 'handed back';
+  if (!ended) return 'handed_back';
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
@@ -116,7 +123,7 @@ async function runSync(
     { ...fields, mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(error && { reason: error }) },
     error ? 'sync done with problems' : 'sync done',
   );
-  return more ? 'done, more wait' : 'done';
+  return more ? 'more_wait' : 'done';
 }
 
 /** What becomes of a sync that an error has stopped. */
@@ -126,23 +133,23 @@ async function endEarly(
   owner: string,
   signal: AbortSignal,
   error: unknown,
-): Promise<string> {
+): Promise<Exclude<RunsEnd['outcome'], 'done' | 'busy'>> {
   const { connectionId } = sync;
   const fields = { connectionId, syncId: sync.id };
   const reason = reasonOf(error);
-  if (error instanceof Disconnected) return 'the connection is disconnected';
-  if (signal.aborted || error instanceof LeaseLost) return 'handed back';
+  if (error instanceof Disconnected) return 'disconnected';
+  if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
     log.info({ ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
-    return 'waiting';
+    return 'delayed';
   }
   if (error instanceof ListingInterrupted) {
     log.warn({ ...fields, err: error }, 'listing interrupted');
     return 'interrupted';
   }
   // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
-  if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed back';
+  if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
   log.warn({ ...fields, err: error }, 'sync failed');
   return 'failed';
 }

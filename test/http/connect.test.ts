@@ -136,7 +136,7 @@ describe('coming back', () => {
       lastSyncAt: null,
       lastError: null,
     });
-    expect(await stage.run(connection.id)).toBe('1 done');
+    expect(await stage.run(connection.id)).toEqual({ outcome: 'done', done: 1 });
   });
 
   test('is for the browser that began, and no other', async () => {
@@ -268,7 +268,7 @@ describe('coming back', () => {
     await stage.ground.endWaits();
     await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
-    await until('its first sync', async () => (await stage.run(id)) === '1 done');
+    await until('its first sync', async () => (await stage.run(id)).done === 1);
     expect(await stage.rows('consents')).toBe(0);
   });
 
@@ -281,7 +281,7 @@ describe('coming back', () => {
     await stage.query(`UPDATE consents SET access_expires_at = now(), next_at = now()`);
     await until('the connection', async () => (await connections()).some(({ user }) => user.id === userId));
     const { id } = (await connections()).find(({ user }) => user.id === userId)!;
-    await until('its first sync', async () => (await stage.run(id)) === '1 done');
+    await until('its first sync', async () => (await stage.run(id)).done === 1);
     expect(await stage.rows('consents')).toBe(0);
   });
 
@@ -311,7 +311,7 @@ describe('coming back', () => {
     await stage.ground.endWaits();
     await until('the first consent to end', async () => (await stage.rows('consents')) === 0);
     expect(await stage.store.connections.get(id)).toMatchObject({ status: 'active', tokens });
-    expect(await stage.run(id)).toBe('1 done');
+    expect(await stage.run(id)).toEqual({ outcome: 'done', done: 1 });
   });
 
   test('while the token endpoint is away too', async () => {
@@ -354,7 +354,7 @@ describe('connecting again', () => {
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active', lastError: null });
     expect(await stage.mark(connectionId, companyId)).toBe(mark);
     expect(await stage.ids(companyId)).toEqual(ids);
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     // A link that names no connection does the same for who is known.
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
   });

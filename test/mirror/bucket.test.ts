@@ -288,7 +288,7 @@ describe('the bucket is compared', () => {
     await stage.store.syncs.request(one.connectionId, 'full');
     await resync(one.connectionId, { mode: 'full' });
     await stage.store.syncs.request(one.connectionId, 'incremental');
-    expect(await stage.run(one.connectionId)).toBe('1 done');
+    expect(await stage.run(one.connectionId)).toEqual({ outcome: 'done', done: 1 });
     await resync(one.connectionId, { mode: 'full' });
     await stage.admin.addFault({ endpoint: 'me', status: 500 });
     await stage.run(one.connectionId);

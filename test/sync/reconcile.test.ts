@@ -210,7 +210,7 @@ describe('an interrupted run', () => {
     await stage.admin.removeAsset(ids[249]!);
     const broken = await stage.stopInTheMiddle({ companyId, connectionId }, 1, 'full');
     expect(broken).toMatchObject({ status: 'running', pages: 1 });
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 248, gone: 2 });
     expect(await gone(companyId)).toEqual([ids[0], ids[249]].sort());
     expect(await stage.rows('sightings')).toBe(0);
@@ -230,7 +230,7 @@ describe('an interrupted run', () => {
     await running;
     await stage.admin.clearFaults();
     const listings = await stage.listings(companyId);
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.listings(companyId)).toBe(listings);
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
   });

@@ -43,7 +43,7 @@ describe('what a run asks for', () => {
     await stage.admin.clearRequests();
     const query = vi.spyOn(pg.Client.prototype, 'query');
     const never = new AbortController().signal;
-    expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toBe('1 done');
+    expect(await runSyncs(stage.deps, connectionId, never, 'incremental')).toEqual({ outcome: 'done', done: 1 });
     const calls = query.mock.calls as unknown as ([string, unknown[]?] | [{ text: string; values: unknown[] }])[];
     const said = calls.map(([statement, values], i) => ({
       client: query.mock.contexts[i],
@@ -85,7 +85,7 @@ describe('what a run asks for', () => {
 
     test('each moves its mark', async () => {
       const { marks, begin, last } = await twoCompanies();
-      expect(await begin()).toBe('1 done');
+      expect(await begin()).toEqual({ outcome: 'done', done: 1 });
       expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 4, new: 0, changed: 0, position: {} });
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
     });
@@ -93,7 +93,7 @@ describe('what a run asks for', () => {
     test('one before another that has some moves its mark, too', async () => {
       const { second, marks, begin, last } = await twoCompanies();
       await stage.upload(second, 1, { uploadDate: longAgo + 5000 });
-      expect(await begin()).toBe('1 done');
+      expect(await begin()).toEqual({ outcome: 'done', done: 1 });
       expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 5, new: 1 });
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 5000]);
     });
@@ -101,7 +101,7 @@ describe('what a run asks for', () => {
     test('one before another that cannot be listed moves its mark, too', async () => {
       const { second, marks, begin, last } = await twoCompanies();
       await stage.admin.addFault({ endpoint: 'assets', companyId: second, status: 403 });
-      expect(await begin()).toBe('1 done');
+      expect(await begin()).toEqual({ outcome: 'done', done: 1 });
       expect(await last()).toMatchObject({ status: 'failed', pages: 1, seen: 2 });
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
     });
@@ -116,12 +116,12 @@ describe('what a run asks for', () => {
       const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
       await client.connect();
       await client.query("UPDATE connections SET sync_owner = 'another' WHERE id = $1", [connectionId]);
-      expect(await running).toBe('handed back');
+      expect(await running).toMatchObject({ outcome: 'handed_back' });
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
       await client.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
       await client.end();
       await stage.admin.clearFaults();
-      expect(await stage.run(connectionId)).toBe('1 done');
+      expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
     });
   });
@@ -335,7 +335,7 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBeNull();
     expect(await stage.ids(companyId)).toEqual(ids.slice(150).sort());
 
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 250, new: 250 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 249_000);
@@ -358,7 +358,7 @@ describe('pages', () => {
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-    expect(await stage.run(connectionId)).toBe('interrupted');
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'interrupted' });
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
     // Without any progress it has failed: it may be this company alone, and others are to be listed.
     await stage.run(connectionId);
@@ -391,13 +391,13 @@ describe('pages', () => {
       await worker.kill('SIGKILL');
     }
     await stage.admin.clearFaults();
-    expect(await stage.run(connectionId)).toBe('another process has the lease');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'busy', done: 0 });
     // Its lease has run out.
     const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
     await client.connect();
     await client.query("UPDATE connections SET sync_until = now() - interval '1 second' WHERE id = $1", [connectionId]);
     await client.end();
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
   });
@@ -738,7 +738,7 @@ describe('a service that asks to wait', () => {
       await stage.upload(companyId, 1, { uploadDate: longAgo + 200_000 });
       await stage.admin.addFault({ endpoint: 'assets', companyId, ...fault });
       const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-      expect(await stage.run(connectionId)).toBe('waiting');
+      expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
       expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
@@ -748,7 +748,7 @@ describe('a service that asks to wait', () => {
       await stage.admin.clearRequests();
       await stage.admin.clearFaults();
       await stage.store.syncs.request(connectionId, 'full');
-      expect(await stage.run(connectionId)).toBe('nothing waited');
+      expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 0 });
       expect(await stage.store.syncs.unattended()).not.toContain(connectionId);
       const due = (await stage.store.assets.dispatch({ perConnection: 4 }))!;
       expect((await stage.ids(companyId)).filter((id) => due.some((asset) => asset.id === id))).toEqual([]);
@@ -761,8 +761,8 @@ describe('a service that asks to wait', () => {
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, times: 1, retryAfter: 0 });
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
-    expect(await stage.run(connectionId)).toBe('waiting');
-    await until('the wait to be over', async () => (await stage.run(connectionId)) === '1 done');
+    expect(await stage.run(connectionId)).toMatchObject({ outcome: 'delayed' });
+    await until('the wait to be over', async () => (await stage.run(connectionId)).done === 1);
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', pages: 2, seen: 150 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
@@ -776,20 +776,20 @@ describe('the end of a connection in the middle of a run', () => {
     const running = stage.run(connectionId);
     await until('the first page', async () => (await stage.ids(companyId)).length === 100);
     expect(await stage.store.connections.end(connectionId, 'as a test')).toBe(true);
-    expect(await running).toBe('handed back');
+    expect(await running).toMatchObject({ outcome: 'handed_back' });
     await stage.admin.clearFaults();
-    expect(await stage.run(connectionId)).toBe('nothing waited');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 0 });
     expect(await stage.store.syncs.request(connectionId, 'full')).toBeUndefined();
 
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
-    expect(await stage.run(connectionId)).toBe('1 done');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
   test('found out by the run itself is no failure of the run, and is told once', async () => {
     const { connectionId, userId } = await stage.company();
     await stage.admin.endConnections(userId);
-    expect(await stage.run(connectionId)).toBe('the connection is disconnected');
+    expect(await stage.run(connectionId)).toEqual({ outcome: 'disconnected', done: 0 });
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected', syncOwner: null });
     expect(
       stage.mirror.lines.filter((line) => line.connectionId === connectionId && line.msg === 'connection disconnected'),
