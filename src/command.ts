@@ -94,9 +94,9 @@ const app = (options: ContextOptions) =>
           log.info('stopped while starting');
         });
         if (!service) return;
-        const { adminToken, adminTokenIsNew, adminTokenFile } = service.context;
-        if (adminTokenIsNew && role !== 'worker') {
-          printError(`The operators' token, shown this once and kept in ${adminTokenFile}:\n${adminToken}`);
+        const { value, made, file } = service.context.adminToken;
+        if (made && role !== 'worker') {
+          printError(`The operators' token, shown this once and kept in ${file}:\n${value}`);
         }
         await aborted(stop);
         await service.stop();

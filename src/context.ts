@@ -1,6 +1,5 @@
-import { join } from 'node:path';
 import type { Config } from './config/config.ts';
-import { adminTokenIn, encryptionKeys } from './config/secrets.ts';
+import { adminTokenOf, encryptionKeys } from './config/secrets.ts';
 import type { Log } from './log.ts';
 import { recordRequest } from './metrics/library-requests.ts';
 import { createMetrics, type Metrics } from './metrics/metrics.ts';
@@ -42,7 +41,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
   const timings = { ...defaultTimings, ...changed };
   const metrics = createMetrics();
   const sealer = createSealer(await encryptionKeys(config));
-  const admin = config.adminToken ? { value: config.adminToken, made: false } : await adminTokenIn(config.dataDir);
+  const adminToken = await adminTokenOf(config);
 
   const stores = await openStores(config, { log, timings, opening, signal });
   const { store, queues, storage } = stores;
@@ -91,10 +90,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     withToken,
     schedule,
     operations,
-    adminToken: admin.value,
-    /** The token was just generated: show it once. */
-    adminTokenIsNew: admin.made,
-    adminTokenFile: join(config.dataDir, 'admin-token'),
+    adminToken,
     close: () => stack.disposeAsync(),
   };
 }

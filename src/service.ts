@@ -50,6 +50,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     const server = await startServer(
       {
         ...context,
+        adminToken: adminToken.value,
         publicUrl: config.publicUrl,
         trustProxy: config.trustProxy,
         appUrl,
@@ -74,7 +75,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
     url: config.publicUrl,
     context,
     operations,
-    adminToken,
+    adminToken: adminToken.value,
     storage: storage.name,
     async stop(): Promise<void> {
       const started = performance.now();

@@ -20,16 +20,21 @@ export function encryptionKeyIn(dataDir: string): Promise<Secret> {
 /** The minimum length of an admin token, in characters. */
 export const leastTokenLength = 24;
 
-/** @throws ConfigurationError if the existing token is too short */
-export async function adminTokenIn(dataDir: string): Promise<Secret> {
+/**
+ * ADMIN_TOKEN, or the token under DATA_DIR. `made`: it was just generated, so it must be shown once; `file`: where it is kept.
+ * @throws ConfigurationError if the existing token is too short
+ */
+export async function adminTokenOf({ adminToken, dataDir }: { adminToken?: string | undefined; dataDir: string }) {
+  const file = join(dataDir, 'admin-token');
+  if (adminToken !== undefined) return { value: adminToken, made: false, file };
   const token = await readOrMake(dataDir, 'admin-token', () => randomBytes(24).toString('base64url'));
   const { length } = token.value;
   if (length < leastTokenLength) {
     throw new ConfigurationError([
-      `${join(dataDir, 'admin-token')} has a token of ${length} characters; expected at least ${leastTokenLength}, or no such file (the next start makes one).`,
+      `${file} has a token of ${length} characters; expected at least ${leastTokenLength}, or no such file (the next start makes one).`,
     ]);
   }
-  return token;
+  return { ...token, file };
 }
 
 /** The password of the superuser of the embedded PostgreSQL. */

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminTokenIn, encryptionKeyIn, findAdminToken } from '../../src/config/secrets.ts';
+import { adminTokenOf, encryptionKeyIn, findAdminToken } from '../../src/config/secrets.ts';
 import { ConfigurationError } from '../../src/errors.ts';
 
 let directory: string;
@@ -20,9 +20,9 @@ test('whoever starts at the same time uses the same key, and one of them has mad
 });
 
 test('the token of operators is made once, kept for its owner only, and found again', async () => {
-  const { value, made } = await adminTokenIn(directory);
+  const { value, made } = await adminTokenOf({ dataDir: directory });
   expect(made).toBe(true);
-  expect(await adminTokenIn(directory)).toEqual({ value, made: false });
+  expect(await adminTokenOf({ dataDir: directory })).toMatchObject({ value, made: false });
   expect(await findAdminToken(directory)).toBe(value);
   expect((await stat(join(directory, 'admin-token'))).mode & 0o777).toBe(0o600);
 });
@@ -30,12 +30,12 @@ test('the token of operators is made once, kept for its owner only, and found ag
 test('a token of operators in its file that is too short to be safe is refused, and kept', async () => {
   const path = join(directory, 'admin-token');
   await writeFile(path, 'a-token-of-23-character\n');
-  const error = await adminTokenIn(directory).catch((reason) => reason);
+  const error = await adminTokenOf({ dataDir: directory }).catch((reason) => reason);
   expect(error).toBeInstanceOf(ConfigurationError);
   expect(error.message).toBe(
     `${path} has a token of 23 characters; expected at least 24, or no such file (the next start makes one).`,
   );
   expect(await readFile(path, 'utf8')).toBe('a-token-of-23-character\n');
   await writeFile(path, 'a-token-of-24-characters\n');
-  expect(await adminTokenIn(directory)).toEqual({ value: 'a-token-of-24-characters', made: false });
+  expect(await adminTokenOf({ dataDir: directory })).toMatchObject({ value: 'a-token-of-24-characters', made: false });
 });
