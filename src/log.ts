@@ -32,7 +32,7 @@ export function createLog(options: { level: string; pretty: boolean; destination
   const destination = options.pretty
     ? pretty({
         colorize: true,
-        translateTime: 'SYS:HH:MM:ss',
+        translateTime: 'SYS:yyyy-mm-dd HH:MM:ss',
         ignore: 'pid,hostname',
         destination: options.destination ?? 1,
       })

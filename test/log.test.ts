@@ -139,11 +139,11 @@ describe('no secret is ever written:', () => {
 });
 
 describe('pretty', () => {
-  it('writes a line that people read: time, level, message, and the data below it', () => {
+  it('writes a line that people read: date and time, level, message, and the data below it', () => {
     const text = stripVTControlCharacters(
       logged((log) => log.warn({ assetId: 'a1', err: new Error('no room') }, 'asset failed'), { pretty: true }),
     );
-    expect(text).toMatch(/^\[\d\d:\d\d:\d\d\] WARN: asset failed\n/);
+    expect(text).toMatch(/^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] WARN: asset failed\n/);
     expect(text).toContain('assetId: "a1"');
     expect(text).toContain('no room');
     expect(text).not.toContain('"pid"');
