@@ -41,6 +41,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     const unreadable = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: unreadable, status: 200, body: { asset: 'none' } });
     await scene.admin.expireTokens();
+    await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { syncInterval: '2h' });
     await scene.resync();
     await until('everything to come to rest', async () => {
       const { assets, outstanding, syncs } = await scene.mirror.api('GET', '/status');
@@ -64,6 +65,8 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     const lag = web.value(`asset_mirror_sync_lag_seconds{connection="${scene.connectionId}"}`)!;
     expect(lag).toBeGreaterThan(0);
     expect(lag).toBeLessThan(120);
+    // Of this connection, and not the default.
+    expect(web.value(`asset_mirror_sync_interval_seconds{connection="${scene.connectionId}"}`)).toBe(7200);
     expect(web.by('asset_mirror_queue_jobs', 'queue')).toEqual({
       syncs: expect.any(Number),
       assets: expect.any(Number),
