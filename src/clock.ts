@@ -13,7 +13,8 @@ export function watchClock(log: Log, onStep: () => void): () => void {
     const ms = Math.round(offsetNow() - offset);
     if (Math.abs(ms) < clockToleranceMs) return;
     offset += ms;
-    log.warn({ ms }, ms < 0 ? 'the clock was set back' : 'the clock was set forward, or the machine slept');
+    if (ms < 0) log.warn({ event: 'clock.set_back', ms }, 'the clock was set back');
+    else log.warn({ event: 'clock.set_forward', ms }, 'the clock was set forward, or the machine slept');
     onStep();
   }, tickMs).unref();
   return () => clearInterval(timer);

@@ -84,14 +84,14 @@ const app = (options: ContextOptions) =>
         // Node would print secrets; the log removes them.
         for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
           process.on(event, (err) => {
-            log.fatal({ err }, 'unexpected error, exiting');
+            log.fatal({ event: 'service.crashed', err }, 'unexpected error, exiting');
             process.exit(1);
           });
         }
         const stop = stopSignal();
         const service = await startService(config, log, role, { ...options, signal: stop }).catch((error) => {
           if (error !== stop.reason) throw error;
-          log.info('stopped while starting');
+          log.info({ event: 'service.start_interrupted' }, 'stopped while starting');
         });
         if (!service) return;
         const { value, made, file } = service.context.adminToken;

@@ -1,13 +1,17 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { type Logger, pino, stdSerializers, stdTimeFunctions } from 'pino';
+import { pino, stdSerializers, stdTimeFunctions } from 'pino';
 import pretty from 'pino-pretty';
 import { scrub } from './errors.ts';
 
 /**
- * One line per event, at the boundary, data first: `log.info({ assetId, bytes, ms }, 'asset mirrored')`.
- * Keys in use: connectionId, companyId, assetId, syncId, requestId, libraryRequestId, key, bytes, ms, reason, err.
+ * One line per event, at the boundary, data first: `log.info({ event: 'asset.mirrored', assetId, bytes, ms }, 'asset mirrored')`.
+ * `event` is a stable name, `noun.past_participle`; docs/reference/log-events.md lists all of them.
+ * Keys in use: event, connectionId, companyId, assetId, syncId, requestId, libraryRequestId, key, bytes, ms, reason, err.
  */
-export type Log = Logger;
+export type Log = Record<
+  'fatal' | 'error' | 'warn' | 'info' | 'debug',
+  (fields: { event: `${string}.${string}`; [key: string]: unknown }, message: string) => void
+>;
 
 /** Fields of each line that is written during some work: the sync, asset or request it belongs to. */
 const correlated = new AsyncLocalStorage<Record<string, unknown>>();

@@ -41,7 +41,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   if (metricsPort !== undefined) {
     const server = await startHealthServer(health, { host, port: metricsPort });
     starting.defer(() => server.close());
-    log.info({ port: server.port }, 'metrics server started');
+    log.info({ event: 'metrics_server.started', port: server.port }, 'metrics server started');
   }
   if (role !== 'worker') {
     // Imported here, so that workers do not spend memory on it.
@@ -68,7 +68,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
   starting.defer(watchClock(log, () => workers?.clockSet()));
   signal?.throwIfAborted();
-  log.info({ role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
+  log.info({ event: 'service.started', role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
 
   const running = starting.move();
   return {
@@ -86,12 +86,15 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
       // A queue that does not answer may block the shutdown. Its jobs are recreated from the database.
       const late = sleep(config.shutdownGrace, true, { signal: ended.signal }).catch(() => false);
       if (await Promise.race([orderly.then(() => false), late])) {
-        log.warn({ ms: Math.round(performance.now() - started) }, 'shutdown grace exceeded, exiting');
+        log.warn(
+          { event: 'service.grace_exceeded', ms: Math.round(performance.now() - started) },
+          'shutdown grace exceeded, exiting',
+        );
         orderly.catch(() => {});
       }
       // This process may have the only copy of a token that was just rotated: wait until it is saved.
       await context.tokens.settled();
-      log.info({ ms: Math.round(performance.now() - started) }, 'stopped');
+      log.info({ event: 'service.stopped', ms: Math.round(performance.now() - started) }, 'stopped');
     },
   };
 }

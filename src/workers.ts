@@ -71,7 +71,7 @@ export async function startWorkers(context: Context) {
       await breaker.stop();
       await leases.close();
       await verified;
-      log.info({ ms: Math.round(performance.now() - started) }, 'workers stopped');
+      log.info({ event: 'worker.stopped', ms: Math.round(performance.now() - started) }, 'workers stopped');
     },
   };
 }
@@ -111,7 +111,7 @@ function openJobs(
     run(): void {
       for (const worker of workers) {
         void worker.run().catch((err) => {
-          if (!at.signal.aborted) log.error({ err, queue: worker.name }, 'worker stopped');
+          if (!at.signal.aborted) log.error({ event: 'worker.failed', err, queue: worker.name }, 'worker failed');
         });
       }
     },
@@ -127,7 +127,7 @@ function openJobs(
       while (!idle() && performance.now() < until) {
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
       }
-      if (leases.size > 0) log.info({ assets: leases.size }, 'handing work back');
+      if (leases.size > 0) log.info({ event: 'work.handed_back', assets: leases.size }, 'work handed back');
       leases.interrupt('shutting down');
       while (!idle()) await Promise.race([done, sleep(50)]);
     },

@@ -1,15 +1,32 @@
 import { globSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
-test('docs/reference/log-events.md has only messages that the code writes', () => {
-  const page = readFileSync('docs/reference/log-events.md', 'utf8');
-  const messages = page
-    .split('\n')
-    .filter((line) => /^\| `(info|warn|error|fatal)` /.test(line))
-    .flatMap((line) => [...line.split('|')[2]!.matchAll(/`([^`]+)`/g)].map(([, message]) => message!));
-  expect(messages.length).toBeGreaterThan(40);
-  const source = globSync('src/**/*.ts', { exclude: ['src/library/**'] })
-    .map((path) => readFileSync(path, 'utf8'))
-    .join('\n');
-  expect(messages.filter((message) => !source.includes(`'${message}'`))).toEqual([]);
+const rows = [
+  ...readFileSync('docs/reference/log-events.md', 'utf8').matchAll(
+    /^\| `(\w+)` +\| `([^`]+)` +\| (?:`([^`]+)`|`` (.+?) ``) +\|/gm,
+  ),
+].map(([, level, event, message, withCode]) => `${level} ${event}: ${message ?? withCode}`);
+
+/** From each call of a log to the next one. The type `Log` lets no call be without an event. */
+const calls = globSync('src/**/*.ts', { exclude: ['src/library/**'] }).flatMap((path) =>
+  readFileSync(path, 'utf8')
+    .split(/\blog\??(?=\.(?:fatal|error|warn|info|debug|trace)\(|\[)/)
+    .slice(1),
+);
+
+const lines = calls.map((call) => {
+  const [, level, event, message] =
+    /^(?:\.|\[\w+ \? ')(\w+)(?:' : '\w+'\])?\(\s*\{\s*event: '([^']+)'[\s\S]*?\},\s*'([^'\n]+)',?\s*\)/.exec(call) ??
+    [];
+  return event ? `${level} ${event}: ${message}` : call.slice(0, 200);
+});
+
+test('docs/reference/log-events.md lists every log event with its level and message, and no other', () => {
+  expect([...new Set(lines)].sort()).toEqual([...rows].sort());
+});
+
+test('each log event has one level and one message, and is named noun.past_participle', () => {
+  const events = rows.map((row) => row.split(/[ :]/)[1]!);
+  expect(new Set(events).size).toBe(events.length);
+  for (const event of events) expect(event).toMatch(/^[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*$/);
 });

@@ -1,7 +1,8 @@
 import { Writable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
+import type { Logger } from 'pino';
 import { describe, expect, it } from 'vitest';
-import { createLog, type Log } from '../src/log.ts';
+import { createLog } from '../src/log.ts';
 
 const secrets = {
   accessToken: 'svca_Zm9vYmFyYmF6cXV4',
@@ -12,6 +13,9 @@ const secrets = {
 const signature = 'c2lnbmF0dXJlLW9mLWEtbGluaw';
 const link = `https://media.example.com/a/1?expires=1&signature=${signature}`;
 
+/** All that pino accepts, also what the type `Log` forbids. */
+type Log = Logger;
+
 /** What a log writes, as text. */
 function logged(write: (log: Log) => void, options: { level?: string; pretty?: boolean } = {}): string {
   let text = '';
@@ -21,7 +25,7 @@ function logged(write: (log: Log) => void, options: { level?: string; pretty?: b
       done();
     },
   });
-  write(createLog({ level: options.level ?? 'trace', pretty: options.pretty ?? false, destination }));
+  write(createLog({ level: options.level ?? 'trace', pretty: options.pretty ?? false, destination }) as Log);
   return text;
 }
 
@@ -29,11 +33,14 @@ const line = (write: (log: Log) => void) => JSON.parse(logged(write));
 
 describe('a log line', () => {
   it('is one JSON object with level, time, process, the data and the message', () => {
-    const found = line((log) => log.info({ assetId: 'a1', bytes: 5, ms: 12 }, 'asset mirrored'));
+    const found = line((log) =>
+      log.info({ event: 'asset.mirrored', assetId: 'a1', bytes: 5, ms: 12 }, 'asset mirrored'),
+    );
     expect(found).toEqual({
       level: 'info',
       time: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
       pid: process.pid,
+      event: 'asset.mirrored',
       assetId: 'a1',
       bytes: 5,
       ms: 12,

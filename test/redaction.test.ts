@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from './support/browser.ts';
 import { bucketAsText, databaseAsText, filesAsText, redisAsText } from './support/everything.ts';
@@ -329,12 +330,17 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     expect(lines().filter(({ level }) => level === 'warn' || level === 'error').length).toBeGreaterThan(10);
   });
 
+  test('and each line of log has an event of docs/reference/log-events.md', () => {
+    const page = readFileSync('docs/reference/log-events.md', 'utf8');
+    for (const { event, msg } of lines()) expect(page, msg).toContain(`| \`${event}\` `);
+  });
+
   test('and each line of an asset says which run brought it, each request which asset it was for', () => {
     const mirrored = lines().filter(({ msg }) => msg === 'asset mirrored');
     expect(mirrored.length).toBeGreaterThan(5);
     const runs = new Set(
       lines()
-        .filter(({ msg }) => /^sync done/.test(msg))
+        .filter(({ event }) => event === 'sync.done' || event === 'sync.failed')
         .map(({ syncId }) => syncId),
     );
     for (const line of mirrored) {

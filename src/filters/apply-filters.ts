@@ -58,7 +58,7 @@ export async function applyFilters(
     }
   }
   await store.filters.settled(connectionId, connection.settings);
-  if (found.skipped + found.letIn > 0) log.info({ connectionId, ...found }, 'filters applied');
+  if (found.skipped + found.letIn > 0) log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;
 }
 

@@ -28,7 +28,10 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
       });
     } catch (err) {
       // The change was made, so the answer must not say that it failed.
-      deps.log.error({ err, action: operationId, by: operator, status: reply.statusCode }, 'audit log entry lost');
+      deps.log.error(
+        { event: 'audit_entry.lost', err, action: operationId, by: operator, status: reply.statusCode },
+        'audit log entry lost',
+      );
     }
     return payload;
   });

@@ -132,7 +132,7 @@ async function finish(
 ): Promise<pages.ConnectPage> {
   if (error === 'access_denied') return pages.denied;
   if (error !== undefined || code === undefined) {
-    deps.log.warn({ reason: (error ?? 'no code').slice(0, 100) }, 'consent failed');
+    deps.log.warn({ event: 'consent.refused', reason: (error ?? 'no code').slice(0, 100) }, 'consent refused');
     return pages.libraryProblem;
   }
   try {
@@ -145,7 +145,7 @@ async function finish(
     });
     return pages.pageOf(outcome);
   } catch (err) {
-    deps.log.error({ err }, 'connecting failed');
+    deps.log.error({ event: 'consent.failed', err }, 'consent failed');
     return pages.failed(err instanceof OAuthError && err.status < 500);
   }
 }

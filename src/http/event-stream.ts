@@ -60,7 +60,7 @@ export class EventStreams {
       stream.begin(request.id, place);
       await stream.follow(this.#operations, place, () => this.#progress);
     } catch (err) {
-      if (!stream.isEnded) this.#log.debug({ err }, 'event stream ended');
+      if (!stream.isEnded) this.#log.debug({ event: 'event_stream.ended', err }, 'event stream ended');
     } finally {
       this.#streams.delete(stream);
       reply.raw.destroy();
@@ -80,7 +80,7 @@ export class EventStreams {
     try {
       this.#progress = JSON.stringify(await this.#operations.status());
     } catch (err) {
-      this.#log.debug({ err }, 'status for event streams not read');
+      this.#log.debug({ event: 'event_stream.status_read_failed', err }, 'status for event streams not read');
     } finally {
       this.#isReading = false;
     }

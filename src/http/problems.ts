@@ -100,7 +100,7 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
   }
   const status = (error as FastifyError).statusCode ?? 500;
   if (status < 500) return tell(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);
-  log.error({ err: error, ...about }, 'request failed');
+  log.error({ event: 'request.failed', err: error, ...about }, 'request failed');
   if (isAway(error)) {
     return tell(503, 'not_available', 'The database does not answer now. Try again when /readyz reports ready.');
   }

@@ -28,9 +28,10 @@ export function correlate(app: FastifyInstance, log: Log): void {
   });
   app.addHook('onResponse', async (request, reply) => {
     const { method, operator } = request;
-    const level = operator && method !== 'GET' && method !== 'HEAD' ? 'info' : 'debug';
-    log[level](
+    const changes = operator && method !== 'GET' && method !== 'HEAD';
+    log[changes ? 'info' : 'debug'](
       {
+        event: 'request.answered',
         requestId: request.id,
         method,
         route: request.routeOptions.url ?? null,

@@ -47,7 +47,7 @@ export async function signInRoutes(
       return show(reply, 403, to, 'The form was sent from another site. Sign in here.');
     }
     const verdict = await deps.checkToken(token.trim(), request.ip);
-    if (verdict !== 'right') log.warn({ address: request.ip }, 'sign-in refused');
+    if (verdict !== 'right') log.warn({ event: 'sign_in.refused', address: request.ip }, 'sign-in refused');
     if (verdict === 'wrong')
       return show(
         reply,

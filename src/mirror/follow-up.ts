@@ -157,10 +157,9 @@ async function finish(
     reason: reasons.length > 1 ? { code: 'several', reasons } : (reasons[0] ?? null),
   });
   const { transcriptState: transcript, thumbnailState: thumbnail } = sidecars;
-  deps.log.info(
-    { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail },
-    changed ? 'record completed' : 'nothing new found',
-  );
+  const fields = { connectionId: asset.connectionId, assetId: asset.id, transcript, thumbnail };
+  if (changed) deps.log.info({ event: 'record.completed', ...fields }, 'record completed');
+  else deps.log.info({ event: 'record.checked', ...fields }, 'nothing new found');
   return waitMs === null ? { outcome: 'complete' } : { outcome: 'later', retryInMs: Math.round(waitMs) };
 }
 

@@ -141,10 +141,9 @@ async function finish(
   if (asset.mirroredAt === null && detail.uploadDate) {
     deps.metrics.freshnessSeconds.observe(Math.max(0, Date.now() - detail.uploadDate) / 1000);
   }
-  deps.log.info(
-    { connectionId: asset.connectionId, assetId: asset.id, key, bytes, variant, ms },
-    isNew ? 'asset mirrored' : 'asset found in bucket',
-  );
+  const fields = { connectionId: asset.connectionId, assetId: asset.id, key, bytes, variant, ms };
+  if (isNew) deps.log.info({ event: 'asset.mirrored', ...fields }, 'asset mirrored');
+  else deps.log.info({ event: 'asset.found', ...fields }, 'asset found in bucket');
   return { outcome: 'mirrored' };
 }
 
@@ -182,7 +181,7 @@ async function waitForProcessing(deps: MirrorDeps, { asset, lease }: HeldAsset):
 async function endUnavailable(deps: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   await dropUpload(deps, held);
   await deps.store.assets.unavailable(held.lease, { code: 'no_file', status: 'unavailable' });
-  deps.log.info({ assetId: held.asset.id }, 'asset unavailable');
+  deps.log.info({ event: 'asset.marked_unavailable', assetId: held.asset.id }, 'asset marked unavailable');
   return { outcome: 'unavailable' };
 }
 

@@ -74,7 +74,8 @@ export async function settle(
   const verdict = await judge(deps, held, error);
   if (verdict.outcome === 'failed') {
     const { code: reasonCode } = verdict.reason;
-    deps.log.warn({ ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error }, 'asset failed');
+    const fields = { ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error };
+    deps.log.warn({ event: 'asset.failed', ...fields }, 'asset failed');
     return exhausted(verdict.reason);
   }
   const { outcome, waitMs, ...options } = verdict;
@@ -87,7 +88,8 @@ const idsOf = ({ connectionId, id }: HeldAsset['asset']) => ({ connectionId, ass
 async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unknown): Promise<Verdict> {
   const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
-    log.debug({ ...idsOf(asset), reason: reasonOf(signal.reason ?? error) }, 'handed back');
+    const reason = reasonOf(signal.reason ?? error);
+    log.debug({ event: 'asset.handed_back', ...idsOf(asset), reason }, 'asset handed back');
     return { outcome: 'handed_back', waitMs: 0, reason: null };
   }
   if (error instanceof RetryLater) {
@@ -110,7 +112,8 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
   if (error instanceof Rejected || attempt >= attemptsFor(error)) return { outcome: 'failed', reason };
   // A slow file keeps a slot for a whole window, so it waits longer than that.
   const [first, last] = error instanceof TooSlow ? [2 * error.windowMs, 3_600_000] : [timings.firstRetry, 120_000];
-  log.warn({ ...idsOf(asset), attempt, reason: text, reasonCode: reason.code }, 'attempt failed, will retry');
+  const fields = { ...idsOf(asset), attempt, reason: text, reasonCode: reason.code };
+  log.warn({ event: 'asset.retry_scheduled', ...fields }, 'attempt failed, will retry');
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
@@ -128,7 +131,7 @@ async function judgeRefusal(
   }
   const reason: Reason = { code: 'object_refused', text };
   if (error.scope === 'all' && asset.waits >= mostWaits) return { outcome: 'failed', reason };
-  log.warn({ ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
+  log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
   return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, putOff: true };
 }
 

@@ -72,7 +72,8 @@ export async function transferInParts(
 
 function reportResumed(deps: MirrorDeps, lease: AssetLease, upload: UploadUnderWay, done: Map<number, Part>): void {
   const bytes = [...done.values()].reduce((sum, part) => sum + part.bytes, 0);
-  deps.log.info({ assetId: lease.assetId, key: upload.key, bytes, of: upload.bytes }, 'transfer resumed');
+  const { key, bytes: of } = upload;
+  deps.log.info({ event: 'transfer.resumed', assetId: lease.assetId, key, bytes, of }, 'transfer resumed');
   note(lease, 'resumed', { variant: upload.variant, bytes, of: upload.bytes, parts: done.size });
   deps.metrics.resumedBytes.inc(bytes);
 }
@@ -162,7 +163,8 @@ async function movePart(
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;
       const reason = toReason(error);
-      deps.log.info({ assetId: lease.assetId, part: number, reason: renderReason(reason) }, 'part failed, will retry');
+      const fields = { assetId: lease.assetId, part: number, reason: renderReason(reason) };
+      deps.log.info({ event: 'part.retry_scheduled', ...fields }, 'part failed, will retry');
       note(lease, 'part_failed', { part: number, reason });
       await sleep(500 * 2 ** tries * (1 + Math.random() / 4), undefined, { signal });
     } finally {

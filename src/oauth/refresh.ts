@@ -73,7 +73,7 @@ async function save(deps: RefreshDeps, pair: LeasedPair, grant: Grant): Promise<
     connections.saveRefreshed(connectionId, version, tokens, expiresAt - performance.now()),
   );
   if (saved) {
-    deps.log.debug({ connectionId }, 'access token refreshed');
+    deps.log.debug({ event: 'token.refreshed', connectionId }, 'access token refreshed');
     return { value: grant.accessToken, version: version + 1 };
   }
   // The disconnect revoked the previous token only.
@@ -90,7 +90,8 @@ async function untilSaved(log: Log, connectionId: string, save: () => Promise<bo
     try {
       return await save();
     } catch (err) {
-      if (tries % 20 === 0) log.error({ connectionId, err }, 'rotated token not saved, will retry');
+      if (tries % 20 === 0)
+        log.error({ event: 'token.save_failed', connectionId, err }, 'rotated token not saved, will retry');
       await sleep(Math.min(100 * 2 ** Math.min(tries, 6), 2000));
     }
   }
@@ -106,10 +107,10 @@ async function endRefused(deps: RefreshDeps, pair: LeasedPair): Promise<undefine
     : 'the user disconnected the app or lost access at the service; connect again';
   // Not ended after a reconnect, or when another process has the lease: then the answer is about an earlier token.
   if (!(await deps.store.connections.end(connectionId, reason, { tokenVersion: version, owner }))) {
-    deps.log.info({ connectionId }, 'refused token refresh ignored');
+    deps.log.info({ event: 'token.refusal_ignored', connectionId }, 'refused token refresh ignored');
     return;
   }
-  deps.log.warn({ connectionId, reason }, 'connection disconnected');
+  deps.log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
   // The service may hold a grant for the lost pair, and nobody else has a token to revoke it.
   if (pair.lostAnswer) await revoke(deps, connectionId, pair.refreshToken);
   throw new Disconnected(reason);
@@ -134,13 +135,17 @@ async function retryLater(deps: RefreshDeps, pair: LeasedPair, cause: unknown): 
   deps.onRefresh?.(unanswered ? 'unanswered' : 'failed');
   await deps.store.connections
     .releaseRefresh(connectionId, pair.owner, { unanswered: unanswered || pair.takenOver })
-    .catch((err) => log.warn({ connectionId, err }, 'refresh lease not released; it expires'));
-  if (unanswered) log.warn({ connectionId, err: cause }, 'token refresh not answered');
+    .catch((err) =>
+      log.warn({ event: 'token.lease_release_failed', connectionId, err }, 'refresh lease not released; it expires'),
+    );
   const before = failures.get(connectionId) ?? 0;
   failures.set(connectionId, before + 1);
   const wait = Math.min(2000 * 2 ** before, 120_000) * (1 + Math.random() / 4);
   const asked = cause instanceof OAuthError ? cause.waitMs : undefined;
-  return new RetryLater('no access token for now', asked ?? wait, { scope: 'connection', cause });
+  const waitMs = asked ?? wait;
+  const retryInMs = Math.round(waitMs);
+  log.warn({ event: 'token.refresh_failed', connectionId, unanswered, retryInMs, err: cause }, 'token refresh failed');
+  return new RetryLater('no access token for now', waitMs, { scope: 'connection', cause });
 }
 
 /** Revokes the grant at the service. False: the service could not be reached or refused. */
@@ -149,7 +154,7 @@ export async function revoke(deps: RefreshDeps, connectionId: string, refreshTok
     await deps.client.revoke(refreshToken);
     return true;
   } catch (err) {
-    deps.log.warn({ connectionId, err }, 'the grant could not be revoked at the service');
+    deps.log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
     return false;
   }
 }

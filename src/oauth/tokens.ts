@@ -53,7 +53,8 @@ export class Tokens {
 
   async rotateKeys(): Promise<KeyRotation> {
     const done = await rotateKeys(this.#deps.store, this.#deps.sealer);
-    this.#deps.log.info({ ...done, unreadable: done.unreadable.length }, 'tokens sealed with the first key');
+    const { length: unreadable } = done.unreadable;
+    this.#deps.log.info({ event: 'key.rotated', ...done, unreadable }, 'tokens sealed with the first key');
     return done;
   }
 
@@ -64,9 +65,10 @@ export class Tokens {
     const pair = await this.#read(connectionId).catch(() => undefined);
     const ended = await store.connections.end(connectionId, reason);
     if (!ended) return { ended, revoked: false };
-    log.warn({ connectionId, reason }, 'connection disconnected');
+    log.warn({ event: 'connection.disconnected', connectionId, reason }, 'connection disconnected');
     if (pair) return { ended, revoked: await revoke(this.#deps, connectionId, pair.refreshToken) };
-    log.warn({ connectionId }, 'grant not revoked at the service: its tokens cannot be read');
+    const unreadable = 'its tokens cannot be read';
+    log.warn({ event: 'grant.revoke_failed', connectionId, reason: unreadable }, 'grant not revoked at the library');
     return { ended, revoked: false };
   }
 

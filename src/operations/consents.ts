@@ -51,7 +51,7 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
       }
       const waitMs = waitOf(error) ?? pauseMs;
       if (performance.now() + waitMs >= deadline) {
-        deps.log.warn({ connectionId, reason: reasonOf(error) }, 'consent deferred');
+        deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred');
         await deps.store.consents.again(id, waitMs).catch(() => {});
         return { kind: 'later' };
       }
@@ -70,7 +70,8 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   try {
     return await store.consents.save({ id, tokens, connectionId, linkMadeAt }, { accessMs, holdMs });
   } catch (error) {
-    const failed = (err: unknown) => log.warn({ err }, 'the grant could not be revoked at the service');
+    const failed = (err: unknown) =>
+      log.warn({ event: 'grant.revoke_failed', err }, 'grant not revoked at the library');
     await oauth.revoke(refreshToken).catch(failed);
     throw error;
   }
@@ -78,8 +79,9 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
 
 /** Finishes in the background, until `signal` is aborted, what could not be finished at once. */
 export function finishConsents(deps: ConsentDeps, signal: AbortSignal): void {
-  const failed = 'consents not finished, will retry';
-  void every(tickMs, () => finishDue(deps, signal), { signal, log: deps.log, failed });
+  const failed = (err: unknown) =>
+    deps.log.warn({ event: 'consent.finish_failed', err }, 'consents not finished, will retry');
+  void every(tickMs, () => finishDue(deps, signal), { signal, failed });
 }
 
 async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void> {
@@ -91,7 +93,8 @@ async function finishDue(deps: ConsentDeps, stopping: AbortSignal): Promise<void
     await finishConsent(deps, consent, AbortSignal.any([stopping, AbortSignal.timeout(holdMs / 2)]));
   } catch (error) {
     if (isFinal(error)) return giveUpConsent(deps, consent, reasonOf(error));
-    deps.log.warn({ connectionId: consent.connectionId, reason: reasonOf(error) }, 'consent deferred');
+    const { connectionId } = consent;
+    deps.log.warn({ event: 'consent.deferred', connectionId, reason: reasonOf(error) }, 'consent deferred');
     await deps.store.consents.again(consent.id, waitOf(error) ?? retryMs);
   }
 }

@@ -73,13 +73,13 @@ async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   const { id, created, recovered } = await saveGrant(deps, consent, me);
   await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0 });
   await store.syncs.request(id, 'incremental');
-  log.info(
-    { connectionId: id, companies: me.companies.length, created, recovered },
-    created ? 'connected' : 'connected again',
-  );
+  const fields = { connectionId: id, companies: me.companies.length };
+  if (created) log.info({ event: 'connection.connected', ...fields }, 'connected');
+  else if (recovered) log.info({ event: 'connection.recovered', ...fields }, 'connected again after a disconnect');
+  else log.info({ event: 'connection.reconnected', ...fields }, 'connected again');
   // If the queue is away or this process dies here, the dispatcher does the same from the database.
   await within(2000, Promise.all([deps.schedule.alignOne(id), deps.queues.addSync(id)])).catch((err) =>
-    log.warn({ connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
+    log.warn({ event: 'sync.enqueue_failed', connectionId: id, err: reasonOf(err) }, 'first sync not queued'),
   );
   return { created, companies: me.companies.map((company) => company.name) };
 }
@@ -95,7 +95,7 @@ const saveGrant = ({ store, sealer, tokens }: ConsentDeps, consent: Consent, { u
 /** Ends a consent that can never be finished. */
 export async function giveUpConsent(deps: ConsentDeps, consent: Consent, reason: string): Promise<void> {
   const { connectionId } = consent;
-  deps.log.warn({ connectionId, reason }, 'consent given up');
+  deps.log.warn({ event: 'consent.given_up', connectionId, reason }, 'consent given up');
   await discard(deps, consent, connectionId === null ? undefined : await deps.store.connections.get(connectionId));
 }
 
@@ -112,7 +112,8 @@ async function revokeConsent({ store, sealer, oauth, log }: ConsentDeps, consent
   try {
     await oauth.revoke(openConsent(sealer, consent).refreshToken);
   } catch (err) {
-    log.warn({ connectionId: consent.connectionId, err }, 'the grant could not be revoked at the service');
+    const { connectionId } = consent;
+    log.warn({ event: 'grant.revoke_failed', connectionId, err }, 'grant not revoked at the library');
     if (Date.now() - consent.createdAt.getTime() < revokeForMs) return store.consents.again(consent.id, retryMs);
   }
   await store.consents.remove(consent.id);

@@ -67,7 +67,10 @@ export class Limiter {
     const slowed = await this.#change(connectionId, (adaptiveLimit, ceiling) => slower(adaptiveLimit, ceiling, now));
     if (!slowed) return;
     const { limit, ceiling, pauseMs } = slowed;
-    log.warn({ connectionId, limit, ceiling, reason: reasonOf(error) }, 'connection slowed down');
+    log.warn(
+      { event: 'connection.slowed_down', connectionId, limit, ceiling, reason: reasonOf(error) },
+      'connection slowed down',
+    );
     if (pauseMs === 0) return;
     const reason: Reason = { code: 'library_unavailable', error: reasonOf(error), retryInMs: pauseMs };
     await this.#pause(connectionId, withMargin(pauseMs), reason);
@@ -83,7 +86,7 @@ export class Limiter {
     }));
     if (!changed || !step) return;
     const { limit, ceiling } = changed;
-    this.#options.log.info({ connectionId, limit, ceiling }, 'connection sped up');
+    this.#options.log.info({ event: 'connection.sped_up', connectionId, limit, ceiling }, 'connection sped up');
   }
 
   /** Undefined if nothing changes, or another process has just changed it: it has seen the same. */
@@ -108,11 +111,13 @@ export class Limiter {
     const longer = await store.connections.park(connectionId, waitMs, reason);
     const retryInMs = Math.round(waitMs);
     const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
-    if (longer) log.warn(fields, 'connection waiting');
+    if (longer) log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');
   }
 
   /** A limit that cannot be saved now is saved another time. The request that it is about must not fail for it. */
   #tolerant(connectionId: string, work: Promise<void>): Promise<void> {
-    return work.catch((err) => this.#options.log.debug({ connectionId, err }, 'adaptive limit not saved'));
+    return work.catch((err) =>
+      this.#options.log.debug({ event: 'connection.limit_save_failed', connectionId, err }, 'adaptive limit not saved'),
+    );
   }
 }

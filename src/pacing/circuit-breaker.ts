@@ -28,7 +28,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
         await storage.check();
         reason = undefined;
         closedAt = performance.now();
-        log.info({ storage: storage.name }, 'bucket available again');
+        log.info({ event: 'bucket.recovered', storage: storage.name }, 'bucket available again');
         options.onClose();
       } catch (error) {
         reason = reasonOf(error);
@@ -37,7 +37,7 @@ export function createCircuitBreaker(options: { storage: Storage; log: Log; timi
   }
 
   function open(error: unknown): void {
-    log.error({ storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
+    log.error({ event: 'bucket.failed', storage: storage.name, err: error }, 'bucket unavailable, all assets wait');
     if (performance.now() - closedAt > 120_000) waitMs = timings.breakerCheck;
     reason = reasonOf(error);
     probing = probe();

@@ -29,7 +29,7 @@ export function followBandwidth(options: {
     const limit = set ?? own;
     if (traffic.limit === limit) return;
     traffic.setLimit(limit);
-    log.info({ bytesPerSecond: limit ?? null }, 'bandwidth limit changed');
+    log.info({ event: 'bandwidth.limit_changed', bytesPerSecond: limit ?? null }, 'bandwidth limit changed');
   }
   void look();
   const silence = store.onNotice((notice) => {

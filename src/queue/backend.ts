@@ -44,7 +44,9 @@ export class Backend {
   queue<T>(name: string): Queue<T> {
     const options = { ...this.#base, defaultJobOptions: { ...keep, attempts: 1 } };
     const queue: Queue<T> = new (Queue as never as new (...args: unknown[]) => Queue<T>)(name, options, ...this.#more);
-    queue.on('error', (err) => this.#log.debug({ err, queue: name }, 'queue connection failed'));
+    queue.on('error', (err) =>
+      this.#log.debug({ event: 'queue.connection_failed', err, queue: name }, 'queue connection failed'),
+    );
     return queue;
   }
 
@@ -56,7 +58,9 @@ export class Backend {
       options,
       ...this.#more,
     );
-    worker.on('error', (err) => this.#log.debug({ err, queue: name }, 'worker connection failed'));
+    worker.on('error', (err) =>
+      this.#log.debug({ event: 'worker.connection_failed', err, queue: name }, 'worker connection failed'),
+    );
     return worker;
   }
 }
@@ -65,11 +69,11 @@ export class Backend {
 function watched<R extends Redis | Cluster>(redis: R, log: Log): R {
   let isAway = false;
   redis.on('error', (err: unknown) => {
-    if (!isAway) log.error({ err }, 'Redis unreachable; jobs wait, nothing is lost');
+    if (!isAway) log.error({ event: 'redis.failed', err }, 'Redis unreachable; jobs wait, nothing is lost');
     isAway = true;
   });
   redis.on('ready', () => {
-    if (isAway) log.info('Redis reachable again');
+    if (isAway) log.info({ event: 'redis.recovered' }, 'Redis reachable again');
     isAway = false;
   });
   return redis;

@@ -94,10 +94,11 @@ export class Dispatcher {
       this.#woken = false;
       try {
         await this.#round();
-        if (failing) log.info('database and queue answer again');
+        if (failing) log.info({ event: 'dispatch.recovered' }, 'database and queue answer again');
         failing = false;
       } catch (err) {
-        if (!failing && !signal.aborted) log.error({ err }, 'database or queue failed, will retry');
+        if (!failing && !signal.aborted)
+          log.error({ event: 'dispatch.failed', err }, 'database or queue failed, will retry');
         failing = true;
       }
       if (this.#woken && !failing) continue;
@@ -152,7 +153,9 @@ export class Dispatcher {
     const began = performance.now();
     this.#nextAlign = began + alignMs;
     const corrected = await store.correctFuture(horizon);
-    if (Object.keys(corrected).length > 0) log.warn(corrected, 'times too far in the future corrected');
+    if (Object.keys(corrected).length > 0) {
+      log.warn({ event: 'time.corrected', ...corrected }, 'times too far in the future corrected');
+    }
     await schedule.align();
     this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);
   }

@@ -104,7 +104,7 @@ export class Leases {
         else this.#drop(entry, 'the asset is no longer ours to work on');
       }
     } catch (err) {
-      this.#log.warn({ err }, 'heartbeat failed: the database does not answer');
+      this.#log.warn({ event: 'heartbeat.failed', err }, 'heartbeat failed: the database does not answer');
       for (const entry of mine) {
         if (entry.until < performance.now()) this.#drop(entry, 'the database was away for longer than the lease');
       }

@@ -11,12 +11,13 @@ export function startPruning({ store, log }: { store: Store; log: Log }) {
   async function prune(): Promise<void> {
     const pruned = await store.prune();
     if (pruned && pruned.syncs + pruned.events + pruned.history > 0) {
-      log.info(pruned, 'old records deleted');
+      log.info({ event: 'database.pruned', ...pruned }, 'old records deleted');
     }
   }
 
-  const failed = 'deleting old records failed, will retry';
-  const running = every(everyMs, prune, { signal: stopping.signal, log, failed });
+  const failed = (err: unknown) =>
+    log.warn({ event: 'database.prune_failed', err }, 'old records not deleted, will retry');
+  const running = every(everyMs, prune, { signal: stopping.signal, failed });
   return {
     async stop(): Promise<void> {
       stopping.abort(new Error('shutting down'));

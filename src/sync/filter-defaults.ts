@@ -7,7 +7,11 @@ import type { Store } from '../store/store.ts';
 export async function recordFilterDefaults(store: Store, defaults: FilterDefaults, log: Log): Promise<void> {
   const { includeTypes, excludeTypes } = defaults;
   for (const type of unknownTypes([...includeTypes, ...excludeTypes])) {
-    log.warn({ type, known: assetTypes.join(', ') }, 'unknown asset type in a filter');
+    log.warn(
+      { event: 'filter.unknown_type_found', type, known: assetTypes.join(', ') },
+      'unknown asset type in a filter',
+    );
   }
-  if (await store.filters.changeDefaults(defaults)) log.info({ includeTypes, excludeTypes }, 'default filters changed');
+  if (await store.filters.changeDefaults(defaults))
+    log.info({ event: 'filter.defaults_changed', includeTypes, excludeTypes }, 'default filters changed');
 }

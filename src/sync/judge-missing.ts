@@ -30,10 +30,13 @@ export async function judgeMissing(deps: SyncDeps, run: Run, companyId: string, 
     gone += await store.missing.gone(company, accepted ? ids : await goneOf(deps, connectionId, ids, signal));
   }
   await store.missing.settle(company, position, held);
-  if (gone > 0) log.warn({ connectionId, companyId, gone }, 'assets gone from the library');
+  if (gone > 0) log.warn({ event: 'asset.gone', connectionId, companyId, gone }, 'assets gone from the library');
   if (!held) return;
   const { known, missing } = held;
-  log.warn({ connectionId, companyId, known, missing }, 'too many assets missing from a listing');
+  log.warn(
+    { event: 'company.held', connectionId, companyId, known, missing },
+    'too many assets missing from a listing',
+  );
   run.problems.add(
     `company ${companyId}: its listing lacks ${missing} of ${known} known assets; nothing is marked as gone. ` +
       `If they are: asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`,

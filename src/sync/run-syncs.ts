@@ -117,12 +117,11 @@ async function runSync(
   const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
   if (!ended) return 'handed_back';
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
-  if (caughtUp) log.info({ connectionId, ...caughtUp }, 'caught up after reconnect');
+  if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
-  log.info(
-    { ...fields, mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(error && { reason: error }) },
-    error ? 'sync done with problems' : 'sync done',
-  );
+  const found = { mode: sync.mode, pages, seen, new: isNew, changed, gone, ms, ...(error && { reason: error }) };
+  if (problems.fatal) log.warn({ event: 'sync.failed', ...fields, ...found }, 'sync failed');
+  else log.info({ event: 'sync.done', ...fields, ...found }, 'sync done');
   return more ? 'more_wait' : 'done';
 }
 
@@ -141,16 +140,16 @@ async function endEarly(
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
-    log.info({ ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
+    log.info({ event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
     return 'delayed';
   }
   if (error instanceof ListingInterrupted) {
-    log.warn({ ...fields, err: error }, 'listing interrupted');
+    log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
   // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
   if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
-  log.warn({ ...fields, err: error }, 'sync failed');
+  log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
   return 'failed';
 }
 
@@ -186,8 +185,8 @@ async function readCompanies(
     owner,
     before: sync.standing,
   });
-  for (const id of lost) log.warn({ connectionId, companyId: id }, 'company lost');
-  for (const id of gained) log.info({ connectionId, companyId: id }, 'company gained');
+  for (const id of lost) log.warn({ event: 'company.lost', connectionId, companyId: id }, 'company lost');
+  for (const id of gained) log.info({ event: 'company.gained', connectionId, companyId: id }, 'company gained');
   for (const problem of me.problems) problems.add(`/me: ${problem}`, { fatal: false });
   return readable;
 }
@@ -213,7 +212,13 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
       if (isElsewhere && ++withoutProject < companies.length) continue;
       problems.add(reasonOf(error), { fatal: true });
       deps.log.warn(
-        { connectionId: sync.connectionId, syncId: sync.id, companyId: company.id, err: error },
+        {
+          event: 'company.listing_failed',
+          connectionId: sync.connectionId,
+          syncId: sync.id,
+          companyId: company.id,
+          err: error,
+        },
         'company not listed',
       );
       position = { done: position.done ?? [] };

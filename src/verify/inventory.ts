@@ -124,7 +124,13 @@ export async function writeInventory(
   const sums = files.map(({ name, sha256 }) => `${sha256}  ${name}\n`).join('');
   await storage.put(sumsKey, sums, { contentType: 'text/plain', signal });
   deps.log.info(
-    { day, assets: manifest.assets, bytes: manifest.bytes, ms: Math.round(performance.now() - started) },
+    {
+      event: 'inventory.written',
+      day,
+      assets: manifest.assets,
+      bytes: manifest.bytes,
+      ms: Math.round(performance.now() - started),
+    },
     'inventory written',
   );
   return manifest;

@@ -43,10 +43,17 @@ export function startScheduledVerification(
   const { store, log, reconcileInterval, timings = defaultTimings } = deps;
   const { signal } = stopping;
   // A process that has just started has other things to do first.
-  const often = { signal, log, failed: 'scheduled verification failed, will retry', later: true };
+  const often = {
+    signal,
+    failed: (err: unknown) =>
+      log.warn({ event: 'verification.round_failed', err }, 'verification round failed, will retry'),
+    later: true,
+  };
+  const inventoryFailed = (err: unknown) =>
+    log.warn({ event: 'inventory.failed', err }, 'inventory not written, will retry');
   const scheduled = [
     every(timings.poll, () => runVerification(deps, signal), often),
-    every(dayEveryMs, () => runInventory(deps, signal), often),
+    every(dayEveryMs, () => runInventory(deps, signal), { ...often, failed: inventoryFailed }),
     every(timings.routineCheck, () => store.verifications.routine(reconcileInterval), often),
   ];
   return {
@@ -77,12 +84,15 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
     const reason = reasonOf(error);
     const failures = await store.verifications.putOff(run.id, owner, reason, verificationRetry);
     if (failures === 1) {
-      log.warn({ verificationId: run.id, err: error }, 'verification interrupted, will resume');
+      log.warn(
+        { event: 'verification.interrupted', verificationId: run.id, err: error },
+        'verification interrupted, will resume',
+      );
     }
     // An unavailable bucket is waited for; any other error ends the verification in the end.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
-      log.error({ verificationId: run.id, err: error }, 'verification failed');
+      log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');
     }
   } finally {
     lease.end();

@@ -23,11 +23,12 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
     if (breaker.open !== undefined || !(await store.chores.take('uploads', retryMs))) return;
     const ended = await sweepUploads({ store, storage }, { ...ages, signal });
     await store.chores.done('uploads', day);
-    if (ended > 0) log.info({ uploads: ended }, 'abandoned uploads removed');
+    if (ended > 0) log.info({ event: 'upload.removed', uploads: ended }, 'abandoned uploads removed');
   }
 
-  const failed = 'removing abandoned uploads failed, will retry';
-  const running = every(lookMs, look, { signal, log, failed });
+  const failed = (err: unknown) =>
+    log.warn({ event: 'upload.removal_failed', err }, 'abandoned uploads not removed, will retry');
+  const running = every(lookMs, look, { signal, failed });
 
   return {
     async stop(): Promise<void> {

@@ -63,14 +63,17 @@ export async function verify(deps: VerifyDeps, run: Verification, owner: string,
 
   const { counts } = progress;
   const { missing, different, errors, foreign, repaired } = counts;
-  const isDifferent = differencesIn(counts, options) > 0;
-  const differs = options.routine && isDifferent;
+  const differences = differencesIn(counts, options);
+  const differs = options.routine && differences > 0;
   const event = differs ? { missing, different, errors, foreign, repaired } : undefined;
   await deps.store.verifications.done(run.id, owner, event);
   const found = { verificationId: run.id, ...(run.connectionId && { connectionId: run.connectionId }), ...counts };
-  if (differs) deps.log.warn(found, 'bucket differs from the records; repair requested');
-  else if (options.routine) deps.log.info(found, 'bucket matches the records');
-  else deps.log.info(found, isDifferent ? 'verified: differences' : 'verified');
+  if (differs) {
+    deps.log.warn(
+      { event: 'verification.repair_requested', ...found },
+      'bucket differs from the records; repair requested',
+    );
+  } else deps.log.info({ event: 'verification.done', ...found, differences }, 'verification done');
 }
 
 const phases: Record<VerificationPhase, (at: Verifying) => Promise<void>> = {

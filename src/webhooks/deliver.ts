@@ -71,8 +71,7 @@ class Webhooks {
     this.#silence = deps.store.onEvents(() => this.#endPause());
     this.#running = every(tickMs, () => this.#round(), {
       signal: this.#stopping.signal,
-      log: deps.log,
-      failed: 'webhook round failed, will retry',
+      failed: (err) => deps.log.warn({ event: 'webhook.round_failed', err }, 'webhook round failed, will retry'),
       onPause: (end) => {
         this.#endPause = end;
       },
@@ -95,7 +94,7 @@ class Webhooks {
     const givenUp = await store.webhooks.giveUp(giveUpMs);
     if (givenUp > 0) {
       metrics.webhookDeliveries.inc({ result: 'given_up' }, givenUp);
-      log.error({ deliveries: givenUp }, 'webhook deliveries given up');
+      log.error({ event: 'webhook.given_up', deliveries: givenUp }, 'webhook deliveries given up');
     }
     while (!this.#gone && !signal.aborted) {
       const due = await store.webhooks.take(atOnce, leaseMs);
@@ -115,8 +114,8 @@ class Webhooks {
     metrics.webhookDeliveries.inc({ result: answer.taken ? 'delivered' : 'failed' });
     if (answer.taken) {
       await store.webhooks.taken(id);
-      log.debug(fields, 'webhook delivered');
-      if (this.#failing) log.info('webhook endpoint takes events again');
+      log.debug({ event: 'webhook.delivered', ...fields }, 'webhook delivered');
+      if (this.#failing) log.info({ event: 'webhook.recovered' }, 'webhook endpoint takes events again');
       this.#failing = false;
       return;
     }
@@ -125,9 +124,12 @@ class Webhooks {
     if (answer.gone && !this.#gone) {
       this.#gone = true;
       await store.events.add({ kind: 'webhook.gone', data: { reason } });
-      log.error(fields, 'webhook endpoint gone (410); nothing is sent until the next start');
+      log.error(
+        { event: 'webhook.gone', ...fields },
+        'webhook endpoint gone (410); nothing is sent until the next start',
+      );
     } else if (!this.#failing) {
-      log.warn({ ...fields, reason }, 'webhook not delivered, will retry');
+      log.warn({ event: 'webhook.retry_scheduled', ...fields, reason }, 'webhook not delivered, will retry');
     }
     this.#failing = true;
   }

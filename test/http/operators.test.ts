@@ -52,7 +52,7 @@ describe('pause and resume', () => {
     expect(paused).toMatchObject({ status: 200, body: { id, status: 'paused', nextSyncAt: null } });
     expect(await post('pause')).toEqual(paused);
     await until('the transfer to be handed back', async () =>
-      worker.lines.find((line) => line.msg === 'handed back' && line.assetId === inHand),
+      worker.lines.find((line) => line.event === 'asset.handed_back' && line.assetId === inHand),
     );
     expect((await ask('GET', `/assets/${inHand}`)).body).toMatchObject({ state: 'pending', working: false });
     await scene.admin.clearFaults();

@@ -98,7 +98,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
         expect.objectContaining({
           level: 'warn',
           verificationId: id,
-          msg: expect.stringMatching(/^bucket differs/),
+          event: 'verification.repair_requested',
         }),
       );
     });
@@ -129,7 +129,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
         expect(await events()).toEqual(before);
         expect(await downloads()).toEqual([]);
         const lines = scene.mirror.lines.filter((line) => line.verificationId === id);
-        expect(lines).toMatchObject([{ level: 'info', msg: 'bucket matches the records' }]);
+        expect(lines).toMatchObject([{ level: 'info', event: 'verification.done', differences: 0 }]);
       } finally {
         for (const key of strangers) await scene.storage.remove(key);
       }

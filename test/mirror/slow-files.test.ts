@@ -50,9 +50,9 @@ describe.each([richest()])('a slow file ($name)', (kind) => {
       expect(reason.text).toMatch(/at \d+ B\/s for .*TRANSFER_MIN_RATE \(4\.0 KiB\/s\)/);
       expect(await scene.keys(id)).toEqual([]);
     }
-    const messages = scene.mirror.lines.map(({ msg }) => msg);
-    expect(messages).not.toContain('connection slowed down');
-    expect(messages).not.toContain('connection waiting');
+    const logged = scene.mirror.lines.map(({ event }) => event);
+    expect(logged).not.toContain('connection.slowed_down');
+    expect(logged).not.toContain('connection.delayed');
     expect(await scene.ground.leftovers()).toEqual([]);
   });
 

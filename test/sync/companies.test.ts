@@ -121,6 +121,7 @@ describe('two companies that list the same asset id', () => {
       status: 'failed',
       error: expect.stringContaining(`company ${first.companyId} has an asset with this id`),
     });
+    expect(stage.mirror.lines).toContainEqual(expect.objectContaining({ event: 'sync.failed', syncId: run.id }));
     expect(await stage.store.assets.get(id)).toMatchObject({
       companyId: first.companyId,
       connectionId: first.connectionId,

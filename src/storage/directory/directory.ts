@@ -65,7 +65,7 @@ async function prepare(root: Root, drafts: Drafts, log: Log | undefined): Promis
   await drafts.sweep();
   if (!(await root.ignoresCase())) return;
   log?.warn(
-    { directory: root.path },
+    { event: 'storage.case_ignored', directory: root.path },
     'the file system ignores case: of two assets whose keys differ only in case, the second one fails',
   );
 }

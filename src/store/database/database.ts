@@ -47,7 +47,7 @@ function openPool({ url, log }: { url: string; log: Log }, options: pg.PoolConfi
     ...options,
   });
   // A connection that breaks while idle is replaced at the next query; without a listener it would end the process.
-  pool.on('error', (err) => log.warn({ err }, 'database connection lost'));
+  pool.on('error', (err) => log.warn({ event: 'database.connection_lost', err }, 'database connection lost'));
   // The same within a transaction, where the next statement fails.
   pool.on('connect', (client) => client.on('error', () => {}));
   return pool;
@@ -98,7 +98,7 @@ export function listen(options: {
       try {
         options.onNotice(JSON.parse(message.payload ?? '{}'));
       } catch (err) {
-        options.log.warn({ err }, 'unreadable notice ignored');
+        options.log.warn({ event: 'database.notice_ignored', err }, 'unreadable notice ignored');
       }
     });
     try {

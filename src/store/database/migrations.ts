@@ -45,7 +45,11 @@ export async function migrate(db: Kysely<any>, log: Log, known = migrations): Pr
       if (behind) await upgrade(tx, { ...known, ...Object.fromEntries(newer.map((name) => [name, done])) });
     });
   }
-  if (newer.length > 0) log.warn({ migrations: newer }, 'the database schema is newer than this release');
+  if (newer.length > 0)
+    log.warn(
+      { event: 'database.newer_schema_found', migrations: newer },
+      'the database schema is newer than this release',
+    );
 }
 
 /** Stands for a migration of a newer release. */

@@ -53,13 +53,13 @@ export async function openCluster(directory: string, log: Log): Promise<Cluster>
   const bin = await usableBinaries(account);
   const password = await postgresPasswordIn(directory);
   if (!isThere) {
+    await makeCluster(directory, { bin, account, password: password.value });
     if (!password.made) {
       log.warn(
-        { directory: data },
-        'no database found, creating an empty one; if there was one, `asset-mirror rebuild` restores it from the bucket',
+        { event: 'embedded_postgres.recreated', directory: data },
+        'no database found, an empty one created; if there was one, `asset-mirror rebuild` restores it from the bucket',
       );
-    } else log.info({ directory: data }, 'creating a PostgreSQL database');
-    await makeCluster(directory, { bin, account, password: password.value });
+    } else log.info({ event: 'embedded_postgres.created', directory: data }, 'PostgreSQL database created');
   }
   const path = pathFor(account, data);
   return { bin, data, path, account, password: password.value, log: join(data, 'server.log') };

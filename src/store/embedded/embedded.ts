@@ -40,14 +40,14 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     for (;;) {
       await server.ended;
       if (stop.signal.aborted) return;
-      log.error('embedded PostgreSQL ended');
+      log.error({ event: 'embedded_postgres.ended' }, 'embedded PostgreSQL ended');
       while (!server.running && !stop.signal.aborted) {
         try {
           ({ server } = await startServer(cluster, directory, stop.signal, port));
-          log.info('embedded PostgreSQL restarted');
+          log.info({ event: 'embedded_postgres.restarted' }, 'embedded PostgreSQL restarted');
         } catch (err) {
           if (stop.signal.aborted) return;
-          log.warn({ err }, 'embedded PostgreSQL did not start, will retry');
+          log.warn({ event: 'embedded_postgres.start_failed', err }, 'embedded PostgreSQL did not start, will retry');
           await sleep(1000);
         }
       }
@@ -59,8 +59,8 @@ export async function startEmbeddedPostgres(options: { directory: string; log: L
     url: urlOf(port, cluster.password),
     async stop() {
       stop.abort();
-      if (!(await server.stop())) log.warn({ directory: cluster.data }, 'embedded PostgreSQL did not stop');
-      else await kept;
+      if (await server.stop()) return kept;
+      log.warn({ event: 'embedded_postgres.stop_failed', directory: cluster.data }, 'embedded PostgreSQL did not stop');
     },
   };
 }
