@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { prepared } from '../database/prepared.ts';
 import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { free, workable } from './leases.ts';
@@ -71,7 +72,9 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
     const connections = slots.only ?? (await waiting(tx));
     if (connections.length === 0) return [];
     const amongThem = sql`connection_id = ANY(${connections}::text[])`;
-    const { rows } = await sql<QueuedAsset & { place: number }>`
+    const { rows } = await prepared(
+      tx,
+      sql<QueuedAsset & { place: number }>`
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
@@ -116,7 +119,8 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         ) AS them
       )
       UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-      RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`.execute(tx);
+      RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`,
+    );
     return rows.sort((a, b) => a.place - b.place);
   });
 }

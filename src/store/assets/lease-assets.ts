@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { prepared } from '../database/prepared.ts';
 import type { Database, OwnedAsset } from '../database/schema.ts';
 import { inMs } from '../database/time.ts';
 import { type AssetLease, free, workable } from './leases.ts';
@@ -16,7 +17,9 @@ export async function takeAssets(
   const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
   // Locks in the order of ids, like every statement that locks several assets, so that there are no deadlocks. Selects by
   // ids alone, or the planner would read all queued assets.
-  const { rows } = await sql<OwnedAsset>`
+  const { rows } = await prepared(
+    db,
+    sql<OwnedAsset>`
     WITH locked AS MATERIALIZED (
       SELECT * FROM assets WHERE id = ANY(${ids}::text[]) ORDER BY id FOR UPDATE
     ), free AS (
@@ -24,7 +27,8 @@ export async function takeAssets(
     )
     UPDATE assets SET ${begins}, lease_until = ${inMs(leaseMs)}
     FROM free WHERE assets.id = free.id AND assets.id = ANY(${ids}::text[])
-    RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`.execute(db);
+    RETURNING assets.*, now() AS leased_at, ${ofItsConnection}`,
+  );
   const taken = new Map(rows.map((row) => [row.id, row]));
   const left = ids.filter((id) => !taken.has(id));
   if (left.length > 0) {

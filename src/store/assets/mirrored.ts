@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Database, Media } from '../database/schema.ts';
 import { addAssetEvent } from '../events/add-event.ts';
@@ -18,7 +19,9 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     began: lease.stepLog.began,
     told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
-  const { rows } = await sql<{ id: string; lease: number }>`
+  const { rows } = await prepared(
+    db,
+    sql<{ id: string; lease: number }>`
     WITH found AS MATERIALIZED (
       SELECT * FROM ${recordset(found)} AS found (
         id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
@@ -43,7 +46,8 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     ), logged AS (
       INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, told FROM ended
     )
-    SELECT id, lease FROM ended`.execute(db);
+    SELECT id, lease FROM ended`,
+  );
   const ended = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
   return ends.map(({ lease }) => ended.has(`${lease.number} ${lease.assetId}`));
 }

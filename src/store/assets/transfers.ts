@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import { wroteAny } from '../database/results.ts';
 import type { Database, Media, UploadPart, UploadUnderWay } from '../database/schema.ts';
@@ -29,7 +30,9 @@ export async function replace(db: Database, lease: AssetLease, superseded: strin
  */
 export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
   const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));
-  const { rows } = await sql<{ id: string; lease: number }>`
+  const { rows } = await prepared(
+    db,
+    sql<{ id: string; lease: number }>`
     WITH files AS MATERIALIZED (
       SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb)
     ), held AS MATERIALIZED (
@@ -39,7 +42,8 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
       DELETE FROM upload_parts USING held WHERE asset_id = held.id
     )
     UPDATE assets SET media = held.media, bytes = (held.media->>'bytes')::bigint, verified_at = now(), upload = NULL
-    FROM held WHERE assets.id = held.id RETURNING assets.id, assets.lease`.execute(db);
+    FROM held WHERE assets.id = held.id RETURNING assets.id, assets.lease`,
+  );
   const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
   return saves.map(({ lease }) => saved.has(`${lease.number} ${lease.assetId}`));
 }
