@@ -14,13 +14,15 @@ export async function ignoresCase(directory: string): Promise<boolean> {
   }
 }
 
+const folded = (name: string) => name.normalize('NFC').toUpperCase();
+
 /** Finds keys that differ only in case, on a file system that ignores case. */
 export function caseCheck(root: string) {
   /** Paths whose spelling on the disk is known to be exactly this. */
   const exact = new Set<string>();
 
   return {
-    /** The path that another key has taken: the same as this key's but for case. Undefined if there is none. */
+    /** The path that another key has taken, which differs from this key's in case only. Undefined if there is none. */
     async other(key: string): Promise<string | undefined> {
       let at = root;
       for (const segment of key.split('/')) {
@@ -28,7 +30,9 @@ export function caseCheck(root: string) {
         if (!exact.has(path)) {
           if (!(await exists(path))) return undefined;
           const names = await readdir(at);
-          if (!names.some((name) => name.normalize('NFC') === segment)) return path;
+          if (!names.some((name) => name.normalize('NFC') === segment)) {
+            return join(at, names.find((name) => folded(name) === folded(segment)) ?? segment);
+          }
           if (exact.size >= 10_000) exact.clear();
           exact.add(path);
         }
