@@ -2,7 +2,7 @@ import { Argument, Command } from 'commander';
 import { changeVerbs } from './change-verbs.ts';
 import { checkVerbs } from './check-verbs.ts';
 import { inspectVerbs } from './inspect-verbs.ts';
-import { printJson } from './output.ts';
+import { printError, printJson } from './output.ts';
 import { runVerbs } from './run-verbs.ts';
 import { examples, type NewVerb, type Verbs } from './verb.ts';
 import { completionScript, type Shell, shells } from './verbs/completion.ts';
@@ -13,7 +13,7 @@ export function program(verbs: Verbs, version: string): Command {
   const app = new Command('asset-mirror')
     .exitOverride()
     // With --json, errors are JSON: see command.ts.
-    .configureOutput(process.argv.includes('--json') ? { writeErr: () => {} } : {})
+    .configureOutput({ writeErr: process.argv.includes('--json') ? () => {} : (text) => printError(text.trimEnd()) })
     .description("Keeps a complete, verified copy of a company's media library in object storage.")
     .version(version)
     .showHelpAfterError('(--help lists the possible options and values)')

@@ -303,6 +303,19 @@ describe('the verbs of operators', () => {
     expect([unknown, option, away].map(({ code }) => code)).toEqual([2, 2, 3]);
   });
 
+  test.each([
+    [['assets', '--state', '\u001b[2J']],
+    [['assets', '--\u001b[2J']],
+    [['\u001b[2J']],
+    [['retry', '\u001b[31m\u001b[2J']],
+    [['explain', '\u001b[2J']],
+  ])('an argument that is refused moves no cursor: %j', async (args) => {
+    const { code, stdout, stderr } = await run(args);
+    expect(code).toBe(2);
+    expect(stdout + stderr).toContain('\\u{1b}[2J');
+    expect(stdout + stderr).not.toContain('\u001b');
+  });
+
   test.each<[string, string[], Record<string, string>, number]>([
     ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['nobody can be followed', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],

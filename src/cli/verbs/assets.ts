@@ -4,7 +4,7 @@ import type { ApiClient } from '../client.ts';
 import { RefusedByService, UsageError } from '../failures.ts';
 import { findConnection, findOptional } from '../find-connection.ts';
 import { mostRows } from '../options.ts';
-import { ago, type Cell, counted, paint, print, printJson, printJsonLine, table } from '../output.ts';
+import { ago, type Cell, counted, harmless, paint, print, printJson, printJsonLine, table } from '../output.ts';
 
 export interface AssetsOptions {
   connection?: string;
@@ -138,14 +138,14 @@ async function retryEach(api: ApiClient, ids: string[], options: { json?: boolea
       answers.push({ id, state });
       if (!options.json) {
         print(
-          `${paint('green', '✓')} ${id}: ${state === 'mirrored' ? 'mirrored; checking for a missing transcript or thumbnail' : 'retrying now'}`,
+          `${paint('green', '✓')} ${harmless(id)}: ${state === 'mirrored' ? 'mirrored; checking for a missing transcript or thumbnail' : 'retrying now'}`,
         );
       }
     } catch (error) {
       if (!(error instanceof RefusedByService)) throw error;
       if (error.problem.status === 404) process.exitCode = 2;
       answers.push({ id, refused: error.message });
-      if (!options.json) print(`${paint('red', '✗')} ${id}: ${error.message}`);
+      if (!options.json) print(`${paint('red', '✗')} ${harmless(`${id}: ${error.message}`)}`);
     }
   }
   if (options.json) printJson({ assets: answers });
