@@ -18,7 +18,9 @@ import { listUploads } from './sweep.ts';
 export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
   if (bucket.versionsStay) {
     const { listed } = await upload(bucket, [1]);
-    return [partsFinding('are accepted; completing an upload was not tried, because its object would stay', listed)];
+    return [
+      partsFinding('are accepted', listed, '; completing an upload was not tried, because its object would stay'),
+    ];
   }
   const equal = [smallestPart, smallestPart, 1];
   const unequal = [smallestPart, smallestPart + 1, 1];
@@ -33,10 +35,10 @@ export async function parts(bucket: ProbedBucket): Promise<Finding[]> {
   return [partsFinding(first ? 'of any size are accepted' : 'of equal size are accepted, as the mirror sends', listed)];
 }
 
-function partsFinding(what: string, listed: boolean | undefined): Finding {
-  if (listed) return ok('parts', `${what}, and listed`);
+function partsFinding(what: string, listed: boolean | undefined, more = ''): Finding {
+  if (listed) return ok('parts', `${what}, and listed${more}`);
   const but = listed === undefined ? 'cannot be listed' : 'are not listed correctly';
-  return not('note', 'parts', `${what}, but ${but}`, 'an interrupted upload starts over with this store');
+  return not('note', 'parts', `${what}, but ${but}${more}`, 'an interrupted upload starts over with this store');
 }
 
 /** One upload of parts of these lengths. `listed` is undefined where the store cannot list parts. */

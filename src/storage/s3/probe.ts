@@ -119,7 +119,8 @@ async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   );
   if (!rule) return [ok('object lock', 'no default retention')];
   bucket.versionsStay = true;
-  const time = rule.Years ? `${rule.Years} years` : `${rule.Days} days`;
+  const [count, unit] = rule.Years ? [rule.Years, 'year'] : [rule.Days, 'day'];
+  const time = `${count} ${unit}${count === 1 ? '' : 's'}`;
   return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost`)];
 }
 
