@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { chmod, cp, mkdir, readdir, readFile, readlink, rename, rm } from 'node:fs/promises';
+import { chmod, constants, cp, mkdir, readdir, readFile, readlink, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { exists } from '../../files.ts';
 
@@ -16,6 +16,7 @@ export async function copyPrograms(installation: string, home = '/var/lib/asset-
     await chmod(home, 0o755);
     const draft = `${copy}.${randomBytes(6).toString('hex')}`;
     await cp(join(installation, 'native'), draft, { recursive: true, verbatimSymlinks: true });
+    await openToAll(draft);
     await rename(draft, copy).catch(async (error) => {
       await rm(draft, { recursive: true });
       if (!(await exists(copy))) throw error;
@@ -29,6 +30,16 @@ export async function copyPrograms(installation: string, home = '/var/lib/asset-
     if (!running.some((program) => program.startsWith(`${path}/`))) await rm(path, { recursive: true, force: true });
   }
   return join(copy, 'bin');
+}
+
+/** Lets every account read and run what is in a directory, and only ours change it. The umask of `npm ci` may have closed it. */
+async function openToAll(directory: string): Promise<void> {
+  await chmod(directory, 0o755);
+  for (const entry of await readdir(directory, { recursive: true, withFileTypes: true })) {
+    if (entry.isSymbolicLink()) continue;
+    const path = join(entry.parentPath, entry.name);
+    await chmod(path, entry.isDirectory() || (await exists(path, constants.X_OK)) ? 0o755 : 0o644);
+  }
 }
 
 /** The executable files of all processes that we may inspect; as root, of all. */

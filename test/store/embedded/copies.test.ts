@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -40,5 +40,23 @@ test.runIf(process.platform === 'linux')(
     await ended;
     await copyPrograms(next, home);
     expect(await readdir(home)).toEqual(['postgresql-3.0.0']);
+  },
+);
+
+test.runIf(process.platform === 'linux').each([
+  ['private', 0o700, 0o600],
+  ['open to all', 0o777, 0o666],
+])(
+  'every account can run copied programs and only ours can change them, also if the package is %s',
+  async (_, runs, reads) => {
+    const path = await installation(`4.0.${runs}`);
+    await mkdir(join(path, 'native/lib'));
+    await writeFile(join(path, 'native/lib/library'), '');
+    await chmod(join(path, 'native/lib/library'), reads);
+    for (const file of ['native/bin/sleep', 'native/bin', 'native/lib', 'native']) await chmod(join(path, file), runs);
+    const bin = await copyPrograms(path, join(directory, `home-${runs}`));
+    const modeOf = async (file: string) => (await stat(join(bin, '..', file))).mode & 0o777;
+    for (const file of ['.', 'bin', 'bin/sleep', 'lib']) expect(await modeOf(file)).toBe(0o755);
+    expect(await modeOf('lib/library')).toBe(0o644);
   },
 );
