@@ -7,6 +7,7 @@ import { type Admin, type Library, startTestLibrary } from './support/library.ts
 import { type Ground, newGround, spawnMirror } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newRedis } from './support/redis.ts';
+import { startPostgres } from './support/services.ts';
 import { newStage, type Stage } from './support/stage.ts';
 import { until } from './support/until.ts';
 
@@ -17,10 +18,11 @@ const backends = [
   ...(redis ? [{ name: 'queues in Redis', redis }] : []),
 ];
 
-/** The clock of the mirror and of the PostgreSQL that it starts is wrong; the library's and Redis' are right. */
+/** The clock of the mirror and of its PostgreSQL is wrong; the library's and Redis' are right. */
 describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () => {
   describe.each(backends)('$name', ({ redis }) => {
     const clockFile = join(tmpdir(), `asset-mirror-clock-${process.pid}-${Math.random()}`);
+    const stops: (() => Promise<unknown>)[] = [];
     let ground: Ground;
     let library: Library;
     let admin: Admin;
@@ -39,26 +41,35 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
         })
       ).id;
 
+    /** Connects while the clock is ahead by so many hours, and checks that the database's is. */
+    const connectAhead = async (hours: number) => {
+      const connectionId = await mirror!.connect();
+      const { connectedAt } = await mirror!.api('GET', `/connections/${connectionId}`);
+      expect(Date.parse(connectedAt)).toBeGreaterThan(Date.now() + (hours - 1) * 3600_000);
+      return connectionId;
+    };
+
     beforeEach(async () => {
+      const clock = {
+        LD_PRELOAD: faketime!,
+        FAKETIME_TIMESTAMP_FILE: clockFile,
+        FAKETIME_NO_CACHE: '1',
+        FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      };
+      await setClock('+0');
       ground = await newGround({
         port: await freePort(),
-        environment: {
-          LD_PRELOAD: faketime!,
-          FAKETIME_TIMESTAMP_FILE: clockFile,
-          FAKETIME_NO_CACHE: '1',
-          FAKETIME_DONT_FAKE_MONOTONIC: '1',
-          SYNC_INTERVAL: '5s',
-          ...(redis && { REDIS_URL: await newRedis(redis) }),
-        },
+        environment: { ...clock, SYNC_INTERVAL: '5s', ...(redis && { REDIS_URL: await newRedis(redis) }) },
       });
-      // The mirror's own: a server of the machine has the machine's clock.
-      delete ground.environment.DATABASE_URL;
+      // One for this test: the other tests' has the machine's clock.
+      ground.environment.DATABASE_URL = await startPostgres(ground.environment.DATA_DIR!, stops, clock);
       ({ library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] }));
       await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
     });
     afterEach(async () => {
       await mirror?.kill('SIGTERM');
       mirror = undefined;
+      for (const stop of stops.splice(0)) await stop();
       await library.close();
       await ground.clear();
       await rm(clockFile, { force: true });
@@ -67,7 +78,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
     test('and is set back by two hours while the mirror runs: the step is logged, and syncs go on', async () => {
       await setClock('+2h');
       mirror = await spawnMirror(ground, library);
-      await mirror.connect();
+      await connectAhead(2);
       await mirror.assetIn(await upload('before'), 'mirrored');
       await setClock('+0');
       await mirror.assetIn(await upload('after'), 'mirrored');
@@ -78,7 +89,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
     test('and is set back by two days while the mirror is stopped: syncs go on, and assets in backoff come back', async () => {
       await setClock('+2d');
       mirror = await spawnMirror(ground, library);
-      const connectionId = await mirror.connect();
+      const connectionId = await connectAhead(48);
       await admin.setFaults({ endpoint: 'media', status: 500 });
       const failing = await upload('failing');
       await until('an attempt that failed', async () => (await mirror!.asset(failing))?.attempts > 0);

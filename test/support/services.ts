@@ -107,8 +107,15 @@ const say = (sentence: string) => process.stdout.write(`\n  ${sentence}\n`);
 /** Runs a program until standard input ends, which it does when our process ends, however that ends. */
 const stopsWithStdin = '"$@" </dev/null & read -r _; kill -QUIT $!; wait $!';
 
-/** The PostgreSQL that comes with the packages, without its guarantees: what the tests keep in it is thrown away. */
-async function startPostgres(directory: string, stops: Stops): Promise<string> {
+/**
+ * The PostgreSQL that comes with the packages, without its guarantees: what the tests keep in it is thrown away.
+ * `environment`: what it gets besides what any program needs.
+ */
+export async function startPostgres(
+  directory: string,
+  stops: Stops,
+  environment: Record<string, string> = {},
+): Promise<string> {
   const cluster = await openCluster(join(directory, 'database'), createLog({ level: 'silent', pretty: false }));
   const port = await freePort();
   const settings = ['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'max_connections=200'];
@@ -117,7 +124,7 @@ async function startPostgres(directory: string, stops: Stops): Promise<string> {
   const child = spawn('/bin/sh', ['-c', stopsWithStdin, 'sh', join(cluster.bin, 'postgres'), ...args], {
     ...cluster.account,
     cwd: cluster.data,
-    env: minimalEnvironment(),
+    env: { ...minimalEnvironment(), ...environment },
     stdio: ['pipe', 'ignore', 'ignore'],
   });
   stops.push(async () => {
