@@ -52,7 +52,7 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
     case 'pending':
       return [
         media
-          ? 'The file in the library has changed; the new one is not in the bucket yet.'
+          ? 'It is mirrored again: its file in the library was replaced, an object is missing or damaged, or an operator asked for it.'
           : 'It is not in the bucket yet.',
         ...(isLeased(asset, at.now) ? ['A worker is working on it.'] : waitsFor(asset, at)),
         ...uploadLines(asset, at),

@@ -106,7 +106,12 @@ describe('why an asset is where it is', () => {
     ],
     ['cannot be read', asset('pending'), { readable: false }, /can no longer read its company/],
     ['has no bucket', asset('pending'), { bucketTrouble: 'disk full' }, /all assets wait: disk full/],
-    ['is replaced', asset('pending', { media }), {}, /has changed; the new one is not in the bucket yet/],
+    [
+      'is mirrored again',
+      asset('pending', { media }),
+      {},
+      /file in the library was replaced, an object is missing or damaged/,
+    ],
     [
       'is skipped',
       asset('pending', { skipped: 'type videos', nextAt: null }),
