@@ -197,4 +197,27 @@ describe('a file that is replaced at the service', () => {
     const events = await scene.mirror.store.events.search({ kind: 'asset.conflict', assetId: id, limit: 9 });
     expect(events).toMatchObject([{ assetId: id, data: { companyId: 'other', recordedFor: 'acme' } }]);
   });
+
+  test('an asset that lost its company, and then its files, is mirrored from the company that lists it next', async () => {
+    const userId = scene.library.users[0]!.id;
+    await scene.admin.addCompany({ id: 'closing', name: 'Closing', userIds: [userId] });
+    const id = await scene.upload({ companyId: 'closing' });
+    await scene.resync();
+    await scene.mirror.assetIn(id, 'mirrored');
+    const { uploadDate } = await scene.mirror.asset(id);
+    await scene.admin.setAccess('closing', userId, false);
+    await scene.admin.removeAsset(id);
+    await scene.resync({ mode: 'incremental' });
+    await scene.checked();
+    for (const key of await scene.keys(id)) await scene.storage.remove(key);
+    await scene.mirror.api('POST', '/verify', { repair: true });
+    const lost = await scene.mirror.assetIn(id, 'pending');
+    expect(lost).toMatchObject({ companyId: 'closing', reason: { code: 'no_reader' } });
+    await scene.checked();
+
+    await scene.upload({ id, uploadDate });
+    await scene.resync();
+    expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ companyId: 'acme' });
+    expect((await scene.media(id))?.toString()).toBe('hello');
+  });
 });
