@@ -162,7 +162,7 @@ function mirrorDeps(
 function syncDeps(context: Context, withToken: Access, onWork: () => void): SyncDeps {
   const { instance, sync, transcripts, thumbnails } = context.config;
   const kept = { transcripts: transcripts.mirror, thumbnails: thumbnails.mirror };
-  return { ...context, ...sync, ...kept, instance, withToken, onWork };
+  return { ...context, ...sync, ...kept, instance, withToken, endless: new Set(), onWork };
 }
 
 /** Works on one asset, and returns what the queue dashboard shows. @throws the reason of a failed attempt */

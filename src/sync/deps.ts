@@ -20,6 +20,8 @@ export interface SyncDeps {
   transcripts: boolean;
   /** Whether thumbnails are. */
   thumbnails: boolean;
+  /** Companies whose last listing did not end: incremental syncs give the next ones up after few pages. */
+  endless: Set<string>;
   /** Called when assets have become due. */
   onWork: () => void;
 }

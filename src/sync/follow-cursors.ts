@@ -2,7 +2,12 @@ import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 /** A listing is given up after more than this many pages in a row without a new asset. */
-const idlePages = 1000;
+const mostIdlePages = 1000;
+
+/** A listing goes on without new assets. */
+export class EndlessListing extends Error {
+  override readonly name = 'EndlessListing';
+}
 
 /** The progress of a listing: its assets so far, and its pages without a new one. */
 export interface Progress {
@@ -13,9 +18,9 @@ export interface Progress {
 /**
  * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a service may use one value
  * for all pages. A listing ends if there is no next cursor, or if a request gets the same answer as before.
- * `what` begins each error message; `before` is the progress of an interrupted listing.
+ * `what` begins each error message; `before` is the progress of an interrupted listing; `idlePages`: when it is given up.
  */
-export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }) {
+export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }, idlePages = mostIdlePages) {
   // Checksums: 21 MB for a million assets. Two ids with the same checksum only make a new asset look known.
   const assets = new Set<number>();
   /** Digests of the pages since the last one with a new asset, which comes first. */
@@ -26,7 +31,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
     /**
      * What follows the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
      * page has assets that earlier pages did not; `repeats`: it equals an earlier page; `isDoubtful`: the listing ends here,
-     * but there may be more. @throws if the listing goes on without new assets
+     * but there may be more. @throws EndlessListing
      */
     after(cursor: string | undefined, { ids, nextCursor }: { ids: string[]; nextCursor: string | undefined }) {
       const known = assets.size;
@@ -45,7 +50,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
         return { next: undefined, isNew, repeats, isDoubtful: repeats && !standsStill };
       }
       if (pages.size > idlePages || idleInAll > idlePages + before.assets + assets.size) {
-        throw new Error(`${what}: the listing does not end: ${idleInAll} of its pages had no new asset`);
+        throw new EndlessListing(`${what}: the listing does not end: ${idleInAll} of its pages had no new asset`);
       }
       return { next: nextCursor, isNew, repeats, isDoubtful: false };
     },

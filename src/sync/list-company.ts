@@ -14,6 +14,8 @@ import { interruptListing } from './problems.ts';
 
 /** Maximum of unreadable items that are tracked. With more, none of them counts as repaired. */
 const mostUnreadable = 1000;
+/** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
+const mostIdlePagesAgain = 10;
 /** Statuses with which a service may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
@@ -40,7 +42,7 @@ export async function listCompany(
 }
 
 /** The state of a listing: new, or that of the run that was interrupted. */
-function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
+function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
   const { scope } = sync;
   const full = sync.mode === 'full';
   // `since` is strict, so even without an overlap the millisecond of the mark is listed once more.
@@ -59,7 +61,8 @@ function openListing({ overlap }: SyncDeps, { sync }: Run, company: ReadableComp
     unfiltered,
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
-    cursors: followCursors(what, resumed?.progress),
+    // The newest assets come first, so few pages still find new ones. Full syncs try all pages.
+    cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : undefined),
     pages: 0,
     cursor: resumed?.cursor ?? undefined,
     previousCursor: undefined as string | undefined,

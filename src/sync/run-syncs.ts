@@ -11,6 +11,7 @@ import { LeaseLost } from '../store/syncs/lease.ts';
 import type { TakenSync } from '../store/syncs/syncs.ts';
 import { span, traceHere } from '../tracing/tracing.ts';
 import type { Run, SyncDeps } from './deps.ts';
+import { EndlessListing } from './follow-cursors.ts';
 import { listCompany } from './list-company.ts';
 import { ListingInterrupted, Problems, stopsRun } from './problems.ts';
 import { requestAssets } from './request-assets.ts';
@@ -206,8 +207,10 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
     }
     try {
       position = await listCompany(deps, run, company, position);
+      deps.endless.delete(company.id);
     } catch (error) {
       if (stopsRun(error, signal)) throw error;
+      if (error instanceof EndlessListing) deps.endless.add(company.id);
       const isElsewhere = searching && error instanceof HttpError && error.status < 500;
       if (isElsewhere && ++withoutProject < companies.length) continue;
       problems.add(reasonOf(error), { fatal: true });

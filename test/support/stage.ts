@@ -40,6 +40,7 @@ export async function newStage(
     excludeTypes: [],
     transcripts: true,
     thumbnails: true,
+    endless: new Set(),
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>

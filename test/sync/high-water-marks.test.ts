@@ -212,6 +212,7 @@ async function scene(paging: Paging, people: number) {
           excludeTypes: [],
           transcripts: true,
           thumbnails: true,
+          endless: new Set(),
           onWork: () => {},
         },
         connectionId,

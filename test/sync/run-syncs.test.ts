@@ -286,6 +286,36 @@ describe('pages', () => {
     expect(await stage.ids(next)).toEqual([found]);
   });
 
+  test('that never end are given up early by the next incremental syncs, which still find what is new, until one ends', async () => {
+    const { companyId, connectionId } = await stage.company();
+    const endless = (...first: string[]) =>
+      answers(
+        companyId,
+        Array.from({ length: 1010 }, (_, i) => ({
+          ids: [...'abcdefghij', ...first].toSorted(() => Math.random() - 0.5),
+          nextCursor: `cursor ${i}`,
+        })),
+      );
+    /** Runs a sync, and counts how often it asks for a page. */
+    const asked = async (mode: 'incremental' | 'full', run: object) => {
+      const before = await stage.listings(companyId);
+      expect(await stage.sync(connectionId, mode)).toMatchObject(run);
+      return (await stage.listings(companyId)) - before;
+    };
+    const failed = { status: 'failed', error: expect.stringMatching(/pages had no new asset/) };
+    await endless();
+    expect(await asked('incremental', failed)).toBeGreaterThan(1000);
+    await endless('new');
+    expect(await asked('incremental', { ...failed, new: 1 })).toBeLessThan(30);
+    await endless();
+    expect(await asked('full', failed)).toBeGreaterThan(1000);
+
+    await stage.admin.clearFaults();
+    await asked('incremental', { status: 'done', error: null });
+    await endless();
+    expect(await asked('incremental', failed)).toBeGreaterThan(1000);
+  });
+
   test('that never end are given up even if the service breaks them off again and again', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
