@@ -2,7 +2,7 @@ import { because, renderReason } from '../reasons.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 
 /** Why an asset is not in the bucket, as exactly as the records know; null: it is there. */
-export function whyNot({ state, reason, skipped, nextAt, media }: AssetContents): string | null {
+export function whyNot({ state, reason, skipped, nextAt, media, hasNoReader }: AssetContents): string | null {
   if (skipped !== null) return renderReason({ code: 'skipped_by_filter', rule: skipped });
   switch (state) {
     case 'mirrored':
@@ -18,6 +18,7 @@ export function whyNot({ state, reason, skipped, nextAt, media }: AssetContents)
     case 'transferring':
       return `on its way${because(reason)}`;
     case 'pending': {
+      if (hasNoReader) return `not yet${because({ code: 'no_reader' })}`;
       const later = reason && nextAt && nextAt.getTime() > Date.now() ? `; next try ${nextAt.toISOString()}` : '';
       return `not yet${because(reason) || ': waits for a free slot'}${later}`;
     }

@@ -214,6 +214,11 @@ describe('a file that is replaced at the service', () => {
     const lost = await scene.mirror.assetIn(id, 'pending');
     expect(lost).toMatchObject({ companyId: 'closing', reason: { code: 'no_reader' } });
     await scene.checked();
+    const { id: run } = await scene.mirror.api('POST', '/verify', {});
+    await scene.checked();
+    const { lines } = await scene.mirror.api('GET', `/verify/${run}?limit=1000`);
+    const why = lines.find((line: { assetId: string }) => line.assetId === id).text;
+    expect(why).toContain('no connection can read its company');
 
     await scene.upload({ id, uploadDate });
     await scene.resync();

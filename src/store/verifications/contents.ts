@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Asset, AssetState, Database } from '../database/schema.ts';
+import { isStranded } from '../syncs/write-assets.ts';
 
 const columns = [
   'id',
@@ -31,6 +32,8 @@ const columns = [
 export type AssetContents = Pick<Asset, (typeof columns)[number]> & {
   /** It is queued or leased. */
   isMoving: boolean;
+  /** It is pending, and no connection can read its company. */
+  hasNoReader: boolean;
 };
 
 const notMirrored = ['pending', 'processing', 'transferring', 'unavailable', 'failed'] satisfies AssetState[];
@@ -40,7 +43,13 @@ const mediaKey = sql<string>`(media->>'key') COLLATE "C"`;
 
 const isMoving = sql<boolean>`(queued_at IS NOT NULL OR coalesce(lease_until > now(), false))`;
 
-const assets = (db: Database) => db.selectFrom('assets').select(columns).select(isMoving.as('isMoving'));
+const hasNoReader = sql<boolean>`(state = 'pending' AND ${isStranded})`;
+
+const assets = (db: Database) =>
+  db
+    .selectFrom('assets as a')
+    .select(columns)
+    .select([isMoving.as('isMoving'), hasNoReader.as('hasNoReader')]);
 
 export async function get(db: Database, id: string): Promise<AssetContents | undefined> {
   return assets(db).where('id', '=', id).executeTakeFirst();
