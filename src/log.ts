@@ -74,8 +74,8 @@ function clean(value: unknown, written: (text: string) => string, depth = 0): un
   const out: Record<string, unknown> = {};
   const fields = value instanceof Error ? stdSerializers.errWithCause(value) : value;
   for (const [key, v] of Object.entries(fields)) {
-    // Errors of HTTP and S3 clients contain whole requests and answers.
-    if (key === 'raw' || key === 'input' || key.startsWith('$')) continue;
+    // Errors of HTTP and S3 clients contain whole requests and answers; those of pg, the whole client.
+    if (['raw', 'input', 'client'].includes(key) || key.startsWith('$')) continue;
     out[key] =
       secretKey.test(key) && (typeof v === 'string' || typeof v === 'object') ? '…' : clean(v, written, depth + 1);
   }

@@ -1,5 +1,6 @@
 import { Writable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
+import pg from 'pg';
 import type { Logger } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { createLog } from '../src/log.ts';
@@ -46,6 +47,14 @@ describe('a log line', () => {
       ms: 12,
       msg: 'asset mirrored',
     });
+  });
+
+  it('of a broken database connection has the error without the client', () => {
+    const client = new pg.Client({ connectionString: 'postgres://mirror:a-password@127.0.0.1:1/mirror' });
+    const err = Object.assign(new Error('terminated'), { code: '57P01', client });
+    const found = line((log) => log.warn({ event: 'database.connection_lost', err }, 'database connection lost'));
+    expect(found.err).toMatchObject({ message: 'terminated', code: '57P01' });
+    expect(found.err).not.toHaveProperty('client');
   });
 
   it('below the level is not written', () => {
