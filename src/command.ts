@@ -153,6 +153,7 @@ export async function run(options: ContextOptions = {}): Promise<never> {
     if (code !== 0 && process.argv.includes('--json')) printError(jsonOf(problemOf(error), 2));
     else if (error instanceof ConfigurationError) {
       printError(['asset-mirror: wrong or missing settings', ...error.problems].join('\n  '));
+      if (error.remedy) printError(error.remedy);
     } else if (!(error instanceof CommanderError)) printError(`asset-mirror: ${harmless(reasonOf(error))}`);
     process.exit(code);
   }

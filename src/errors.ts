@@ -102,14 +102,16 @@ export class InUse extends Error {
   override readonly name = 'InUse';
 }
 
-/** A wrong or missing setting. `problems` holds one sentence each. */
+/** A wrong or missing setting. `problems` holds one sentence each, `remedy` what helps against all of them. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   readonly problems: readonly string[];
+  readonly remedy: string | undefined;
 
-  constructor(problems: readonly string[]) {
+  constructor(problems: readonly string[], remedy?: string) {
     super(problems.join('\n'));
     this.problems = problems;
+    this.remedy = remedy;
   }
 }
 

@@ -48,7 +48,8 @@ export function exitCodeOf(error: unknown): number {
 export function problemOf(error: unknown): object {
   if (error instanceof RefusedByService) return error.problem;
   if (error instanceof ConfigurationError) {
-    return { code: 'wrong_configuration', detail: error.problems.join(' '), problems: error.problems };
+    const detail = [...error.problems, error.remedy].filter(Boolean).join(' ');
+    return { code: 'wrong_configuration', detail, problems: error.problems };
   }
   const code =
     error instanceof NotReachable

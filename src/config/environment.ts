@@ -132,6 +132,9 @@ export const secretVariables: ReadonlySet<string> = new Set([
 export const isSet = (environment: Environment, name: string) =>
   Boolean(environment[name]?.trim() || environment[`${name}_FILE`]?.trim());
 
+const forBeginners =
+  '.env.example is a template of .env with all settings. `npm run demo` needs none: it brings a library of its own.';
+
 /**
  * Reads the variables of `schema`. An empty value counts as unset, because compose files and charts pass those; spaces and
  * line ends around a value are dropped.
@@ -157,7 +160,10 @@ export function readEnvironment<T extends z.ZodRawShape>(
   for (const name of wrong) {
     problems.set(name, `${name} ${shown(name, given[name])}; expected ${expectedOf(schema[name])}.`);
   }
-  if (problems.size > 0 || !result.success) throw new ConfigurationError([...problems.values()]);
+  if (problems.size > 0 || !result.success) {
+    const noLibrary = [...problems.keys()].some((name) => name.startsWith('LIBRARY_') && given[name] === undefined);
+    throw new ConfigurationError([...problems.values()], noLibrary ? forBeginners : undefined);
+  }
   return result.data;
 }
 

@@ -356,6 +356,19 @@ describe('what is wrong', () => {
     });
   }
 
+  it('that lacks settings of the library names the template and the demo', () => {
+    const remedyOf = (environment: Environment) => {
+      try {
+        return readConfig(environment) && 'none';
+      } catch (error) {
+        return (error as ConfigurationError).remedy;
+      }
+    };
+    expect(remedyOf({ ...required, LIBRARY_CLIENT_ID: '' })).toMatch(/\.env\.example.*`npm run demo`/);
+    expect(remedyOf({ ...required, LIBRARY_API_URL: 'nope' })).toBeUndefined();
+    expect(remedyOf({ ...required, PORT: 'abc' })).toBeUndefined();
+  });
+
   it('takes a proxy in lower case, before one in upper case', () => {
     const config = readConfig({ ...required, HTTPS_PROXY: 'http://upper', https_proxy: 'http://lower', no_proxy: 'a' });
     expect(config.proxies).toEqual({ http: '', https: 'http://lower', no: 'a' });
