@@ -1,6 +1,7 @@
 import { opendirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
+import { parseSize } from '../units.ts';
 
 /** The maximum rows of a page of the API. */
 export const mostRows = 250;
@@ -15,6 +16,12 @@ export function wholeNumber(least: number, most: number) {
       throw new InvalidArgumentError(`Expected a whole number from ${least} to ${most}.`);
     return value;
   };
+}
+
+export function size(text: string): number {
+  const value = parseSize(text);
+  if (value) return value;
+  throw new InvalidArgumentError('Expected a size, such as 10MiB.');
 }
 
 const address = (expected: string, protocols: RegExp) => (text: string) => {

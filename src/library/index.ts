@@ -46,6 +46,8 @@ export type Library = {
   clientId: string;
   clientSecret: string;
   users: (User & { password: string })[];
+  /** About how many bytes of generated content it serves. */
+  bytes?: number;
   close(): Promise<void>;
 };
 
@@ -93,6 +95,7 @@ export async function startLibrary(options: LibraryOptions): Promise<KeptLibrary
     clientId,
     clientSecret,
     users,
+    ...(content.bytes !== undefined && { bytes: content.bytes }),
     close: () => running.disposeAsync(),
   };
 }

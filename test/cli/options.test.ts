@@ -59,6 +59,14 @@ test('the address of its database is not repeated, for it may have a password in
   expect(error.message).not.toContain('geheim');
 });
 
+test('--max-size is a size, and for generated files only', async () => {
+  expect(await served(['library', '--synthetic', '5', '--max-size', 'big'])).toContain(
+    'Expected a size, such as 10MiB.',
+  );
+  const options = { maxSize: 1024, host: '127.0.0.1', port: 0 };
+  await expect(library(options as never, {} as never)).rejects.toThrow('give --synthetic, too');
+});
+
 test('a demo starts nothing with settings that are wrong, and names all of them', async () => {
   const never = () => expect.unreachable('nothing is started');
   const deps = { environment: { PORT: 'abc', LOG_LEVEL: 'loud' }, readConfig, startDatabase: never, freePort: never };

@@ -82,6 +82,19 @@ describe('a synthetic library', () => {
     for (const { size, status } of sizes) expect(status === 'unavailable' || (size >= 1000 && size <= 2000)).toBe(true);
   });
 
+  it('synthetic files are no larger than the given size, and the others stay as they are', () => {
+    const limited = new Synthetic({ count: 2500, seed: 5, maxSize: 1_000_000 });
+    const sizes = all({}, new Catalogue([limited])).map(({ size }) => size);
+    expect(sizes).toEqual(listing.map(({ size }) => Math.min(size, 1_000_000)));
+  });
+
+  it('a synthetic library says how many bytes it has, of millions of assets about how many', () => {
+    expect(source.bytes).toBe(listing.reduce((sum, { size }) => sum + size, 0));
+    const perAsset = new Synthetic({ count: 5_000_000, seed: 5 }).bytes / 5_000_000;
+    expect(perAsset / (source.bytes / 2500)).toBeGreaterThan(0.9);
+    expect(perAsset / (source.bytes / 2500)).toBeLessThan(1.1);
+  });
+
   it('a synthetic library accepts uploads, changes and deletions', () => {
     const catalogue = new Catalogue([source]);
     const [first, second, third] = listing as [Asset, Asset, Asset];

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { probePort } from '../../config/preflight.ts';
 import { InUse } from '../../errors.ts';
 import { type LibraryOptions, startLibrary } from '../../library/index.ts';
+import { formatBytes } from '../../units.ts';
 import { UsageError } from '../failures.ts';
 import { jsonOf, paint, print, printError, printJsonLine } from '../output.ts';
 
@@ -13,6 +14,7 @@ export interface LibraryVerbOptions {
   adminPort?: number;
   media?: string;
   synthetic?: number;
+  maxSize?: number;
   seed?: number;
   database?: string;
   inMemory?: boolean;
@@ -46,6 +48,9 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
       '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
     );
   }
+  if (options.maxSize !== undefined && options.synthetic === undefined) {
+    throw new UsageError('--max-size limits generated files; give --synthetic, too.');
+  }
   // Before the library makes a secret, which it shows once.
   await probePort('--port', host, port);
   if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
@@ -69,13 +74,13 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
     ...(!inMemory && databaseUrl !== undefined && { databaseUrl }),
   });
   running.defer(() => service.close());
-  const { apiUrl, appUrl, adminUrl, clientId, users } = service;
+  const { apiUrl, appUrl, adminUrl, clientId, users, bytes } = service;
   const clientSecret = service.clientSecret ?? (await keptSecret(credentials, clientId));
   if (service.clientSecret && credentials) {
     await writeFile(credentials, `${JSON.stringify({ clientId, clientSecret })}\n`, { mode: 0o600 });
   }
   if (json) {
-    printJsonLine({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users });
+    printJsonLine({ apiUrl, appUrl, adminUrl, clientId, clientSecret, users, bytes });
   } else {
     print(`${paint('bold', 'The library is running.')} A mirror of it needs:
 
@@ -84,6 +89,7 @@ LIBRARY_APP_URL=${appUrl}
 LIBRARY_CLIENT_ID=${clientId}
 LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secret makes another)'}
 `);
+    if (bytes !== undefined) print(`It serves ${options.synthetic} generated assets, about ${formatBytes(bytes)}.`);
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);
     if (adminUrl) print(`Admin API: ${adminUrl}`);
   }
@@ -99,8 +105,8 @@ async function keptSecret(path: string | undefined, clientId: string): Promise<s
 
 function settingsOf(options: LibraryVerbOptions): LibraryOptions {
   const { host, port, media, synthetic, seed, redirectUri: redirectUris, appName, logoUrl, websiteUrl } = options;
-  const { publicUrl, adminPort, clientId, clientSecret, rotateSecret, autoConsent } = options;
-  const made = seed === undefined ? {} : { seed };
+  const { publicUrl, adminPort, clientId, clientSecret, rotateSecret, autoConsent, maxSize } = options;
+  const made = defined({ seed });
   const given = {
     publicUrl,
     adminPort,
@@ -115,7 +121,11 @@ function settingsOf(options: LibraryVerbOptions): LibraryOptions {
     host,
     port,
     content:
-      media !== undefined ? { media } : synthetic !== undefined ? { synthetic, ...made } : { samples: 300, ...made },
+      media !== undefined
+        ? { media }
+        : synthetic !== undefined
+          ? { synthetic, ...made, ...defined({ maxSize }) }
+          : { samples: 300, ...made },
     transcodeDelay: 20_000,
     transcriptDelay: 120_000,
     // Requests are nobody's business here; what went wrong is.

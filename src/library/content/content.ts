@@ -5,7 +5,7 @@ import type { Asset, Company, Project, User } from '../model.ts';
 export type ContentOption =
   | { samples: number; seed?: number }
   | { media: string }
-  | { synthetic: number; seed?: number; sizes?: [number, number] };
+  | { synthetic: number; seed?: number; sizes?: [number, number]; maxSize?: number };
 
 /** What a library holds when it starts. */
 export type Content = {
@@ -15,6 +15,8 @@ export type Content = {
   assets: Asset[];
   /** Assets that are not held in memory. */
   sources: Source[];
+  /** About how many bytes it serves, where that is known. */
+  bytes?: number;
   close?: () => Promise<void>;
 };
 

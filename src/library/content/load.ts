@@ -17,9 +17,9 @@ export async function loadContent(
     return samples(option.samples, option.seed ?? 1, Number(startedAt), delays);
   }
   if ('synthetic' in option) {
-    const { synthetic: count, seed = 1, sizes } = option;
-    const source = new Synthetic({ count, seed, sizes });
-    return contentOfAda([source.company], [source]);
+    const { synthetic: count, seed = 1, ...limits } = option;
+    const source = new Synthetic({ count, seed, ...limits });
+    return { ...contentOfAda([source.company], [source]), bytes: source.bytes };
   }
   const folder = await Folder.open(option.media, { now, transcodeDelay: delays.transcode, store, log });
   return { ...contentOfAda([folder.company], [folder]), close: () => folder.close() };

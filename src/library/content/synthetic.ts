@@ -3,7 +3,7 @@ import { type Asset, type Company, isVideo, newAsset, type Project } from '../mo
 import { type Body, bodyOf, generated } from './body.ts';
 import { NEWEST } from './content.ts';
 import { nameOf, tagsOf } from './names.ts';
-import { randomFrom } from './random.ts';
+import { type Random, randomFrom } from './random.ts';
 import { speech } from './speech.ts';
 import { placeholder } from './thumbnail.ts';
 
@@ -29,7 +29,12 @@ type Options = {
   seed: number;
   /** Smallest and largest size. Default: the usual sizes of the kind. */
   sizes?: [number, number] | undefined;
+  /** No file is larger, in bytes. */
+  maxSize?: number | undefined;
 };
+
+/** Of more assets, the sizes of so many are added up, and the sum of all is estimated. */
+const SAMPLE = 10_000;
 
 /** Any number of assets of any size. Nothing is stored: assets and bytes are computed from their number. 0 is the newest. */
 export class Synthetic implements Source {
@@ -76,15 +81,14 @@ export class Synthetic implements Source {
   }
 
   #asset(i: number): Asset {
-    const { seed, sizes } = this.#options;
+    const { seed } = this.#options;
     const random = randomFrom(hash(seed, i, 3));
-    const { assetType, extension, mimeType, sizes: usual } = this.#kind(i);
-    const [smallest, largest] = sizes ?? usual;
-    const size = Math.round(smallest * (largest / smallest) ** random.next());
+    const { assetType, extension, mimeType } = this.#kind(i);
+    const size = this.#size(i, random);
     const filename = nameOf(assetType, extension, i, random);
     const { id, name } = this.#project(i);
     const isTimed = /^(video|audio)/.test(mimeType);
-    const isUnavailable = i % 1000 === 999;
+    const isUnavailable = hasNoFile(i);
     const duration = isTimed ? Math.round(1000 * (2 + size / 1e6)) / 1000 : null;
     const body = (type: string, name: string, size: number) => (): Body => bodyOf(type, [generated(name, size)]);
     return {
@@ -115,6 +119,24 @@ export class Synthetic implements Source {
     };
   }
 
+  /** Bytes of all files. */
+  get bytes(): number {
+    const { count, seed } = this.#options;
+    const step = Math.max(1, count / SAMPLE);
+    let sum = 0;
+    for (let at = 0; at < count; at += step) {
+      const i = Math.floor(at);
+      if (!hasNoFile(i)) sum += this.#size(i, randomFrom(hash(seed, i, 3)));
+    }
+    return Math.round(sum * step);
+  }
+
+  #size(i: number, random: Random): number {
+    const { sizes, maxSize = Number.POSITIVE_INFINITY } = this.#options;
+    const [smallest, largest] = sizes ?? this.#kind(i).sizes;
+    return Math.min(maxSize, Math.round(smallest * (largest / smallest) ** random.next()));
+  }
+
   #id(i: number): string {
     return `ast_${this.#options.seed}_${i}`;
   }
@@ -137,6 +159,8 @@ export class Synthetic implements Source {
     return i;
   }
 }
+
+const hasNoFile = (i: number) => i % 1000 === 999;
 
 /** A fast hash of three numbers (the finalizer of MurmurHash3), below 2^32. */
 function hash(seed: number, i: number, salt: number): number {
