@@ -126,7 +126,7 @@ const storableReason = (reason: Reason): Reason =>
   JSON.parse(JSON.stringify(reason), (_, value) => (typeof value === 'string' ? storable(value) : value));
 
 /** Short and without secrets. PostgreSQL stores no NUL, and no half of a surrogate pair, which the cut may leave. */
-const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
+export const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('\0', '').toWellFormed();
 
 /** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
 export function reasonOf(error: unknown): string {

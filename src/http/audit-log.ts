@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import { z } from 'zod';
+import { storable } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Operations } from '../operations/operations.ts';
 
@@ -24,7 +25,7 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
         ...(request.body !== undefined && request.body !== null && { request: request.body }),
         status: reply.statusCode,
         requestId: request.id,
-        code: codeOf(reply.getHeader('content-type'), payload),
+        ...refusalOf(reply.getHeader('content-type'), payload),
       });
     } catch (err) {
       // The change was made, so the answer must not say that it failed.
@@ -37,7 +38,9 @@ export function auditChanges(app: FastifyInstance, deps: { operations: Operation
   });
 }
 
-function codeOf(type: unknown, payload: unknown): string | undefined {
-  if (!String(type).startsWith('application/problem+json') || typeof payload !== 'string') return undefined;
-  return z.object({ code: z.string() }).safeParse(JSON.parse(payload)).data?.code;
+/** The code of the problem, and why, if it was refused. */
+function refusalOf(type: unknown, payload: unknown): { code?: string; reason?: string } {
+  if (!String(type).startsWith('application/problem+json') || typeof payload !== 'string') return {};
+  const { data } = z.object({ code: z.string(), detail: z.string() }).safeParse(JSON.parse(payload));
+  return data ? { code: data.code, reason: storable(data.detail) } : {};
 }

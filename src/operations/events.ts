@@ -38,8 +38,9 @@ export interface AuditEntry {
   status: number;
   /** As in the log. */
   requestId?: string | undefined;
-  /** The code of the problem, if it was refused. */
+  /** The code of the problem, and its text, if it was refused. */
   code?: string | undefined;
+  reason?: string | undefined;
 }
 
 /** A longer request is not kept. */
@@ -72,7 +73,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
     onEvents: (heard: () => void) => store.onEvents(heard),
 
     /** Adds an entry to the audit log. */
-    async audit({ action, connectionId, assetId, request, code, ...how }: AuditEntry): Promise<void> {
+    async audit({ action, connectionId, assetId, request, code, reason, ...how }: AuditEntry): Promise<void> {
       const short = request !== undefined && JSON.stringify(request).length <= longestRequest;
       await store.events.add({
         kind: `operator.${action}`,
@@ -82,6 +83,7 @@ export function eventOperations({ store }: Pick<OperationsDeps, 'store'>) {
           ...how,
           outcome: how.status < 400 ? 'done' : 'refused',
           ...(code !== undefined && { code }),
+          ...(reason !== undefined && { reason }),
           ...(request !== undefined && { request: short ? request : 'too long to be kept' }),
         },
       });

@@ -67,7 +67,7 @@ function entriesOf({ at, kind, syncId, data }: HistoryEntry): TimelineEntry[] {
     case 'lost':
       return [entry(at, 'attempt.lost', 'its worker stopped responding; another worker continues', { syncId })];
     case 'repaired': {
-      const text = `${listOf(data.objects ?? [])} missing or different in the bucket: to be repaired`;
+      const text = `missing or different in the bucket, to be repaired: ${listOf(data.objects ?? [])}`;
       return [entry(at, 'bucket.repaired', text, { syncId })];
     }
   }
@@ -163,5 +163,6 @@ function outcomeText(outcome: Outcome, { reason, nextAt, ms = 0 }: Data): string
 function eventText(kind: string, data: Record<string, unknown>): string {
   if (kind === 'asset.gone') return 'no longer in the library';
   const action = /^operator\.(.+)$/.exec(kind)?.[1];
-  return action ? `operator: ${action} (${String(data.outcome ?? 'done')})` : kind;
+  const outcome = [data.outcome ?? 'done', data.reason].filter(Boolean).join(': ');
+  return action ? `operator: ${action} (${outcome})` : kind;
 }

@@ -210,6 +210,7 @@ describe('what operators do', () => {
     expect(pause).toMatchObject({ assetId: null, data: { by: 'token', outcome: 'done', status: 200 } });
     const [refusal] = await deeds('kind=operator.retryAsset&limit=1');
     expect(refusal).toMatchObject({ data: { by: 'token', outcome: 'refused', status: 409, code: 'asset_gone' } });
+    expect(refusal.data.reason).toMatch(/^The asset is no longer in the library/);
     const [resync] = await deeds(`connectionId=${id}&kind=operator.resyncConnection&limit=1`);
     expect(resync.data).toEqual({
       by: 'token',
