@@ -71,7 +71,7 @@ export async function finishConsent(deps: ConsentDeps, consent: Consent, signal:
 async function connect(deps: ConsentDeps, consent: Consent, me: Me) {
   const { store, log } = deps;
   const { id, created, recovered } = await saveGrant(deps, consent, me);
-  await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0 });
+  await store.connections.setCompanies(id, me.companies, { complete: me.problems.length === 0, isNew: created });
   await store.syncs.request(id, 'incremental');
   const fields = { connectionId: id, companies: me.companies.length };
   if (created) log.info({ event: 'connection.connected', ...fields }, 'connected');

@@ -32,6 +32,20 @@ async function dispatched(...ids: string[]): Promise<string[]> {
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
 }
 
+test('a first connect is one event; companies that come and go later are events with their names', async () => {
+  const { companyId, connectionId, userId } = await stage.company();
+  await stage.sync(connectionId);
+  const events = (kind: string) => stage.events({ kind, connectionId });
+  expect(await events('company.gained')).toEqual([]);
+  const data = { companyId: `${companyId}-later`, companyName: 'Later Ltd' };
+  await stage.admin.addCompany({ id: data.companyId, name: data.companyName, userIds: [userId] });
+  await stage.sync(connectionId);
+  await stage.admin.setAccess(data.companyId, userId, false);
+  await stage.sync(connectionId);
+  expect(await events('company.gained')).toMatchObject([{ data }]);
+  expect(await events('company.lost')).toMatchObject([{ data }]);
+});
+
 describe('two companies that list the same asset id', () => {
   /** `first` has recorded the id; `second` lists it with what `override` says, read by somebody else. */
   async function twice(override: Record<string, unknown>) {

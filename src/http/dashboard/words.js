@@ -93,8 +93,6 @@ const happened = {
   'connection.resumed': 'was resumed',
   'connection.changed': 'has changed settings',
   'connection.caught_up': 'has caught up',
-  'company.gained': 'can read another company',
-  'company.lost': 'can no longer read a company',
   'company.held': 'listed half or less of a company, so nothing was marked as gone',
   'asset.failed': 'failed',
   'asset.gone': 'is gone from the library',
@@ -102,6 +100,13 @@ const happened = {
   'asset.conflict': 'has the id of another file',
   'sync.failed': 'could not be synced',
 };
+
+/** @param {string} kind @param {MirrorEvent['data']} data */
+function companyWords(kind, { companyName = 'a company' }) {
+  if (kind === 'company.gained') return `can now read ${companyName}`;
+  if (kind === 'company.lost') return `can no longer read ${companyName}`;
+  return undefined;
+}
 
 /** What an operator did: precedes the name of the object. @type {Record<string, string>} */
 const actions = {
@@ -156,7 +161,7 @@ export function tell({ kind, data }) {
       : /recovered|connected|caught_up|mirrored/.test(kind)
         ? 'good'
         : 'plain';
-  const after = happened[kind];
+  const after = companyWords(kind, data) ?? happened[kind];
   return after === undefined
     ? { before: happenedHere[kind] ?? kind, after: '', tone, ...more }
     : { before: '', after, tone, ...more };

@@ -14,14 +14,14 @@ const none: Changes = { gained: [], lost: [] };
 /**
  * Records the companies that `/me` names. Those missing from a complete answer are lost; their records and high-water marks
  * stay. With `owner`, nothing changes unless it holds the connection's sync lease. If nothing is new this costs one read, or
- * none with `before`, which was read together with that lease.
+ * none with `before`, which was read together with that lease. `isNew`: of a new connection, which is event enough.
  * @throws LeaseLost
  */
 export async function setCompanies(
   db: Database,
   id: string,
   companies: { id: string; name: string }[],
-  options: { complete: boolean; owner?: string; before?: Standing | undefined },
+  options: { complete: boolean; owner?: string; before?: Standing | undefined; isNew?: boolean },
 ): Promise<Changes & { readable: ReadableCompany[] }> {
   const names = new Map(companies.map((company) => [company.id, company.name]));
   let { before } = options;
@@ -44,7 +44,7 @@ async function change(
   tx: Database,
   id: string,
   names: Map<string, string>,
-  options: { complete: boolean; owner?: string },
+  options: { complete: boolean; owner?: string; isNew?: boolean },
 ): Promise<Changes> {
   const connection = await tx
     .selectFrom('connections')
@@ -69,15 +69,15 @@ async function change(
     const regained = gained.filter((companyId) => lostBefore.has(companyId));
     await tryAgain(tx, id, regained);
   }
-  if (lost.length > 0) await leaveWork(tx, id, lost);
-  for (const companyId of gained) {
+  const lostIds = lost.map(({ companyId }) => companyId);
+  if (lost.length > 0) await leaveWork(tx, id, lostIds);
+  for (const companyId of options.isNew ? [] : gained) {
     const lostAt = lostBefore.get(companyId)?.toISOString();
-    await addEvent(tx, { kind: 'company.gained', connectionId: id, data: { companyId, ...(lostAt && { lostAt }) } });
+    const data = { companyId, companyName: names.get(companyId), ...(lostAt && { lostAt }) };
+    await addEvent(tx, { kind: 'company.gained', connectionId: id, data });
   }
-  for (const companyId of lost) {
-    await addEvent(tx, { kind: 'company.lost', connectionId: id, data: { companyId } });
-  }
-  return { gained, lost };
+  for (const data of lost) await addEvent(tx, { kind: 'company.lost', connectionId: id, data: { ...data } });
+  return { gained, lost: lostIds };
 }
 
 function requireLease(id: string, owner: string | undefined, holder: string | null | undefined): void {
@@ -103,10 +103,10 @@ async function gain(tx: Database, id: string, companyIds: string[]): Promise<str
 }
 
 /** Companies that the connection can no longer read: all but these. */
-async function lose(tx: Database, id: string, except: string[]): Promise<string[]> {
-  const { rows } = await sql<{ companyId: string }>`
-    UPDATE access SET lost_at = now()
-    WHERE connection_id = ${id} AND lost_at IS NULL AND company_id <> ALL(${except}::text[])
-    RETURNING company_id`.execute(tx);
-  return rows.map(({ companyId }) => companyId);
+async function lose(tx: Database, id: string, except: string[]) {
+  const { rows } = await sql<{ companyId: string; companyName: string }>`
+    UPDATE access SET lost_at = now() FROM companies
+    WHERE connection_id = ${id} AND lost_at IS NULL AND company_id <> ALL(${except}::text[]) AND companies.id = company_id
+    RETURNING company_id, companies.name AS company_name`.execute(tx);
+  return rows;
 }
