@@ -4,6 +4,7 @@ import { FastifyAdapter } from '@bull-board/fastify';
 import fastify, { type FastifyInstance } from 'fastify';
 import { fieldsHere, type Log } from '../log.ts';
 import type { Queues } from '../queue/queues.ts';
+import { escapeHtml } from './pages.ts';
 import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
@@ -19,6 +20,14 @@ const policy =
   "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; base-uri 'self'; " +
   "form-action 'none'; frame-ancestors 'none'";
 
+/** The board shows links of its own only in a menu. */
+const backLink = (base: string) => `<a class="back" href="${escapeHtml(base)}/">‹ Back to the dashboard</a>`;
+const backStyle = `<style>
+.back { position: fixed; z-index: 99; right: 1rem; bottom: 1rem; padding: 0.5rem 1rem; border-radius: 8px;
+  background: #2563d9; color: #fff; font: 600 0.9375rem/1.5 system-ui, sans-serif; text-decoration: none }
+#root { padding-bottom: 4rem }
+</style>`;
+
 /**
  * bull-board on both queues, to look at: the records are the truth and jobs are made of them, so nothing is changed from here.
  * An app of its own, which answers below `/queues`. `base` is the path of PUBLIC_URL.
@@ -32,6 +41,7 @@ export async function openQueueBoard(deps: {
   const app = fastify({ genReqId: () => String(fieldsHere().requestId) });
   app.setErrorHandler(problemHandler(deps.log));
   app.setNotFoundHandler(notFound);
+  const icon = `${deps.base}/dashboard/icon.svg`;
   const adapter = new FastifyAdapter();
   adapter.setBasePath(`${deps.base}/queues`);
   createBullBoard({
@@ -51,10 +61,10 @@ export async function openQueueBoard(deps: {
     options: {
       uiConfig: {
         boardTitle: 'asset-mirror queues',
-        favIcon: { default: 'static/favicon-32x32.png', alternative: 'static/favicon-32x32.png' },
+        boardLogo: { path: icon, width: 24, height: 24 },
+        favIcon: { default: icon, alternative: icon },
         hideDocsLink: true,
         locale: { lng: 'en-US' },
-        miscLinks: [{ text: 'Dashboard', url: `${deps.base}/` }],
       },
     },
   });
@@ -72,8 +82,13 @@ export async function openQueueBoard(deps: {
   app.addHook('onSend', async (_request, reply, payload) => {
     if (!String(reply.getHeader('content-type')).startsWith('text/html') || typeof payload !== 'string') return payload;
     reply.header('cache-control', 'no-store');
-    // A font that would come from elsewhere.
-    return payload.replace(/<link href="https:[^>]*>/g, '');
+    return (
+      payload
+        // A font that would come from elsewhere.
+        .replace(/<link href="https:[^>]*>/g, '')
+        .replace('</head>', `${backStyle}</head>`)
+        .replace('<div id="root">', `${backLink(deps.base)}<div id="root">`)
+    );
   });
   await app.register(adapter.registerPlugin() as never, { prefix: '/queues' });
   await app.ready();

@@ -60,6 +60,14 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect((await get(`/queues/${script}`)).headers.get('content-type')).toMatch(/javascript/);
   });
 
+  test('its page has the name and the icon of the product, and leads back to the dashboard', async () => {
+    const html = await (await get('/queues/')).text();
+    expect(html).toContain('<title>asset-mirror queues</title>');
+    expect(html).toContain('<a class="back" href="/">');
+    const [, icon] = /rel="icon"[^>]*href="([^"]+)"/.exec(html)!;
+    expect((await get(icon!)).headers.get('content-type')).toContain('image/svg+xml');
+  });
+
   test('nothing is changed from there', async () => {
     const { queues } = stage.mirror.service.context;
     for (const path of ['assets/pause', 'assets/empty', 'assets/obliterate', 'pause']) {
