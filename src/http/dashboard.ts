@@ -70,9 +70,9 @@ const shell = (base: string, version: string) => `<!doctype html>
 <span id="live" class="live" data-state="waiting">Connecting</span>
 <form method="post" action="${escapeHtml(base)}/sign-out"><button class="quiet">Sign out</button></form>
 </header>
+<div id="said" role="status" class="toasts" aria-live="polite"></div>
 <main id="main" tabindex="-1"><div class="loading"><p>Loading …</p></div></main>
 <dialog id="dialog" aria-labelledby="dialog-title"></dialog>
-<div id="said" role="status" class="toasts" aria-live="polite"></div>
 <noscript><p class="banner bad">The dashboard needs JavaScript. The command line (asset-mirror --help) can do everything, too.</p></noscript>
 </body>
 </html>

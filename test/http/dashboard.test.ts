@@ -76,6 +76,8 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Sync started.');
     await page.evaluate(`location.hash = '#/'`);
     // What somebody is at stays as it is, whatever changes around it.
+    // A notice leaves with its page.
+    await until('the notice to be gone', async () => !(await text()).includes('Sync started.'), 4000);
     await page.locator('input[type=search]').fill('ada');
     await shows(/23 of 24 assets/i);
     expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([

@@ -3,7 +3,7 @@ import { comeBack } from './focus.js';
 import { follow } from './live.js';
 import { connectionName } from './names.js';
 import { trouble } from './parts.js';
-import { draw, onDraw, say, state } from './state.js';
+import { clearNotices, draw, onDraw, say, state } from './state.js';
 import { render } from './vendor/lit-html/lit-html.js';
 import { activity } from './views/activity.js';
 import { assetView } from './views/asset.js';
@@ -51,6 +51,7 @@ async function go() {
   }
   draw();
   if (arrived) {
+    clearNotices();
     scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }

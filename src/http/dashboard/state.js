@@ -35,7 +35,11 @@ export function say(text, tone = 'plain') {
   const notice = document.createElement('p');
   notice.textContent = text;
   notice.dataset.tone = tone;
-  const said = /** @type {HTMLElement} */ (document.getElementById('said'));
-  said.append(notice);
+  notices().append(notice);
   setTimeout(() => notice.remove(), 8000);
 }
+
+/** What was said about the page before. */
+export const clearNotices = () => notices().replaceChildren();
+
+const notices = () => /** @type {HTMLElement} */ (document.getElementById('said'));
