@@ -249,6 +249,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     for (const [label, words] of [
       ['Sync …', 'Campaign'],
       ['Plan', 'Unchanged'],
+    expect(await text()).not.toMatch(/Next sync|Assets at once|slowed down/);
       ['Verify …', 'Every byte'],
       ['Settings …', 'Bandwidth'],
       ['Reconnect link', 'It works until'],

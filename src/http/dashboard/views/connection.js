@@ -78,8 +78,7 @@ export const connectionView = {
         <dl class="facts">
           <div><dt>Mirrored</dt><dd>${number(byState.mirrored)} of ${number(connection.counts.expected)}${withFile(byState)} · ${bytes(connection.bytes)}</dd></div>
           <div><dt>Last sync</dt><dd>${time(connection.lastSyncAt, 'not yet')}</dd></div>
-          <div><dt>Next sync</dt><dd>${time(connection.nextSyncAt, 'none')} <small>every ${duration(connection.settings.syncInterval / 1000)}</small></dd></div>
-          <div><dt>Assets at once</dt><dd>${counted(connection.adaptiveLimit.limit, 'asset')}${connection.adaptiveLimit.limit < connection.adaptiveLimit.ceiling ? html` <small>slowed down from ${connection.adaptiveLimit.ceiling}</small>` : nothing}</dd></div>
+          ${connection.status === 'active' ? activeFacts(connection) : nothing}
           <div><dt>Connected</dt><dd>${time(connection.connectedAt)}</dd></div>
           ${connection.counts.skipped > 0 ? html`<div><dt>Skipped</dt><dd><a href="#/assets?skipped=true&connectionId=${id}">${counted(connection.counts.skipped, 'asset')}</a></dd></div>` : nothing}
           <div class="wide"><dt>Id</dt><dd><code>${connection.id}</code></dd></div>
@@ -120,6 +119,11 @@ export const connectionView = {
       </section>`;
   },
 };
+
+/** @param {Connection} connection */
+const activeFacts = ({ nextSyncAt, settings, adaptiveLimit: { limit, ceiling } }) => html`
+  <div><dt>Next sync</dt><dd>${time(nextSyncAt, 'none')} <small>every ${duration(settings.syncInterval / 1000)}</small></dd></div>
+  <div><dt>Assets at once</dt><dd>${counted(limit, 'asset')}${limit < ceiling ? html` <small>slowed down from ${ceiling}</small>` : nothing}</dd></div>`;
 
 /** @param {Connection} of */
 function buttons(of) {

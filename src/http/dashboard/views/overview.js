@@ -88,11 +88,27 @@ export const overview = {
   refresh() {
     return Promise.all([connections.refresh(), loadHistory(), loadUpcoming()]);
   },
-  render: () => html`
+  render() {
+    const isFirst = connections.rows?.length === 0 && !search && !status;
+    return html`
     <h1 class="hidden">Overview</h1>
     ${warnings(state.status)}
+    ${isFirst ? connectionsCard() : nothing}
     ${state.status ? summary(state.status) : html`<section class="card">${skeleton(3)}</section>`}
     ${throughput()}
+    ${isFirst ? nothing : connectionsCard()}
+    <div class="columns">
+      <section class="card" aria-labelledby="next-title"><h2 id="next-title">Checks and retries in the next hour</h2>${nextHour()}</section>
+      <section class="card" aria-labelledby="recent-title"><h2 id="recent-title">Recent activity</h2>${
+        state.events.length > 0
+          ? html`${eventList(state.events.slice(0, 7))}<p class="more"><a href="#/activity">All activity</a></p>`
+          : empty('No activity yet.')
+      }</section>
+    </div>`;
+  },
+};
+
+const connectionsCard = () => html`
     <section class="card" aria-labelledby="connections-title">
       <div class="head"><h2 id="connections-title">Connections</h2>
         <div class="tools">
@@ -126,16 +142,7 @@ export const overview = {
                   'No connections yet. “Connect” creates a link. Send it to the user whose library you want to mirror.',
                 )
       }
-    </section>
-    <div class="columns">
-      <section class="card" aria-labelledby="next-title"><h2 id="next-title">Checks and retries in the next hour</h2>${nextHour()}</section>
-      <section class="card" aria-labelledby="recent-title"><h2 id="recent-title">Recent activity</h2>${
-        state.events.length > 0
-          ? html`${eventList(state.events.slice(0, 7))}<p class="more"><a href="#/activity">All activity</a></p>`
-          : empty('No activity yet.')
-      }</section>
-    </div>`,
-};
+    </section>`;
 
 /** @param {Status | undefined} now */
 function warnings(now) {
