@@ -101,7 +101,7 @@ export const assetTable = (assets, retry) => html`<table role="table" class="car
       <th role="rowheader" scope="row"><a href="#/assets/${encodeURIComponent(asset.id)}">${asset.name ?? asset.id}</a>
         <small>${[typeNames[asset.type ?? ''] ?? asset.type, asset.projectName ?? asset.projectId].filter(Boolean).join(' · ') || asset.id}</small></th>
       <td role="cell" data-label="State">${asset.skipped ? pill('plain', 'Skipped') : statePill(asset.state)}</td>
-      <td role="cell" data-label="Reason" class="why">${sentence(asset.reason?.text ?? '')}${
+      <td role="cell" data-label="Reason" class="why">${asset.reason?.text ?? ''}${
         asset.nextAt && asset.state !== 'transferring'
           ? html` <span class="soft">${asset.reason ? html`· ${nextWords(asset)}` : sentence(nextWords(asset))} ${time(asset.nextAt)}</span>`
           : nothing

@@ -132,7 +132,7 @@ const happenedHere = {
   'webhook.given_up': 'The webhook endpoint did not accept an event, which was given up',
 };
 
-/** With a capital letter. @param {string} text */
+/** A text of ours with a capital letter. Others may begin with a name, which stays as it is. @param {string} text */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /**
@@ -143,7 +143,7 @@ export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export function tell({ kind, data }) {
   const reason =
     typeof data.reason === 'string' ? data.reason : typeof data.error === 'string' ? data.error : undefined;
-  const more = reason === undefined ? {} : { reason: sentence(reason) };
+  const more = reason === undefined ? {} : { reason };
   if (kind.startsWith('operator.')) {
     const action = kind.slice('operator.'.length);
     const refused = data.outcome === 'refused';

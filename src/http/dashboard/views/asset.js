@@ -88,7 +88,7 @@ export const assetView = {
 /** @param {Asset} of */
 const explanationOf = ({ explanation }) =>
   explanation.length > 0
-    ? html`<div class="explain">${explanation.map((line) => html`<p>${withCode(sentence(line))}</p>`)}</div>`
+    ? html`<div class="explain">${explanation.map((line) => html`<p>${withCode(line)}</p>`)}</div>`
     : nothing;
 
 /** @param {Asset} of */

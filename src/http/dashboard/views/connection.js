@@ -66,7 +66,7 @@ export const connectionView = {
         <div class="head"><div><h1 id="connection-title" tabindex="-1">${nameOf(connection)}</h1>
           <p class="soft">${[connection.user.email, companiesOf(connection)].filter(Boolean).join(' · ')}</p></div>
           <p class="state">${pill(condition.tone, condition.word)}${condition.more ? html`<small>${condition.more}</small>` : nothing}</p></div>
-        ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}">${sentence(connection.lastError)}</p>` : nothing}
+        ${connection.lastError ? html`<p class="banner ${condition.tone === 'bad' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${connection.lastError}</p>` : nothing}
         ${bar(byState)}
         <ul class="legend">${states
           .filter((name) => byState[name] > 0)
@@ -170,7 +170,7 @@ const syncTable = (rows) => html`<table role="table" class="cards small-figures"
     (sync) => {
       const [tone, word] = syncStates[sync.status] ?? ['plain', sync.status];
       return html`<tr role="row">
-        <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sentence(sync.error)}</small>` : nothing}</th>
+        <th role="rowheader" scope="row">${time(sync.requestedAt)}${sync.error ? html`<small>${sync.error}</small>` : nothing}</th>
         <td role="cell" data-label="What" class="whole">${scopeOf(sync)}</td>
         <td role="cell" data-label="State" class="whole">${pill(tone, word)}</td>
         <td role="cell" data-label="Seen" class="right figures">${number(sync.seen)}</td>

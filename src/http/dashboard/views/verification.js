@@ -9,7 +9,6 @@ import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verify } from '../verify-dialog.js';
-import { sentence } from '../words.js';
 
 const page = 100;
 /** Between two requests while it runs. */
@@ -113,7 +112,7 @@ export const verificationView = {
         <div class="head"><div><h1 id="verification-title" tabindex="-1">Verification</h1>
           <p class="soft">Of ${run.connectionId ? connectionName(run.connectionId) : 'everything'}, comparing ${run.deep ? 'every byte' : 'sizes and ETags'} · requested ${time(run.requestedAt)}</p></div>
           <p class="state">${pill(tone, word)}</p></div>
-        ${run.error ? html`<p class="banner ${run.status === 'failed' ? 'bad' : 'warn'}">${sentence(run.error)}</p>` : nothing}
+        ${run.error ? html`<p class="banner ${run.status === 'failed' ? 'bad' : 'warn'}"><strong>Reason:</strong> ${run.error}</p>` : nothing}
         ${
           ended(run)
             ? nothing
@@ -169,6 +168,6 @@ const lineList = () =>
       const [tone, word] = difference || mark === '=' ? (marks[mark] ?? ['plain', mark]) : ['plain', 'No file'];
       const what = html`<code>${key ?? assetId}</code>`;
       return html`<li class=${tone}><span>${assetId ? html`<a href="#/assets/${encodeURIComponent(assetId)}">${what}</a>` : key ? what : nothing}
-        ${text ? html`<small>${sentence(text)}</small>` : nothing}</span>${pill(tone, word)}</li>`;
+        ${text ? html`<small>${text}</small>` : nothing}</span>${pill(tone, word)}</li>`;
     },
   )}</ul>`;
