@@ -19,6 +19,10 @@ export const problem = z
     requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
   })
   .meta({ id: 'Problem' });
+    errors: z
+      .array(z.object({ field: z.string(), detail: z.string() }))
+      .optional()
+      .describe('Of `invalid_request`: each wrong field, such as `include.companyIds`.'),
 
 /** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
 export class Problem extends Refused {}
@@ -92,11 +96,12 @@ export function problemOf(error: Error, log: Log, about: About): z.infer<typeof 
   const tell = (status: number, code: string, detail: string) => problemWith(status, code, detail, about);
   if (error instanceof Refused) return tell(error.status, error.code, error.message);
   if (hasZodFastifySchemaValidationErrors(error)) {
-    const details = error.validation.map((issue) => {
-      const field = issue.instancePath.replace(/^\//, '').replaceAll('/', '.');
-      return field ? `${field}: ${issue.message}` : issue.message;
-    });
-    return tell(400, 'invalid_request', `${details.join('; ')}.`);
+    const errors = error.validation.map(({ instancePath, message: detail = 'wrong' }) => ({
+      field: instancePath.replace(/^\//, '').replaceAll('/', '.'),
+      detail,
+    }));
+    const details = errors.map(({ field, detail }) => (field ? `${field}: ${detail}` : detail));
+    return { ...tell(400, 'invalid_request', `${details.join('; ')}.`), errors };
   }
   const status = (error as FastifyError).statusCode ?? 500;
   if (status < 500) return tell(status, codes[status] ?? 'bad_request', remedies[status] ?? error.message);

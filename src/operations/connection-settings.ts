@@ -19,6 +19,8 @@ const milliseconds = z.int(wanted).min(syncIntervals.least, wanted).max(syncInte
 /** Milliseconds, or a text such as `15m`. */
 const interval = z.union([milliseconds, text.transform(parseDuration).pipe(milliseconds)], wanted);
 
+const wholeNumber = 'expected a whole number from 1 to 1000';
+
 const names = z.array(text).max(1000).nullable().optional();
 
 /** A list replaces the earlier one; null: as in the environment; an empty list clears it. */
@@ -33,7 +35,7 @@ export const connectionSettingsRequest = z
     /** Skips assets that match any list, even if they are included. */
     exclude: choice,
     /** Maximum assets in transfer. */
-    concurrency: z.int().min(1).max(1000).nullable().optional(),
+    concurrency: z.int(wholeNumber).min(1, wholeNumber).max(1000, wholeNumber).nullable().optional(),
     /** Download limit per process: bytes per second, or a text such as `20MiB/s`. BANDWIDTH_LIMIT applies, too. */
     bandwidth: rate.nullable().optional(),
     /** Accepts companies, projects and types that are unknown. */

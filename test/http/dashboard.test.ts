@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { newBrowser } from '../support/browser.ts';
 import { chromium, flawsOf, leftOut, startChromium } from '../support/chromium.ts';
 import { newScene, type Scene } from '../support/scene.ts';
+import { newStage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
 /** A directory for pictures of every view; without it, none are taken. */
@@ -75,9 +76,9 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Sync now');
     await shows('Sync started.');
     await page.evaluate(`location.hash = '#/'`);
-    // What somebody is at stays as it is, whatever changes around it.
     // A notice leaves with its page.
     await until('the notice to be gone', async () => !(await text()).includes('Sync started.'), 4000);
+    // What somebody is at stays as it is, whatever changes around it.
     await page.locator('input[type=search]').fill('ada');
     await shows(/23 of 24 assets/i);
     expect(await page.evaluate('[document.activeElement.type, document.activeElement.value]')).toEqual([
@@ -163,21 +164,75 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
   });
 
-  test('changed settings say what is skipped; unknown names are refused, and saved on request', async () => {
+  test('settings are chosen by name, say what is skipped, and are refused by the labels of their fields', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
-    await page.type('input[name="exclude.assetTypes"]', 'videos, fotos');
+    await page.waitForSelector('select[name="exclude.projectIds"]:not([disabled])');
+    await page.select('select[name="exclude.projectIds"]', 'campaign');
+    await page.select('select[name="exclude.assetTypes"]', 'videos');
+    await page.select('select[name="exclude.assetTypes"]', 'brand assets');
+    await page.select('select[name="include.companyIds"]', 'acme');
+    await shows('Campaign ×');
+    await shows('Acme ×');
     expect(await flawsOf(page)).toEqual([]);
-    await page.keyboard.press('Enter');
-    await shows(/No asset has the type fotos\. The types are videos/);
+    await press('Videos ×');
+    await eventually(focused).toMatchObject({ role: 'combobox', name: 'Types' });
+    await page.type('input[name="syncInterval"]', 'often');
+    await page.type('input[name="concurrency"]', 'many');
+    await press('Save');
+    await shows(/Time between syncs: expected .*15m.*; Assets at once: expected a whole number from 1 to 1000\./);
     // The browser reports the refusal, too.
     expect(complaints.splice(0)).toEqual([expect.stringContaining('400 (Bad Request)')]);
+    for (const name of ['syncInterval', 'concurrency']) await page.locator(`input[name="${name}"]`).fill('');
+    await press('Save');
+    await shows('Settings changed');
+    const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+    expect(settings).toMatchObject({
+      include: { companyIds: ['acme'] },
+      exclude: { projectIds: ['campaign'], assetTypes: ['brand assets'] },
+      own: ['exclude.assetTypes', 'exclude.projectIds', 'include.companyIds'],
+    });
+    await press('Settings …');
+    await shows('Campaign ×');
+    await press('Campaign ×');
+    await press('Brand assets ×');
+    await press('Acme ×');
+    await press('Save');
+    await until('the settings to be the default again', async () => {
+      const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
+      return settings.own.length === 0;
+    });
+    await page.reload();
+  });
+
+  test('without the library, projects are named by id; unknown ones are refused, and saved on request', async () => {
+    await scene.admin.setFaults({ endpoint: 'projects', status: 500 });
+    await press('Settings …');
+    await shows('The library does not list its projects now.');
+    // The browser reports what is refused, too.
+    await until('the console to be told', () => complaints.splice(0).length > 0);
+    await page.type('fieldset:nth-of-type(3) input', 'nope');
+    await press('Save');
+    await shows(/No asset belongs to a project nope\./);
+    await until('the console to be told', () => complaints.splice(0).length > 0);
     await page.click('input[name="force"]');
     await press('Save');
     await shows('Settings changed');
     const { settings } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-    expect(settings).toMatchObject({ exclude: { assetTypes: ['videos', 'fotos'] }, own: ['exclude.assetTypes'] });
+    expect(settings.exclude.projectIds).toEqual(['nope']);
+    await scene.admin.clearFaults();
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: null });
+    await page.reload();
+  });
+
+  test('an error that begins with a name is shown as it is', async () => {
+    const { connectionId } = scene;
+    const data = { reason: 'icon set 42: the listing was cut off' };
+    await scene.mirror.store.events.add({ kind: 'sync.failed', connectionId, data });
+    await page.evaluate(`location.hash = '#/activity'`);
+    await shows(data.reason);
+    await page.evaluate(`location.hash = '#/connections/${connectionId}'`);
+    await shows('Not mirrored');
   });
 
   test('a connection is ended after a question, and its user connects again by a link', async () => {
@@ -194,6 +249,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.keyboard.press('Enter');
     await shows('Disconnected.');
     await shows('The user must connect again.');
+    expect(await text()).not.toMatch(/Next sync|Assets at once|slowed down/);
     await eventually(focused).toEqual({ role: 'heading', name: 'Ada Lindqvist' });
     await tabTo('button', 'Reconnect link');
     await page.keyboard.press('Enter');
@@ -205,10 +261,47 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Up to date');
   });
 
+  test('a notice covers no content on a phone', async () => {
+    await dress(page, { width: 360 });
+    await page.evaluate('scrollTo(0, 200)');
+    await press('Sync now');
+    await shows('Sync started.');
+    const [notice, top] = (await page.evaluate(
+      `['.toasts', '.top'].map((name) => document.querySelector(name).getBoundingClientRect().bottom)`,
+    )) as number[];
+    expect(notice).toBeLessThanOrEqual(top!);
+    await page.evaluate('scrollTo(0, 0)');
+    const [end, start] = (await page.evaluate(
+      `[document.querySelector('.toasts').getBoundingClientRect().bottom, document.querySelector('main').getBoundingClientRect().top]`,
+    )) as number[];
+    expect(end).toBeLessThanOrEqual(start!);
+    await dress(page, { width: 1280 });
+  });
+
+  test('who has no connection yet sees Connect first', async () => {
+    const stage = await newStage();
+    const other = await chrome.createBrowserContext();
+    try {
+      const first = await other.newPage();
+      await first.goto(`${stage.ground.publicUrl}/`);
+      await first.type('input[name=token]', 'the-token-of-the-operators');
+      await Promise.all([first.waitForNavigation(), first.keyboard.press('Enter')]);
+      await first.waitForSelector('main #summary-title');
+      await first.waitForSelector('main .empty');
+      const headings = await first.$$eval('main h2', (all) => all.map((it) => (it as { innerText: string }).innerText));
+      expect(headings.slice(0, 3)).toEqual(['Connections', 'Mirrored', 'Throughput']);
+    } finally {
+      await other.close();
+      await stage.close();
+    }
+  });
+
   test('the queues can be looked at', async () => {
     await page.goto(`${scene.ground.publicUrl}/queues/queue/assets?status=completed`);
     await shows(/(mirror-asset|follow-up) ast_\w+/);
     await picture('queues');
+    await page.click('a.back');
+    await shows('Live');
   });
 
   test.each([
@@ -249,7 +342,6 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     for (const [label, words] of [
       ['Sync …', 'Campaign'],
       ['Plan', 'Unchanged'],
-    expect(await text()).not.toMatch(/Next sync|Assets at once|slowed down/);
       ['Verify …', 'Every byte'],
       ['Settings …', 'Bandwidth'],
       ['Reconnect link', 'It works until'],
@@ -303,8 +395,6 @@ async function focused(): Promise<Pick<Spoken, 'role' | 'name'>> {
   return { role, ...(name !== undefined && { name }) };
 }
 
-    await page.click('a.back');
-    await shows('Live');
 /** A browser moves the focus of a new page when it next draws, which may be after it has loaded. */
 const eventually = <T>(what: () => Promise<T>) => expect.poll(what, { timeout: 60_000 });
 

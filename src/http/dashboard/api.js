@@ -2,11 +2,12 @@ const { base = '' } = document.body.dataset;
 
 /** What the API refuses, in its own words. */
 class Refusal extends Error {
-  /** @param {number} status @param {string} code @param {string} detail */
-  constructor(status, code, detail) {
+  /** @param {number} status @param {string} code @param {string} detail @param {{ field: string, detail: string }[]} [errors] */
+  constructor(status, code, detail, errors) {
     super(detail);
     this.status = status;
     this.code = code;
+    this.errors = errors;
   }
 }
 
@@ -64,8 +65,10 @@ async function ask(path, { method = 'GET', body, signal }) {
   if (response.status === 401) {
     location.assign(`${base}/sign-in?to=${encodeURIComponent(`${base}/`)}`);
   }
-  const { code = 'unknown', detail = `The service answered with ${response.status}.` } = await response
-    .json()
-    .catch(() => ({}));
-  throw new Refusal(response.status, code, detail);
+  const {
+    code = 'unknown',
+    detail = `The service answered with ${response.status}.`,
+    errors,
+  } = await response.json().catch(() => ({}));
+  throw new Refusal(response.status, code, detail, errors);
 }

@@ -1,7 +1,7 @@
 /** @import { Connection, Project } from './types.d.ts' */
 import { resync } from './actions.js';
-import { api } from './api.js';
-import { openDialog, textOf, whileOpen } from './dialog.js';
+import { projectOptions, projectsOf, typesWith } from './choices.js';
+import { openDialog, textOf } from './dialog.js';
 import { nameOf } from './names.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
 import { typeNames } from './words.js';
@@ -17,7 +17,7 @@ export function resyncDialog(connection, seenTypes, then) {
   let companyId = '';
   /** Undefined: loading; null: the library does not answer. @type {Project[] | null | undefined} */
   let projects;
-  const types = [...new Set([...Object.keys(typeNames), ...seenTypes])];
+  const types = typesWith(seenTypes);
   const choose = (/** @type {Event} */ event) => {
     what = /** @type {HTMLInputElement} */ (event.target).value;
     if (what === 'part' && !projects) loadProjects();
@@ -27,15 +27,11 @@ export function resyncDialog(connection, seenTypes, then) {
     companyId = /** @type {HTMLSelectElement} */ (event.target).value;
     show();
   };
-  async function loadProjects() {
-    const signal = whileOpen();
-    try {
-      ({ projects } = await api(`/connections/${connection.id}/projects`, { signal }));
-    } catch {
-      projects = null;
-    }
-    if (!signal.aborted) show();
-  }
+  const loadProjects = () =>
+    projectsOf(connection, (found) => {
+      projects = found;
+      show();
+    });
   const choice = (/** @type {string} */ value, /** @type {string} */ name, /** @type {string} */ hint) => html`
     <label class="choice"><input type="radio" name="what" value=${value} .checked=${what === value} @change=${choose}>
       <span>${name}<small>${hint}</small></span></label>`;
@@ -80,17 +76,15 @@ function partFields({ companies }, { projects, companyId, types, chooseCompany }
 function projectField(companies, projects, companyId) {
   if (projects === null)
     return html`<label>Project id<input name="projectId" autocomplete="off"><small>The library does not list its projects now.</small></label>`;
-  const option = (/** @type {Project} */ { id, name, companyId: of }) =>
-    html`<option value=${JSON.stringify([of, id])}>${name}</option>`;
-  const of = (/** @type {string} */ id) => projects?.filter((project) => project.companyId === id) ?? [];
-  const grouped = () =>
-    companies
-      .filter(({ id }) => of(id).length > 0)
-      .map(({ id, name }) => html`<optgroup label=${name}>${of(id).map(option)}</optgroup>`);
+  const toValue = (/** @type {Project} */ project) => JSON.stringify([project.companyId, project.id]);
   const all = projects ? (projects.length > 0 ? 'All projects' : 'No projects') : 'Asking the library …';
   return html`<label>Project<select name="project" ?disabled=${!projects}>
       <option value="">${all}</option>
-      ${companyId !== '' ? of(companyId).map(option) : companies.length > 1 ? grouped() : projects?.map(option)}</select></label>`;
+      ${projectOptions(
+        companies.filter(({ id }) => companyId === '' || id === companyId),
+        projects ?? [],
+        toValue,
+      )}</select></label>`;
 }
 
 /** @param {FormData} form */

@@ -1,9 +1,11 @@
-/** @import { Connection } from './types.d.ts' */
+/** @import { Connection, Project } from './types.d.ts' */
 import { api } from './api.js';
+import { projectOptions, projectsOf, typesWith } from './choices.js';
 import { openDialog, textOf } from './dialog.js';
 import { bytes, counted } from './format.js';
 import { nameOf } from './names.js';
 import { html, nothing } from './vendor/lit-html/lit-html.js';
+import { typeNames } from './words.js';
 
 /** @type {[string, number][]} */
 const units = [
@@ -19,90 +21,194 @@ const interval = (ms) => {
   return `${ms / size}${unit}`;
 };
 
-/** The lists of the filters and their labels. */
-const lists = /** @type {const} */ ([
-  ['assetTypes', 'types'],
-  ['projectIds', 'project ids'],
-  ['companyIds', 'company ids'],
-]);
+const lists = /** @type {const} */ (['assetTypes', 'projectIds', 'companyIds']);
 
-/** @param {string | undefined} text */
-const namesIn = (text) => {
-  const names = (text ?? '')
-    .split(',')
-    .map((name) => name.trim())
-    .filter(Boolean);
-  return names.length > 0 ? names : null;
+/** The labels of the fields; for a list, behind its side. @type {Record<string, string>} */
+const labels = {
+  syncInterval: 'Time between syncs',
+  concurrency: 'Assets at once',
+  bandwidth: 'Bandwidth per process',
+  include: 'Mirror only these',
+  exclude: 'Skip these',
+  assetTypes: 'Types',
+  projectIds: 'Projects',
+  companyIds: 'Companies',
 };
+
+/** A refusal with the labels of the fields. @param {Error & { errors?: { field: string, detail: string }[] }} error */
+function withLabels({ message, errors }) {
+  const labelOf = (/** @type {string} */ field) =>
+    field
+      .split('.')
+      .flatMap((part) => labels[part] ?? [])
+      .join(', ');
+  if (!errors?.every(({ field }) => labelOf(field))) return new Error(message);
+  return new Error(`${errors.map(({ field, detail }) => `${labelOf(field)}: ${detail}`).join('; ')}.`);
+}
 
 /**
  * The settings of a connection. An empty field has the default of the environment.
  * @param {Connection} connection
+ * @param {string[]} seenTypes types beyond those of the specification
  * @param {() => unknown} then
  */
-export function settingsDialog(connection, then) {
+export function settingsDialog(connection, seenTypes, then) {
   const { settings } = connection;
   const isOwn = (/** @type {string} */ name) => settings.own.includes(name);
   /** The fields and their present values; only changed ones are sent. */
-  const before = new Map([
-    ['syncInterval', isOwn('syncInterval') ? interval(settings.syncInterval) : ''],
-    ['concurrency', isOwn('concurrency') ? String(settings.concurrency) : ''],
-    ['bandwidth', settings.bandwidth === null ? '' : `${bytes(settings.bandwidth)}/s`],
-    .../** @type {const} */ (['include', 'exclude']).flatMap((side) =>
-      lists.map(
-        ([list]) =>
-          /** @type {[string, string]} */ ([
-            `${side}.${list}`,
-            isOwn(`${side}.${list}`) ? settings[side][list].join(', ') : '',
-          ]),
-      ),
-    ),
-  ]);
-  const field = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint) =>
-    html`<label>${label}<input name=${name} .value=${before.get(name) ?? ''} placeholder=${hint} autocomplete="off"></label>`;
+  const before = {
+    syncInterval: isOwn('syncInterval') ? interval(settings.syncInterval) : '',
+    concurrency: isOwn('concurrency') ? String(settings.concurrency) : '',
+    bandwidth: settings.bandwidth === null ? '' : `${bytes(settings.bandwidth)}/s`,
+  };
+  const field = (/** @type {keyof typeof before} */ name, /** @type {string} */ hint) =>
+    html`<label>${labels[name]}<input name=${name} .value=${before[name]} placeholder=${hint} autocomplete="off"></label>`;
+  const choices = new Choices(connection, seenTypes, () => show());
   let hasUnknown = false;
-  openDialog({
+  const show = openDialog({
     title: `Settings of ${nameOf(connection)}`,
     label: 'Save',
     then,
     content: () => html`
       <p class="soft small">Changes apply at once. Empty fields use the default of the environment. Files that are skipped now stay in the bucket.</p>
       <fieldset class="fields three"><legend>Syncs and transfers</legend>
-        ${field('syncInterval', 'Time between syncs', interval(settings.syncInterval))}
-        ${field('concurrency', 'Assets at once', String(settings.concurrency))}
-        ${field('bandwidth', 'Bandwidth per process', 'such as 20 MiB/s')}
+        ${field('syncInterval', interval(settings.syncInterval))}
+        ${field('concurrency', String(settings.concurrency))}
+        ${field('bandwidth', 'such as 20 MiB/s')}
       </fieldset>
-      <fieldset class="fields three"><legend>Mirror only these (separated by commas)</legend>
-        ${lists.map(([list, name]) => field(`include.${list}`, `Only ${name}`, settings.include[list].join(', ') || 'all'))}
-      </fieldset>
-      <fieldset class="fields three"><legend>Skip these</legend>
-        ${lists.map(([list, name]) => field(`exclude.${list}`, `Not ${name}`, settings.exclude[list].join(', ') || 'none'))}
-      </fieldset>
+      ${
+        /** @type {const} */ (['include', 'exclude']).map(
+          (side) => html`<fieldset class="fields three"><legend>${labels[side]}</legend>
+          ${lists.map((list) => choices.picker(side, list))}</fieldset>`,
+        )
+      }
       ${hasUnknown ? html`<label class="choice"><input type="checkbox" name="force"><span>Save unknown names, too</span></label>` : nothing}`,
     async send(form) {
       /** @type {Record<string, any>} */
-      const change = {};
-      for (const [name, value] of before) {
-        const text = textOf(form, name);
-        if ((text ?? '') === value) continue;
-        const [side = '', list] = name.split('.');
-        if (list !== undefined) change[side] = { ...change[side], [list]: namesIn(text) };
-        else change[name] = text === undefined ? null : name === 'concurrency' ? Number(text) : text;
+      const change = choices.changes();
+      for (const [name, value] of Object.entries(before)) {
+        const text = textOf(form, name) ?? '';
+        if (text !== value) change[name] = name === 'concurrency' && /^\d+$/.test(text) ? Number(text) : text || null;
       }
       if (Object.keys(change).length === 0) return 'Nothing was changed.';
       if (form.has('force')) change.force = true;
-      const { changed } = await api(`/connections/${connection.id}`, { method: 'PATCH', body: change }).catch(
-        (error) => {
-          hasUnknown ||= error.code === 'unknown_name';
-          throw error;
-        },
-      );
-      const parts = [
-        changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
-        changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
-        changed.syncId && 'a full sync was started',
-      ].filter(Boolean);
-      return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
+      return save(connection.id, change).catch((error) => {
+        hasUnknown ||= error.code === 'unknown_name';
+        throw withLabels(error);
+      });
     },
   });
+  projectsOf(connection, (projects) => {
+    choices.projects = projects;
+    show();
+  });
+}
+
+/** @param {string} id @param {object} change */
+async function save(id, change) {
+  const { changed } = await api(`/connections/${id}`, { method: 'PATCH', body: change });
+  const parts = [
+    changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
+    changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
+    changed.syncId && 'a full sync was started',
+  ].filter(Boolean);
+  return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
+}
+
+/** @typedef {'include' | 'exclude'} Side */
+/** @typedef {typeof lists[number]} List */
+
+/** The types, projects and companies that a connection mirrors or skips, by name. */
+class Choices {
+  /** Undefined: loading; null: the library does not list them. @type {Project[] | null | undefined} */
+  projects;
+  /** @type {Map<string, string[]>} */
+  #chosen = new Map();
+
+  /** @param {Connection} connection @param {string[]} seenTypes @param {() => void} changed */
+  constructor({ settings, companies }, seenTypes, changed) {
+    this.settings = settings;
+    this.companies = companies;
+    this.types = typesWith(seenTypes);
+    this.changed = changed;
+  }
+
+  /** @param {Side} side @param {List} list */
+  #own = (side, list) => (this.settings.own.includes(`${side}.${list}`) ? this.settings[side][list] : []);
+  /** @param {Side} side @param {List} list */
+  #now = (side, list) => this.#chosen.get(`${side}.${list}`) ?? this.#own(side, list);
+  /** @param {Side} side @param {List} list @param {string[]} values */
+  #choose(side, list, values) {
+    this.#chosen.set(`${side}.${list}`, [...new Set(values)]);
+    this.changed();
+  }
+
+  /** As the API takes them: null is the default. */
+  changes() {
+    /** @type {Record<string, Record<string, string[] | null>>} */
+    const change = {};
+    for (const side of /** @type {const} */ (['include', 'exclude'])) {
+      for (const list of lists) {
+        const values = this.#now(side, list);
+        if (values.join('\n') === this.#own(side, list).join('\n')) continue;
+        change[side] = { ...change[side], [list]: values.length > 0 ? values : null };
+      }
+    }
+    return change;
+  }
+
+  /** @param {List} list @param {string} value */
+  #nameOf(list, value) {
+    if (list === 'assetTypes') return typeNames[value] ?? value;
+    const all = list === 'companyIds' ? this.companies : (this.projects ?? []);
+    return all.find(({ id }) => id === value)?.name ?? value;
+  }
+
+  /** @param {List} list */
+  #options(list) {
+    if (list === 'projectIds') return projectOptions(this.companies, this.projects ?? [], ({ id }) => id);
+    const values = list === 'assetTypes' ? this.types : this.companies.map(({ id }) => id);
+    return values.map((value) => html`<option value=${value}>${this.#nameOf(list, value)}</option>`);
+  }
+
+  /** What is in effect while nothing is chosen, or how to choose more. @param {Side} side @param {List} list */
+  #hint(side, list) {
+    if (list === 'projectIds' && this.projects === undefined) return 'Asking the library …';
+    if (this.#now(side, list).length > 0) return 'Add …';
+    const { own, [side]: inEffect } = this.settings;
+    const inherited = own.includes(`${side}.${list}`) ? [] : inEffect[list];
+    return inherited.map((value) => this.#nameOf(list, value)).join(', ') || (side === 'include' ? 'All' : 'None');
+  }
+
+  /** @param {Side} side @param {List} list */
+  picker(side, list) {
+    const values = this.#now(side, list);
+    if (list === 'projectIds' && this.projects === null) {
+      const type = (/** @type {Event} */ event) =>
+        this.#choose(side, list, /** @type {HTMLInputElement} */ (event.target).value.split(/[\s,]+/).filter(Boolean));
+      return html`<label>Project ids<input .value=${values.join(', ')} @change=${type} autocomplete="off"><small>The library does not list its projects now. Separate ids by commas.</small></label>`;
+    }
+    const add = (/** @type {Event} */ event) => {
+      const select = /** @type {HTMLSelectElement} */ (event.target);
+      this.#choose(side, list, [...values, select.value]);
+      select.value = '';
+    };
+    const remove = (/** @type {Event} */ event, /** @type {string} */ value) => {
+      const select = /** @type {HTMLElement} */ (event.target).closest('.picker')?.querySelector('select');
+      this.#choose(
+        side,
+        list,
+        values.filter((it) => it !== value),
+      );
+      select?.focus();
+    };
+    return html`<div class="picker">
+      <label>${labels[list]}<select name="${side}.${list}" @change=${add} ?disabled=${list === 'projectIds' && !this.projects}>
+        <option value="">${this.#hint(side, list)}</option>${this.#options(list)}</select></label>
+      ${values.map((value) => {
+        const name = this.#nameOf(list, value);
+        return html`<button type="button" class="small" aria-label="Remove ${name}" @click=${(/** @type {Event} */ event) => remove(event, value)}>${name} ×</button>`;
+      })}
+    </div>`;
+  }
 }

@@ -12,7 +12,7 @@ import { draw, say } from '../state.js';
 import { repeat } from '../vendor/lit-html/directives/repeat.js';
 import { html, nothing } from '../vendor/lit-html/lit-html.js';
 import { verifyDialog } from '../verify-dialog.js';
-import { conditionOf, sentence, stateNames, states, withFile } from '../words.js';
+import { conditionOf, stateNames, states, withFile } from '../words.js';
 
 /** @type {Connection | undefined} */
 let connection;
@@ -140,7 +140,7 @@ function buttons(of) {
         : nothing
     }
     ${of.status === 'paused' ? html`<button class="main" @click=${() => act(() => pauseOrResume(of, 'resume'), again)}>Resume</button>` : nothing}
-    <button @click=${() => settingsDialog(of, again)}>Settings …</button>
+    <button @click=${() => settingsDialog(of, seenTypes(), again)}>Settings …</button>
     <button class=${of.status === 'disconnected' ? 'main' : ''} @click=${() => linkDialog(of).catch(failed)}>Reconnect link</button>
     ${of.status === 'disconnected' ? nothing : html`<button class="danger-quiet" @click=${() => disconnectDialog(of, again)}>Disconnect …</button>`}
   </div>`;

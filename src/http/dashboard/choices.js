@@ -1,0 +1,44 @@
+/** @import { Connection, Project } from './types.d.ts' */
+import { api } from './api.js';
+import { whileOpen } from './dialog.js';
+import { html } from './vendor/lit-html/lit-html.js';
+import { typeNames } from './words.js';
+
+/** What dialogs offer to choose from: types, and the projects of a connection. */
+
+/** The types of the specification and others. @param {string[]} others */
+export const typesWith = (others) => [...new Set([...Object.keys(typeNames), ...others])];
+
+/**
+ * Asks for the projects while the dialog is open; null: the library does not list them.
+ * @param {Pick<Connection, 'id'>} connection
+ * @param {(projects: Project[] | null) => void} then
+ */
+export async function projectsOf({ id }, then) {
+  const signal = whileOpen();
+  /** @type {Project[] | null} */
+  let projects = null;
+  try {
+    ({ projects } = await api(`/connections/${id}/projects`, { signal }));
+  } catch {
+    // Said in the dialog.
+  }
+  if (!signal.aborted) then(projects);
+}
+
+/**
+ * The projects of these companies, in groups if there are several.
+ * @param {Connection['companies']} companies
+ * @param {Project[]} projects
+ * @param {(project: Project) => string} toValue
+ */
+export function projectOptions(companies, projects, toValue) {
+  const groups = companies
+    .map(({ id, name }) => ({ name, own: projects.filter(({ companyId }) => companyId === id) }))
+    .filter(({ own }) => own.length > 0);
+  const options = (/** @type {Project[]} */ own) =>
+    own.map((project) => html`<option value=${toValue(project)}>${project.name}</option>`);
+  return companies.length > 1
+    ? groups.map(({ name, own }) => html`<optgroup label=${name}>${options(own)}</optgroup>`)
+    : groups.map(({ own }) => options(own));
+}
