@@ -31,6 +31,11 @@ export function recordGauges(
     labelNames: ['state'],
     registers,
   });
+  const stored = new Gauge({
+    name: 'asset_mirror_stored_bytes',
+    help: 'Bytes of media in the bucket, by the records.',
+    registers,
+  });
   const syncLag = new Gauge({
     name: 'asset_mirror_sync_lag_seconds',
     help: 'Since an active connection was last synced to the end, or was made.',
@@ -61,10 +66,11 @@ export function recordGauges(
       patienceMs,
       Promise.all([store.connections.countByStatus(), store.connections.lags(syncInterval), store.counts.totals()]),
     ).catch(() => undefined);
-    for (const gauge of [connections, assets, syncLag, interval]) gauge.reset();
-    if (!found) return;
+    for (const gauge of [connections, assets, stored, syncLag, interval]) gauge.reset();
+    if (!found) return stored.remove();
     const [counts, lags, rows] = found;
     for (const status of statuses) connections.set({ status }, counts[status] ?? 0);
+    stored.set(rows.reduce((sum, { bytes }) => sum + bytes, 0));
     const states = byState(rows);
     for (const state of assetStates) assets.set({ state }, states[state]);
     for (const lag of lags) {

@@ -1,4 +1,5 @@
-import { Counter, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { version } from '../version.ts';
 
 /** Counters of one process since its start. docs/reference/metrics.md explains each. */
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -9,6 +10,9 @@ export type Metrics = ReturnType<typeof createMetrics>;
  */
 const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];
+
+/** How a run of a sync ended. `delayed`: asked to wait; `interrupted`: it resumes at its cursor. */
+const syncResults = ['done', 'failed', 'delayed', 'interrupted'] as const;
 
 /** `given_up` counts events, the others attempts. */
 const webhookResults = ['delivered', 'failed', 'given_up'] as const;
@@ -60,6 +64,12 @@ export function createMetrics() {
       labelNames: ['result'],
       registers,
     }),
+    syncs: new Counter({
+      name: 'asset_mirror_syncs_total',
+      help: 'Runs of syncs, by how they ended.',
+      labelNames: ['result'],
+      registers,
+    }),
     webhookDeliveries: new Counter({
       name: 'asset_mirror_webhook_deliveries_total',
       help: 'Attempts to deliver an event to the webhook endpoint, and events given up, by result.',
@@ -69,7 +79,14 @@ export function createMetrics() {
   };
   // Initialized to 0, so that the first event is an increase.
   for (const result of assetResults) metrics.assets.inc({ result }, 0);
+  for (const result of syncResults) metrics.syncs.inc({ result }, 0);
   for (const result of webhookResults) metrics.webhookDeliveries.inc({ result }, 0);
   for (const result of ['refreshed', 'refused', 'unanswered', 'failed']) metrics.tokenRefreshes.inc({ result }, 0);
+  new Gauge({
+    name: 'asset_mirror_build_info',
+    help: 'Always 1; the labels name what runs.',
+    labelNames: ['version', 'node'],
+    registers,
+  }).set({ version, node: process.versions.node }, 1);
   return metrics;
 }

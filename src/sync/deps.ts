@@ -22,6 +22,8 @@ export interface SyncDeps {
   thumbnails: boolean;
   /** Companies whose last listing did not end: incremental syncs give the next ones up after few pages. */
   endless: Set<string>;
+  /** Called when a run has ended in this process. */
+  onEnd: (result: 'done' | 'failed' | 'delayed' | 'interrupted') => void;
   /** Called when assets have become due. */
   onWork: () => void;
 }

@@ -117,6 +117,7 @@ async function runSync(
   // Problems with single assets are reported, but do not fail the run.
   const ended = await store.syncs.finish(sync, owner, { status: problems.fatal ? 'failed' : 'done', error });
   if (!ended) return 'handed_back';
+  deps.onEnd(problems.fatal ? 'failed' : 'done');
   const { more, caughtUp, pages, seen, new: isNew, changed, gone } = ended;
   if (caughtUp) log.info({ event: 'connection.caught_up', connectionId, ...caughtUp }, 'caught up after reconnect');
   const ms = Math.round(performance.now() - started);
@@ -128,7 +129,7 @@ async function runSync(
 
 /** What becomes of a sync that an error has stopped. */
 async function endEarly(
-  { store, log }: SyncDeps,
+  { store, log, onEnd }: SyncDeps,
   sync: TakenSync,
   owner: string,
   signal: AbortSignal,
@@ -141,15 +142,18 @@ async function endEarly(
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
     if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
+    onEnd('delayed');
     log.info({ event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
     return 'delayed';
   }
   if (error instanceof ListingInterrupted) {
+    onEnd('interrupted');
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
   // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
   if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
+  onEnd('failed');
   log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
   return 'failed';
 }

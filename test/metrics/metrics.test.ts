@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { parse } from 'yaml';
 import { recordGauges } from '../../src/metrics/gauges.ts';
 import { createMetrics } from '../../src/metrics/metrics.ts';
+import { version } from '../../src/version.ts';
 import { startMirror } from '../support/mirror.ts';
 import { freePort } from '../support/ports.ts';
 import { newScene, type Scene } from '../support/scene.ts';
@@ -74,11 +75,15 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect(web.by('asset_mirror_queue_jobs', 'state')).toMatchObject({ waiting: 0, active: 0 });
     expect(web.by('asset_mirror_queue_oldest_seconds', 'queue')).toEqual({ syncs: 0, assets: 0 });
     expect(web.by('asset_mirror_dependency_up', 'dependency')).toEqual({ database: 1, queue: 1, bucket: 1 });
+    expect(web.value('asset_mirror_stored_bytes')).toBe(4 * size);
+    expect(web.by('asset_mirror_build_info', 'version')).toEqual({ [version]: 1 });
   });
 
   test('of a worker shows its own counters on its own port, and no shared gauges', async () => {
     expect(own.by('asset_mirror_assets_total', 'result')).toMatchObject({ mirrored: 4, unavailable: 1, failed: 1 });
     expect(own.value('asset_mirror_transfer_seconds_count')).toBe(4);
+    const { done, failed } = own.by('asset_mirror_syncs_total', 'result');
+    expect([done! > 0, failed]).toEqual([true, 0]);
     expect(own.value('asset_mirror_freshness_seconds_count')).toBe(4);
     expect(own.value('asset_mirror_freshness_seconds_bucket{le="3600"}')).toBe(0);
     expect(own.value('asset_mirror_freshness_seconds_bucket{le="21600"}')).toBe(2);
@@ -162,6 +167,7 @@ test('while the database is away, only its own gauges are missing from a scrape'
     const found = await scrape(scene.ground.publicUrl);
     expect(found.by('asset_mirror_dependency_up', 'dependency')).toMatchObject({ database: 0 });
     expect(found.names).not.toContain('asset_mirror_assets');
+    expect(found.value('asset_mirror_stored_bytes')).toBeUndefined();
     expect(found.names).toContain('asset_mirror_bytes_total');
   } finally {
     await scene.close().catch(() => {});

@@ -41,6 +41,7 @@ export async function newStage(
     transcripts: true,
     thumbnails: true,
     endless: new Set(),
+    onEnd: () => {},
     onWork: () => {},
   };
   const ofCompany = async (companyId: string) =>

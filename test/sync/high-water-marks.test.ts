@@ -213,6 +213,7 @@ async function scene(paging: Paging, people: number) {
           transcripts: true,
           thumbnails: true,
           endless: new Set(),
+          onEnd: () => {},
           onWork: () => {},
         },
         connectionId,
