@@ -82,3 +82,12 @@ test('every package in package-lock.json has a hash', () => {
   const without = entries.filter(([, { integrity }]) => !integrity?.startsWith('sha512-'));
   expect(without.map(([path]) => path)).toEqual([]);
 });
+
+test('package.json says of every install script whether npm runs it, so that npm ci does not ask', () => {
+  const read = (file: string) => JSON.parse(readFileSync(join(root, file), 'utf8'));
+  const packages: Record<string, { hasInstallScript?: true }> = read('package-lock.json').packages;
+  const withScript = Object.keys(packages).filter((path) => packages[path]!.hasInstallScript);
+  const names = withScript.map((path) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length));
+  expect(names.length).toBeGreaterThan(5);
+  expect(Object.keys(read('package.json').allowScripts).sort()).toEqual([...new Set(names)].sort());
+});
