@@ -7,7 +7,7 @@ import { within } from '../within.ts';
 import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
-import { count, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
+import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
@@ -48,7 +48,7 @@ const facts = z.object({
   projectName: z.string().nullable().describe('As listed.'),
   type: z.string().nullable(),
   size: z.number().nullable().describe('As the library declares it, in bytes.'),
-  uploadDate: z.number().nullable().describe('Epoch milliseconds.'),
+  uploadDate: time.nullable(),
   state: z.enum(assetStates),
   reason: reasonAnswer.nullable().describe('Why it is not mirrored, or not complete.'),
   skipped: z.string().nullable().describe('The filter that skips it.'),
@@ -225,7 +225,7 @@ function factsOf(asset: Asset & { readable: boolean }) {
     projectName: typeof asset.listed.projectName === 'string' ? asset.listed.projectName : null,
     type: asset.assetType,
     size: asset.size,
-    uploadDate: asset.uploadDate,
+    uploadDate: isoOf(asset.uploadDate),
     state: asset.state,
     reason: shownReason(asset.nextAt !== null && !asset.readable ? noReader : asset.reason),
     skipped: asset.skipped,

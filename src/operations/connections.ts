@@ -9,7 +9,7 @@ import { within } from '../within.ts';
 import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, stateCounts, text, time } from './fields.ts';
+import { count, isoOf, stateCounts, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
@@ -44,10 +44,7 @@ export const connectionAnswer = z
         z.object({
           id: z.string(),
           name: z.string(),
-          mark: z
-            .number()
-            .nullable()
-            .describe('High-water mark: the upload date up to which everything is known, epoch milliseconds.'),
+          mark: time.nullable().describe('High-water mark: the upload date up to which everything is known.'),
         }),
       )
       .describe('The companies that it can read now.'),
@@ -144,7 +141,7 @@ async function describe(deps: Deps, connections: Connection[]) {
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark })),
+      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark: isoOf(mark) })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
       nextSyncAt:

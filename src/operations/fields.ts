@@ -14,6 +14,9 @@ export const idParams = z.object({ id: text });
 
 /** A time in an answer: ISO 8601, UTC. */
 export const time = z.iso.datetime();
+/** Epoch milliseconds as a time in an answer. Null: none, or not of a year with four digits. */
+export const isoOf = (ms: number | null): string | null =>
+  ms !== null && ms >= Date.UTC(0, 0) && ms < Date.UTC(10_000, 0) ? new Date(ms).toISOString() : null;
 /** A number of things, or of bytes. */
 export const count = z.int().min(0);
 

@@ -3,7 +3,7 @@ import type { Sync } from '../store/database/schema.ts';
 import { within } from '../within.ts';
 import { existingConnection, stopped } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
-import { count, text, time } from './fields.ts';
+import { count, isoOf, text, time } from './fields.ts';
 import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { type NamesDeps, unknownNames } from './unknown-names.ts';
@@ -12,7 +12,7 @@ const syncModes = ['incremental', 'full'] as const;
 
 /** What a sync is limited to. */
 const scope = {
-  since: z.int().min(0).max(8.64e15).optional().describe('Only uploads after this time, epoch milliseconds.'),
+  since: z.iso.datetime({ offset: true }).optional().describe('Only uploads after this time.'),
   companyId: text.optional(),
   projectId: text.optional(),
   assetType: text.optional(),
@@ -80,13 +80,14 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
     async resync(connectionId: string, request: ResyncRequest): Promise<{ syncId: string }> {
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
-      const { mode, ...scope } = resyncRequest.parse(request);
+      const { mode, since, ...part } = resyncRequest.parse(request);
+      const scope = { ...part, ...(since !== undefined && { since: Math.max(0, Date.parse(since)) }) };
       const { companyId, projectId, assetType } = scope;
       const some = (name: string | undefined) => (name === undefined ? [] : [name]);
       const names = { companyIds: some(companyId), projectIds: some(projectId), assetTypes: some(assetType) };
       const { text } = await unknownNames(deps, connectionId, names);
       if (text) throw new Refused(400, 'unknown_name', text);
-      const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole({ mode, ...scope }) });
+      const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
       // If the queue is away, the dispatcher finds the sync in the database.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
@@ -121,7 +122,7 @@ const describeSync = (sync: Sync) => ({
   id: sync.id,
   connectionId: sync.connectionId,
   mode: sync.mode,
-  scope: sync.scope,
+  scope: { ...sync.scope, since: isoOf(sync.scope.since ?? null) ?? undefined },
   status: sync.status,
   pages: sync.pages,
   seen: sync.seen,

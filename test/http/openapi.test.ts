@@ -44,6 +44,30 @@ test('a body is required where a request without one is refused, and nowhere els
     Object.entries(methods as Record<string, { requestBody?: { required: boolean } }>).flatMap(
       ([method, { requestBody }]) => (requestBody ? [{ path, method, required: requestBody.required }] : []),
     ),
+test('each operation has exactly the refusals that its parameters and its connection can cause', async () => {
+  const { document } = await contract(stage.ground.publicUrl);
+  const statusesOf = (path: string, method: string) =>
+    Object.keys(document.paths[path]![method]!.responses).filter((status) => status >= '400' && status !== '5XX');
+  expect(statusesOf('/api/status', 'get')).toEqual(['401', '429']);
+  expect(statusesOf('/api/events', 'get')).toEqual(['400', '401', '429']);
+  expect(statusesOf('/api/connections/{id}', 'get')).toEqual(['400', '401', '404', '414', '429']);
+  const changes = ['400', '401', '403', '413', '415', '429'];
+  expect(statusesOf('/api/settings', 'patch')).toEqual(changes);
+  expect(statusesOf('/api/assets/{id}/retry', 'post')).toEqual([...changes, '404', '409', '414'].sort());
+});
+
+test('every time is in ISO 8601, unless its name ends in Ms', async () => {
+  const { document } = await contract(stage.ground.publicUrl);
+  const times: string[] = [];
+  JSON.stringify(document, (name, value) => {
+    const types = [value?.type, ...(value?.anyOf ?? []).map(({ type }: { type: string }) => type)].flat();
+    const isTime = /^(at|since|until|mark)$|(At|Date|Until|Since)$/.test(name) && types.length > 0;
+    if (isTime && types.some((type) => ['number', 'integer'].includes(type))) times.push(name);
+    return value;
+  });
+  expect(times).toEqual([]);
+});
+
   );
   expect(bodies.length).toBeGreaterThan(4);
   for (const { path, method, required } of bodies) {

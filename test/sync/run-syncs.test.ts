@@ -694,7 +694,9 @@ describe('what an operator asks for', () => {
     expect(await resync({ mode: 'full', projectId: spring, companyId: a.companyId })).toMatchObject({
       found: [inProject],
     });
-    expect(await resync({ mode: 'incremental', since: longAgo - 1, companyId: a.companyId })).toMatchObject({
+    expect(
+      await resync({ mode: 'incremental', since: new Date(longAgo - 1).toISOString(), companyId: a.companyId }),
+    ).toMatchObject({
       seen: 3,
       found: [plain],
     });

@@ -69,7 +69,7 @@ function assetTable(found: AssetSummary[]): string {
     asset.skipped === null ? { text: asset.state, style: colours[asset.state] } : { text: 'skipped', style: 'dim' },
     asset.size === null ? '' : formatBytes(asset.size),
     asset.type ?? '',
-    asset.uploadDate === null ? '' : dateOf(asset.uploadDate),
+    asset.uploadDate?.slice(0, 10) ?? '',
     reasonOf(asset),
   ]);
   return table(
@@ -95,11 +95,6 @@ function reasonOf({ state, reason, nextAt, attempts, transcript, thumbnail }: As
       : '';
   const tried = attempts > 0 && state !== 'mirrored' ? counted(attempts, 'attempt') : '';
   return [reason?.text ?? '', tried, waits && `${waits} may still appear`, next].filter(Boolean).join('; ');
-}
-
-function dateOf(ms: number): string {
-  const date = new Date(ms);
-  return Number.isNaN(date.getTime()) ? String(ms) : date.toISOString().slice(0, 10);
 }
 
 /** Retries assets, or all that failed. Returns how many were refused. Exits with 2 if one is unknown. */

@@ -175,10 +175,10 @@ function bucketSummary({ status, error, counts }: Verification): string {
   return `${paint('yellow', '!')} Bucket verified: ${found.join(', ')}; repairing ${counted(repaired, 'asset')}.`;
 }
 
-/** Epoch milliseconds of a date; or as given. */
-function timeOf(text: string): number {
-  const time = /^\d+$/.test(text) ? Number(text) : Date.parse(text);
-  if (Number.isNaN(time))
+/** A date, or epoch milliseconds, in ISO 8601. */
+function timeOf(text: string): string {
+  const time = new Date(/^\d+$/.test(text) ? Number(text) : text);
+  if (Number.isNaN(time.getTime()))
     throw new UsageError(`--since ${text}: expected a date such as 2026-01-31, or epoch milliseconds`);
-  return time;
+  return time.toISOString();
 }

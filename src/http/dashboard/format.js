@@ -44,7 +44,7 @@ const dayClock = new Intl.DateTimeFormat('en-GB', {
   hourCycle: 'h23',
 });
 const date = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium' });
-/** @param {number} at */
+/** @param {string | number} at */
 export const day = (at) => date.format(new Date(at));
 /** @param {string | number | null} at */
 export const when = (at) => (at === null ? '' : moment.format(new Date(at)));

@@ -99,7 +99,7 @@ function partOf(form) {
     projectId: projectId ?? textOf(form, 'projectId'),
     assetType: textOf(form, 'assetType'),
     // The start of that day, local time.
-    since: since && new Date(`${since}T00:00`).getTime(),
+    since: since && new Date(`${since}T00:00`).toISOString(),
     assetIds: ids?.length ? ids : undefined,
   };
   if (Object.values(part).every((it) => it === undefined))
