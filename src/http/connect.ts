@@ -18,25 +18,48 @@ const word = z.string().optional().catch(undefined);
 const connectQuery = z.looseObject({ link: word });
 const callbackQuery = z.looseObject({ state: word, code: word, error: word });
 
-const aPage = (status: string, description: string) => ({
-  [status]: { description, content: { 'text/html': { schema: z.string() } } },
-});
-const inABrowser = (operationId: string, summary: string, querystring: z.ZodType) => ({
+const descriptions = {
+  200: 'Connected, or cancelled by the user.',
+  202: 'Accepted; it is finished in the background.',
+  302: 'Redirects to the library, with PKCE (S256) and a state.',
+  400: 'The link, the sign-in or the consent is not valid; the page says what to do.',
+  409: 'Another user than expected has signed in.',
+  410: 'The link has expired or was ended.',
+  '5xx': 'The service or the library cannot do it now.',
+} as const;
+const inABrowser = (
+  operationId: string,
+  summary: string,
+  querystring: z.ZodType,
+  statuses: (keyof typeof descriptions)[],
+) => ({
   tags: ['connections'],
   operationId,
   summary,
   querystring,
   security: [],
-  response: {
-    ...aPage('302', 'Redirects to the library, with PKCE (S256) and a state.'),
-    ...aPage('2xx', 'The outcome.'),
-    ...aPage('4xx', 'Why it was refused, and what to do.'),
-    ...aPage('5xx', 'The service cannot do it now.'),
-  },
+  response: Object.fromEntries(
+    statuses.map((status) => [
+      status,
+      { description: descriptions[status], content: { 'text/html': { schema: z.string() } } },
+    ]),
+  ),
 });
 const schemas = {
-  connect: inABrowser('connect', "Open a connect link: redirects to the library's consent page", connectQuery),
-  callback: inABrowser('finishConnect', 'Receive the user after consent, and show a page', callbackQuery),
+  connect: inABrowser('connect', "Open a connect link: redirects to the library's consent page", connectQuery, [
+    302,
+    400,
+    410,
+    '5xx',
+  ]),
+  callback: inABrowser('finishConnect', 'Receive the user after consent, and show a page', callbackQuery, [
+    200,
+    202,
+    400,
+    409,
+    410,
+    '5xx',
+  ]),
 };
 
 const cookieName = 'asset_mirror_connect';

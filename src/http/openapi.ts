@@ -8,11 +8,43 @@ const problems = (description: string) => ({
   content: { 'application/problem+json': { schema: problem } },
 });
 
-/** The errors of every route of the operator API. */
-export const refusals = {
-  '4xx': problems('The request was refused; `code` says why, `detail` what to do.'),
-  '5xx': problems('The service cannot answer now; try again later.'),
-};
+const descriptions = {
+  400: 'A field, the cursor or a name is wrong; `detail` and `errors` say which.',
+  401: 'No token, a wrong one, or an ended session.',
+  403: 'A session was used from another site.',
+  404: 'The id is unknown.',
+  409: 'Not in its present state; `code` and `detail` say why.',
+  413: 'The body is longer than 1 MiB.',
+  414: 'The id is too long.',
+  415: 'The body is not JSON.',
+  429: 'Too many wrong tokens from this address; wait as `Retry-After` says.',
+  '5xx': 'The service cannot answer now; try again later.',
+} as const;
+type RefusedStatus = keyof typeof descriptions;
+
+/** These errors, for the responses of a route. Those of all routes with the same method and parameters are added to them. */
+export const refused = <const Statuses extends readonly RefusedStatus[]>(...statuses: Statuses) =>
+  Object.fromEntries(statuses.map((status) => [status, problems(descriptions[status])])) as {
+    [Status in Statuses[number]]: ReturnType<typeof problems>;
+  };
+
+interface ApiSchema {
+  operationId?: string;
+  response?: object;
+  hide?: boolean;
+  params?: unknown;
+  querystring?: unknown;
+}
+
+/** The errors of all routes with this method and these parameters. */
+function commonRefusals(changes: boolean, { params, querystring }: ApiSchema) {
+  return {
+    ...refused(401, 429, '5xx'),
+    ...(changes ? refused(400, 403, 413, 415) : {}),
+    ...(querystring ? refused(400) : {}),
+    ...(params ? refused(400, 414) : {}),
+  };
+}
 
 /** Serves /openapi.json, made from the schemas that validate. Register it before the routes. */
 export async function describeApi(
@@ -48,18 +80,16 @@ export async function describeApi(
     transform: jsonSchemaTransform,
     transformObject: jsonSchemaTransformObject,
   });
-  app.addHook('onRoute', ({ url, schema }) => {
-    const { operationId, response, hide } = (schema ?? {}) as {
-      operationId?: string;
-      response?: object;
-      hide?: boolean;
-    };
-    if (url.startsWith('/api/') && (hide || !operationId || !response)) {
+  app.addHook('onRoute', ({ url, method, schema = {} }) => {
+    if (!url.startsWith('/api/')) return;
+    const api = schema as ApiSchema;
+    if (api.hide || !api.operationId || !api.response) {
       throw new Error(`${url}: a route of the API needs an operationId and a response schema`);
     }
+    api.response = { ...commonRefusals(!['GET', 'HEAD'].includes(String(method)), api), ...api.response };
   });
   app.get('/openapi.json', { schema: { hide: true } }, async (_request, reply) =>
-    reply.type('application/json').send(withOptionalBodies(app.swagger())),
+    reply.type('application/json').send(withUsedSchemas(withOptionalBodies(app.swagger()))),
   );
 }
 
@@ -71,6 +101,27 @@ function withOptionalBodies(description: object): object {
     if (requestBody && anyOf.some(({ type }) => type === 'null')) requestBody.required = false;
   }
   return description;
+}
+
+/**
+ * fastify-type-provider-zod describes each schema twice: as it is read, with `Input` behind its name, and as it is written.
+ * Keeps what is used, under its name.
+ */
+function withUsedSchemas(description: object): object {
+  const { components } = description as { components: { schemas: Record<string, object> } };
+  const refs = (part: unknown) =>
+    [...JSON.stringify(part).matchAll(/"#\/components\/schemas\/(\w+)"/g)].map(([, name]) => name!);
+  const used = new Set(refs((description as { paths: object }).paths));
+  for (const name of used) for (const inner of refs(components.schemas[name])) used.add(inner);
+  const schemas = Object.fromEntries(Object.entries(components.schemas).filter(([name]) => used.has(name)));
+  const json = JSON.stringify({ ...description, components: { ...components, schemas } });
+  const renamed = [...used].filter((name) => name.endsWith('Input') && !used.has(name.slice(0, -'Input'.length)));
+  return JSON.parse(
+    renamed.reduce((text, name) => {
+      const plain = name.slice(0, -'Input'.length);
+      return text.replaceAll(`/${name}"`, `/${plain}"`).replaceAll(`"${name}":`, `"${plain}":`);
+    }, json),
+  );
 }
 
 interface Body {

@@ -8,21 +8,23 @@ import type { Log } from '../log.ts';
 import { Refused } from '../operations/refused.ts';
 import { isAway } from '../store/database/unreachable.ts';
 
+const documentation = 'https://github.com/asset-mirror/asset-mirror/blob/main/docs/reference/api.md#problems';
+
 /** The form of every error. */
 export const problem = z
   .object({
-    type: z.literal('about:blank'),
+    type: z.literal(documentation).describe('The documentation of all problems.'),
     title: z.string(),
     status: z.int(),
     code: z.string().describe('Stable, for programs. docs/reference/api.md lists the codes.'),
     detail: z.string().describe('What happened, to what, and what to do next.'),
     requestId: z.string().describe('As in the header X-Request-Id, and in the log.'),
-  })
-  .meta({ id: 'Problem' });
     errors: z
       .array(z.object({ field: z.string(), detail: z.string() }))
       .optional()
       .describe('Of `invalid_request`: each wrong field, such as `include.companyIds`.'),
+  })
+  .meta({ id: 'Problem' });
 
 /** An error with a stable code and what to do next, sent as `application/problem+json` (RFC 9457). */
 export class Problem extends Refused {}
@@ -74,7 +76,7 @@ interface About {
 }
 
 const problemWith = (status: number, code: string, detail: string, { requestId }: About): z.infer<typeof problem> => ({
-  type: 'about:blank',
+  type: documentation,
   title: titles[status] ?? 'Error',
   status,
   code,

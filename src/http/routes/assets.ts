@@ -2,6 +2,7 @@ import { assetAnswer, assetList, assetQuery } from '../../operations/assets.ts';
 import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { upcomingAnswer, upcomingQuery } from '../../operations/upcoming.ts';
+import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
 export function assetRoutes(app: Api, operations: Operations): void {
@@ -9,7 +10,7 @@ export function assetRoutes(app: Api, operations: Operations): void {
     '/assets',
     route('assets', 'listAssets', 'List assets by id; all conditions must match', {
       querystring: assetQuery,
-      response: { 200: assetList },
+      response: { 200: assetList, ...refused(404) },
     }),
     async (request) => operations.assets(request.query),
   );
@@ -17,7 +18,7 @@ export function assetRoutes(app: Api, operations: Operations): void {
     '/assets/:id',
     route('assets', 'getAsset', 'Get everything that the database has about an asset', {
       params: idParams,
-      response: { 200: assetAnswer },
+      response: { 200: assetAnswer, ...refused(404) },
     }),
     async (request) => operations.asset(request.params.id),
   );
@@ -25,7 +26,7 @@ export function assetRoutes(app: Api, operations: Operations): void {
     '/assets/:id/retry',
     route('assets', 'retryAsset', 'Retry an asset now, with a transcript or thumbnail that was given up', {
       params: idParams,
-      response: { 202: assetAnswer },
+      response: { 202: assetAnswer, ...refused(404, 409) },
     }),
     async (request, reply) => reply.code(202).send(await operations.retry(request.params.id)),
   );

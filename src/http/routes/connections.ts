@@ -13,6 +13,7 @@ import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { projectList } from '../../operations/projects.ts';
 import { resyncAnswer, resyncRequest } from '../../operations/syncs.ts';
+import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
 export function connectionRoutes(app: Api, operations: Operations): void {
@@ -20,7 +21,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connect-links',
     route('connections', 'createConnectLink', 'Create a signed link with which a user connects or reconnects', {
       body: connectLinkRequest.nullish(),
-      response: { 201: connectLink },
+      response: { 201: connectLink, ...refused(404) },
     }),
     async (request, reply) => reply.code(201).send(await operations.createConnectLink(request.body ?? {})),
   );
@@ -36,7 +37,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id',
     route('connections', 'getConnection', 'Get one connection', {
       params: idParams,
-      response: { 200: connectionAnswer },
+      response: { 200: connectionAnswer, ...refused(404) },
     }),
     async (request) => operations.connection(request.params.id),
   );
@@ -45,7 +46,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     route('connections', 'changeConnection', 'Change the settings of a connection; they apply at once', {
       params: idParams,
       body: connectionSettingsRequest,
-      response: { 200: changedConnection },
+      response: { 200: changedConnection, ...refused(404) },
     }),
     async (request) => operations.changeConnection(request.params.id, request.body),
   );
@@ -53,7 +54,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id/projects',
     route('connections', 'listProjects', 'List the projects that a connection can read, with their current names', {
       params: idParams,
-      response: { 200: projectList },
+      response: { 200: projectList, ...refused(404, 409) },
     }),
     async (request) => operations.projects(request.params.id),
   );
@@ -62,7 +63,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     route('connections', 'resyncConnection', 'Start an incremental, full or partial sync', {
       params: idParams,
       body: resyncRequest,
-      response: { 202: resyncAnswer },
+      response: { 202: resyncAnswer, ...refused(404, 409) },
     }),
     async (request, reply) => reply.code(202).send(await operations.resync(request.params.id, request.body)),
   );
@@ -70,7 +71,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id/pause',
     route('connections', 'pauseConnection', 'Stop all work for a connection until it is resumed', {
       params: idParams,
-      response: { 200: connectionAnswer },
+      response: { 200: connectionAnswer, ...refused(404, 409) },
     }),
     async (request) => operations.pause(request.params.id),
   );
@@ -78,7 +79,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id/resume',
     route('connections', 'resumeConnection', 'Continue a paused connection', {
       params: idParams,
-      response: { 200: connectionAnswer },
+      response: { 200: connectionAnswer, ...refused(404, 409) },
     }),
     async (request) => operations.resume(request.params.id),
   );
@@ -86,7 +87,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id/disconnect',
     route('connections', 'disconnectConnection', 'End a connection and revoke its grant; the bucket keeps its files', {
       params: idParams,
-      response: { 200: disconnectAnswer },
+      response: { 200: disconnectAnswer, ...refused(404) },
     }),
     async (request) => operations.disconnect(request.params.id),
   );
@@ -94,7 +95,7 @@ export function connectionRoutes(app: Api, operations: Operations): void {
     '/connections/:id/retry-failed',
     route('connections', 'retryFailedOfConnection', 'Retry all failed assets of a connection', {
       params: idParams,
-      response: { 202: retriedAnswer },
+      response: { 202: retriedAnswer, ...refused(404, 409) },
     }),
     async (request, reply) => reply.code(202).send(await operations.retryFailed(request.params.id)),
   );

@@ -1,6 +1,5 @@
 import type { FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import { refusals } from '../openapi.ts';
 
 export const typed = (app: FastifyInstance) => app.withTypeProvider<ZodTypeProvider>();
 export type Api = ReturnType<typeof typed>;
@@ -14,5 +13,5 @@ export const route = <Schema extends { response: object; [part: string]: unknown
   summary: string,
   schema: Schema,
 ) => ({
-  schema: { tags: [tag], operationId, summary, ...schema, response: { ...schema.response, ...refusals } },
+  schema: { tags: [tag], operationId, summary, ...schema },
 });

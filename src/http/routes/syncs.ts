@@ -2,6 +2,7 @@ import { idParams } from '../../operations/fields.ts';
 import type { Operations } from '../../operations/operations.ts';
 import { planLine, planQuery } from '../../operations/plan.ts';
 import { syncAnswer, syncList, syncQuery } from '../../operations/syncs.ts';
+import { refused } from '../openapi.ts';
 import { streamWork } from '../stream-progress.ts';
 import { type Api, route } from './route.ts';
 
@@ -13,7 +14,7 @@ export function syncRoutes(app: Api, operations: Operations): void {
     '/syncs',
     route('syncs', 'listSyncs', 'List syncs, newest first', {
       querystring: syncQuery,
-      response: { 200: syncList },
+      response: { 200: syncList, ...refused(404) },
     }),
     async (request) => operations.syncs(request.query),
   );
@@ -21,7 +22,7 @@ export function syncRoutes(app: Api, operations: Operations): void {
     '/syncs/:id',
     route('syncs', 'getSync', 'Get one sync', {
       params: idParams,
-      response: { 200: syncAnswer },
+      response: { 200: syncAnswer, ...refused(404) },
     }),
     async (request) => operations.sync(request.params.id),
   );
@@ -36,6 +37,7 @@ export function syncRoutes(app: Api, operations: Operations): void {
         querystring: planQuery,
         response: {
           200: { description: 'Lines of JSON', content: { 'application/x-ndjson': { schema: planLine } } },
+          ...refused(404, 409),
         },
       }),
     },

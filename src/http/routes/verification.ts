@@ -8,6 +8,7 @@ import {
   verifyAnswer,
   verifyRequest,
 } from '../../operations/verifications.ts';
+import { refused } from '../openapi.ts';
 import { type Api, route } from './route.ts';
 
 export function verificationRoutes(app: Api, operations: Operations): void {
@@ -15,7 +16,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
     '/verify',
     route('verification', 'verify', 'Start a verification of library, database and bucket', {
       body: verifyRequest.nullish(),
-      response: { 202: verifyAnswer },
+      response: { 202: verifyAnswer, ...refused(404) },
     }),
     async (request, reply) => reply.code(202).send(await operations.verify(request.body ?? {})),
   );
@@ -23,7 +24,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
     '/verify',
     route('verification', 'listVerifications', 'List verifications: open ones and the last of each kind', {
       querystring: verificationQuery,
-      response: { 200: verificationList },
+      response: { 200: verificationList, ...refused(404) },
     }),
     async (request) => operations.verifications(request.query),
   );
@@ -32,7 +33,7 @@ export function verificationRoutes(app: Api, operations: Operations): void {
     route('verification', 'getVerification', 'Get the progress and the findings of a verification', {
       params: idParams,
       querystring: linesQuery,
-      response: { 200: verificationAnswer },
+      response: { 200: verificationAnswer, ...refused(404) },
     }),
     async (request) => operations.verification(request.params.id, request.query),
   );
