@@ -26,6 +26,7 @@ import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
 import { recordFilterDefaults } from './sync/filter-defaults.ts';
 import { defaultTimings, type Timings } from './timings.ts';
+import { sendTest } from './webhooks/send-test.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
 
@@ -64,6 +65,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     tokens,
     client,
     access: withToken,
+    sendTestWebhook: () => sendTest(config.webhook),
     log,
     publicUrl,
     bucketTrouble: watchBucket(storage.check),

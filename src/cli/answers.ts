@@ -11,6 +11,7 @@ export type { VerifyRequest } from '../operations/verifications.ts';
 
 type Answer<Verb extends keyof Operations> = Awaited<ReturnType<Operations[Verb]>>;
 export type Verification = Answer<'verification'>;
+export type TestedWebhook = Answer<'testWebhook'>;
 export type RotatedKeys = Answer<'rotateKeys'>;
 export type ChangedConnection = Answer<'changeConnection'>;
 export type Settings = Answer<'settings'>;

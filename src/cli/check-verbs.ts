@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { examples, type NewVerb, tell, type Verbs } from './verb.ts';
 import { rotateKeys } from './verbs/keys.ts';
 import { type VerifyOptions, verify } from './verbs/verify.ts';
+import { testWebhook } from './verbs/webhooks.ts';
 
 /** The verbs that check the mirror and repair it. */
 export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doctor' | 'rebuild' | 'api'>): void {
@@ -34,15 +35,22 @@ export function checkVerbs(app: Command, verb: NewVerb, verbs: Pick<Verbs, 'doct
     'Downloads nothing from the library. Run it again after an interruption; it continues where it stopped.',
   ).action((options) => verbs.rebuild(options));
 
-  const keys = app
-    .command('keys')
-    .summary('manage the keys that encrypt tokens')
-    .description('Manage the keys that encrypt tokens.')
-    .helpCommand(false);
-  keys
+  const group = (name: string, summary: string) =>
+    app
+      .command(name)
+      .summary(summary)
+      .description(`${summary[0]!.toUpperCase()}${summary.slice(1)}.`)
+      .helpCommand(false);
+  group('keys', 'manage the keys that encrypt tokens')
     .command('rotate')
     .description('Encrypt all tokens again with the first of ENCRYPTION_KEYS.')
     .option('--json', 'print JSON')
     .addHelpText('after', examples('asset-mirror keys rotate'))
     .action(async (options) => tell(await rotateKeys(await verbs.api(), options)));
+  group('webhooks', 'try the webhook endpoint')
+    .command('test')
+    .description('Send a test message to the webhook endpoint. Exits with 1 if it is not accepted.')
+    .option('--json', 'print JSON')
+    .addHelpText('after', examples('asset-mirror webhooks test'))
+    .action(async (options) => tell(await testWebhook(await verbs.api(), options)));
 }

@@ -20,6 +20,7 @@ import type {
   Sync,
   SyncList,
   SyncQuery,
+  TestedWebhook,
   Verification,
   VerifyRequest,
 } from './answers.ts';
@@ -78,6 +79,7 @@ export function createApiClient(service: Service) {
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>
       get<Verification>(`/verify/${part(id)}`, page),
+    testWebhook: () => send<TestedWebhook>('POST', '/webhooks/test'),
     rotateKeys: () => send<RotatedKeys>('POST', '/keys/rotate'),
   };
 }

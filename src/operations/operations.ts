@@ -12,6 +12,7 @@ import { syncOperations } from './syncs.ts';
 import { historyOperations } from './throughput.ts';
 import { upcomingOperations } from './upcoming.ts';
 import { verificationOperations } from './verifications.ts';
+import { webhookOperations } from './webhooks.ts';
 
 export type Operations = ReturnType<typeof createOperations>;
 
@@ -33,5 +34,6 @@ export function createOperations(deps: OperationsDeps) {
     ...upcomingOperations(deps),
     ...keyOperations(deps),
     ...settingsOperations(deps),
+    ...webhookOperations(deps),
   };
 }

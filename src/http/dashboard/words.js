@@ -123,6 +123,7 @@ const actions = {
   retryFailedOfConnection: 'retried the failed assets of',
   verify: 'started a verification',
   rotateKeys: 'rotated the keys',
+  testWebhook: 'tested the webhook endpoint',
 };
 
 /** Events without an asset or connection. @type {Record<string, string>} */

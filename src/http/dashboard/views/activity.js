@@ -1,4 +1,5 @@
 /** @import { MirrorEvent } from '../types.d.ts' */
+import { act, testWebhook } from '../actions.js';
 import { listOf } from '../lists.js';
 import { empty, eventList, moreButton, skeleton, trouble } from '../parts.js';
 import { html } from '../vendor/lit-html/lit-html.js';
@@ -11,7 +12,9 @@ export const activity = {
   open: () => events.filter({}),
   refresh: () => events.refresh(),
   render: () => html`
-    <section class="card" aria-labelledby="activity-title"><h1 id="activity-title" tabindex="-1">Activity</h1>
+    <section class="card" aria-labelledby="activity-title">
+      <div class="head"><h1 id="activity-title" tabindex="-1">Activity</h1>
+        <button @click=${() => act(testWebhook, () => events.refresh())}>Test webhook</button></div>
       ${trouble(events.error)}
       ${
         events.rows === undefined

@@ -1,0 +1,22 @@
+import { z } from 'zod';
+import type { OperationsDeps } from './deps.ts';
+import { Refused } from './refused.ts';
+
+export const testedWebhook = z
+  .object({ delivered: z.boolean(), reason: z.string().nullable().describe('Why it was not delivered.') })
+  .meta({ id: 'TestedWebhook' });
+
+export const webhookOperations = ({ sendTestWebhook }: Pick<OperationsDeps, 'sendTestWebhook'>) => ({
+  /** Sends a test message to the webhook endpoint, once. */
+  async testWebhook() {
+    const answer = await sendTestWebhook();
+    if (!answer) {
+      throw new Refused(
+        409,
+        'webhook_not_configured',
+        'No webhook endpoint is configured. Set WEBHOOK_URL and WEBHOOK_SECRET, and restart the service.',
+      );
+    }
+    return { delivered: answer.taken, reason: answer.reason ?? null };
+  },
+});
