@@ -224,6 +224,14 @@ describe('the verbs of operators', () => {
     }
   });
 
+  test('webhooks test says that no endpoint is configured', async () => {
+    const { code, stderr } = await run(['webhooks', 'test']);
+    expect([code, stderr]).toEqual([
+      1,
+      expect.stringMatching(/^asset-mirror: No webhook endpoint is configured\. Set/),
+    ]);
+  });
+
   test('resync --wait says once until when and why a connection waits', async () => {
     const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
     await park(40_000, 'read /me: the service asked to wait (429)');

@@ -74,16 +74,6 @@ describe('a webhook endpoint', () => {
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
   });
 
-  test('gets a signed test message at once, and operators are told what came of it', async () => {
-    const send = () => scene.mirror.api('POST', '/webhooks/test');
-    expect(await send()).toEqual({ delivered: true, reason: null });
-    expect(receiver.of('webhook.test')).toMatchObject([{ data: {} }]);
-    receiver.answer((response) => response.writeHead(500).end());
-    expect(await send()).toEqual({ delivered: false, reason: 'the endpoint answered 500' });
-    receiver.answer((response) => response.writeHead(204).end());
-    expect(receiver.refused).toEqual([]);
-  });
-
   test('gets only the first failure of several failed syncs in a row', async () => {
     await scene.admin.addFault({ endpoint: 'me', status: 400 });
     const failedRuns = async (count: number) => {
@@ -213,6 +203,16 @@ describe('a webhook endpoint', () => {
     await settled();
     const since = receiver.received.slice(asked);
     expect(since.map(({ type }) => type)).toEqual(['connection.recovered', 'connection.recovered']);
+  });
+
+  test('gets a signed test message at once, and operators are told what came of it', async () => {
+    const send = () => scene.mirror.api('POST', '/webhooks/test');
+    expect(await send()).toEqual({ delivered: true, reason: null });
+    expect(receiver.of('webhook.test')).toMatchObject([{ data: {} }]);
+    receiver.answer((response) => response.writeHead(500).end());
+    expect(await send()).toEqual({ delivered: false, reason: 'the endpoint answered 500' });
+    receiver.answer((response) => response.writeHead(204).end());
+    expect(receiver.refused).toEqual([]);
   });
 });
 
