@@ -3,6 +3,7 @@ import { openToOthers } from './config/preflight.ts';
 import { encryptionKeys } from './config/secrets.ts';
 import { reasonOf } from './errors.ts';
 import { type Finding, findingsOn } from './finding.ts';
+import { probePublicUrl } from './http/probe-public-url.ts';
 import { createLog, type Log } from './log.ts';
 import { OAuthClient, OAuthError } from './oauth/client.ts';
 import { createSealer } from './oauth/seal.ts';
@@ -36,6 +37,8 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   await using open = new AsyncDisposableStack();
   const at = { config, log: createLog({ level: 'silent', pretty: false }), open, signal };
   yield* await configuration(config);
+  yield await probePublicUrl(config, signal);
+  signal.throwIfAborted();
   const { store, isNew } = yield* examineDatabase(at);
   signal.throwIfAborted();
   yield* probeQueue({ redisUrl: config.redisUrl });

@@ -173,6 +173,22 @@ describe.each([
     expect(of(nowhere, 'API')).toMatchObject({ level: 'wrong', found: 'nothing listens at that address' });
   });
 
+  test('a PUBLIC_URL that does not lead to the service is reported', async () => {
+    const { apiUrl, PUBLIC_URL } = { ...scene.library, ...environment };
+    const publicUrl = async (change: Record<string, string>) =>
+      of(await findings({ ...environment, ...change }), 'PUBLIC_URL');
+    expect(await publicUrl({})).toMatchObject({ level: 'ok', found: `${PUBLIC_URL} leads to asset-mirror` });
+    expect(await publicUrl({ PUBLIC_URL: apiUrl })).toMatchObject({
+      level: 'note',
+      found: expect.stringMatching(/^another program answers at http/),
+    });
+    const nowhere = `http://127.0.0.1:${await freePort()}`;
+    expect(await publicUrl({ PUBLIC_URL: nowhere })).toMatchObject({
+      level: 'note',
+      found: expect.stringMatching(/^asset-mirror runs at .+, but .+ does not lead there \(/),
+    });
+  });
+
   test('a key that does not open the tokens is reported', async () => {
     const all = await findings({ ...environment, ENCRYPTION_KEYS: Buffer.alloc(32).toString('base64') });
     expect(of(all, 'token')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/ENCRYPTION_KEYS/) });
@@ -224,6 +240,30 @@ test('before the first start nothing is created, and nothing missing is wrong', 
   expect(wrong(all)).toEqual(['library: API']);
   expect(of(all, 'PostgreSQL')).toMatchObject({ found: 'none yet', chosen: 'made by the first start' });
   expect(await readdir(directory)).toEqual([]);
+  await rm(directory, { recursive: true });
+});
+
+test('before the first start, a PUBLIC_URL with another port than PORT is reported', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
+  const [port, other] = [await freePort(), await freePort()];
+  const look = async (change: Record<string, string>) =>
+    of(
+      await findings({
+        DATA_DIR: directory,
+        PORT: String(port),
+        LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}`,
+        LIBRARY_APP_URL: 'http://127.0.0.1:1',
+        LIBRARY_CLIENT_ID: 'id',
+        LIBRARY_CLIENT_SECRET: 'secret',
+        ...change,
+      }),
+      'PUBLIC_URL',
+    );
+  expect(await look({})).toMatchObject({ level: 'ok', found: `nothing answers at http://localhost:${port} yet` });
+  expect(await look({ PUBLIC_URL: `http://localhost:${other}` })).toMatchObject({
+    level: 'note',
+    found: `is http://localhost:${other}, but the service will listen at http://127.0.0.1:${port}`,
+  });
   await rm(directory, { recursive: true });
 });
 

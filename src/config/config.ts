@@ -18,6 +18,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
   const noDatabase = databaseUrl('for no PostgreSQL comes with this installation').optional();
+  // The port is known only once the service listens.
+  if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };
   const env = readEnvironment(known, withProxies(environment), shared);
   const dataDir = resolve(env.DATA_DIR);
@@ -30,7 +32,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       clientId: env.LIBRARY_CLIENT_ID,
       clientSecret: env.LIBRARY_CLIENT_SECRET,
     },
-    publicUrl: trimmed(env.PUBLIC_URL),
+    publicUrl: trimmed(env.PUBLIC_URL ?? localhostUrl(env)),
+    localUrl: localUrl(env),
     host: env.HOST,
     port: env.PORT,
     metricsPort: env.METRICS_PORT,
@@ -115,12 +118,20 @@ export function readClientConfig(environment: Environment) {
   const { HOST, PORT, DATA_DIR, ADMIN_TOKEN } = variables;
   const ASSET_MIRROR_URL = httpUrl('the address of the running service', 'https://mirror.example.com').optional();
   const env = readEnvironment({ ASSET_MIRROR_URL, HOST, PORT, DATA_DIR, ADMIN_TOKEN }, environment);
-  const host = env.HOST === '0.0.0.0' ? '127.0.0.1' : env.HOST === '::' ? '::1' : env.HOST;
   return {
-    url: trimmed(env.ASSET_MIRROR_URL ?? `http://${host.includes(':') ? `[${host}]` : host}:${env.PORT}`),
+    url: trimmed(env.ASSET_MIRROR_URL ?? localUrl(env)),
     adminToken: env.ADMIN_TOKEN,
     dataDir: resolve(env.DATA_DIR),
   };
 }
+
+/** The address of the service for programs on the same machine. */
+function localUrl({ HOST, PORT }: Pick<Values, 'HOST' | 'PORT'>): string {
+  const host = HOST === '0.0.0.0' ? '127.0.0.1' : HOST === '::' ? '::1' : HOST;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${PORT}`;
+}
+
+/** The same for browsers: a redirect URI with http must name `localhost` (spec, section 2.1). */
+const localhostUrl = (env: Values) => localUrl(env).replace(/^http:\/\/(127\.0\.0\.1|\[::1\]):/, 'http://localhost:');
 
 const trimmed = (url: string) => url.replace(/\/+$/, '');

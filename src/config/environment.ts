@@ -17,9 +17,7 @@ export const variables = {
   LIBRARY_APP_URL: p.libraryUrl('sign-in'),
   LIBRARY_CLIENT_ID: p.text('the client_id of the app registration'),
   LIBRARY_CLIENT_SECRET: p.text('the client_secret of the app registration'),
-  PUBLIC_URL: p
-    .httpUrl('the address at which people reach this service', 'https://mirror.example.com')
-    .prefault('http://localhost:8080'),
+  PUBLIC_URL: p.httpUrl('the address at which people reach this service', 'https://mirror.example.com').optional(),
   HOST: p.text('an address to listen on').prefault('127.0.0.1'),
   PORT: p.port().prefault('8080'),
   METRICS_PORT: p.port().optional(),

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
-import { afterAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it, test } from 'vitest';
 import { readClientConfig, readConfig } from '../../src/config/config.ts';
 import { secretVariables, variableNames } from '../../src/config/environment.ts';
 import { ConfigurationError } from '../../src/errors.ts';
@@ -48,6 +48,7 @@ describe('without more than the required four', () => {
         clientSecret: 'the secret',
       },
       publicUrl: 'http://localhost:8080',
+      localUrl: 'http://127.0.0.1:8080',
       host: '127.0.0.1',
       port: 8080,
       metricsPort: undefined,
@@ -114,7 +115,7 @@ describe('each variable is read:', () => {
     ['LIBRARY_CLIENT_SECRET', 'x', (c) => c.library.clientSecret, 'x'],
     ['PUBLIC_URL', 'https://m.example.com/mirror/', (c) => c.publicUrl, 'https://m.example.com/mirror'],
     ['HOST', '0.0.0.0', (c) => c.host, '0.0.0.0'],
-    ['PORT', '0', (c) => c.port, 0],
+    ['PORT', '81', (c) => c.port, 81],
     ['METRICS_PORT', '9090', (c) => c.metricsPort, 9090],
     ['TRUST_PROXY', '10.0.0.0/8, ::1,loopback', (c) => c.trustProxy, ['10.0.0.0/8', '::1', 'loopback']],
     ['REDIS_URL', 'rediss://u:p@h:1/2', (c) => c.redisUrl, 'rediss://u:p@h:1/2'],
@@ -236,6 +237,24 @@ describe('each variable is read:', () => {
     const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces]);
     expect([...tested].sort()).toEqual([...variableNames].sort());
   });
+});
+
+test.each([
+  [{ PORT: '8086' }, 'http://localhost:8086'],
+  [{ HOST: '0.0.0.0' }, 'http://localhost:8080'],
+  [{ HOST: '::' }, 'http://localhost:8080'],
+  [{ HOST: '::1', PORT: '81' }, 'http://localhost:81'],
+  [{ HOST: '192.0.2.7', PORT: '81' }, 'http://192.0.2.7:81'],
+  [{ HOST: '2001:db8::7' }, 'http://[2001:db8::7]:8080'],
+  [{ PORT: '0', PUBLIC_URL: 'https://m.example.com' }, 'https://m.example.com'],
+])('PUBLIC_URL follows HOST and PORT unless it is set (%o)', (environment, expected) => {
+  expect(read(environment).publicUrl).toBe(expected);
+});
+
+test('PUBLIC_URL is required if the port is any free one', () => {
+  expect(problemsOf({ ...required, PORT: '0' })).toEqual([
+    'PUBLIC_URL is not set; expected the address at which people reach this service, such as https://mirror.example.com, without user and password.',
+  ]);
 });
 
 describe('a value', () => {
