@@ -80,6 +80,14 @@ describe('the verbs of operators', () => {
       ),
     });
     expect(JSON.parse((await run(['plan', '--json'])).stdout)).toMatchObject({ toMove: { assets: 1, bytes: 5 } });
+    await scene.admin.setFaults({ endpoint: 'me', status: 404 });
+    expect(await run(['plan'])).toMatchObject({
+      code: 1,
+      stdout: expect.stringMatching(
+        /^The library could not be listed\.\n✗ connection .*read \/me: the service answered 404\n$/,
+      ),
+    });
+    await scene.admin.clearFaults();
 
     const [explained, why, unknown] = await Promise.all([
       run(['explain', whole]),

@@ -45,9 +45,11 @@ function describe(found: Plan): string {
   const { byKind, toMove, time } = found;
   const amount = ({ assets, bytes }: { assets: number; bytes: number }) => `${assets} assets, ${formatBytes(bytes)}`;
   const lines = [
-    toMove.assets === 0
-      ? paint('bold', 'A full sync would transfer nothing.')
-      : `A full sync would transfer ${paint('bold', amount(toMove))}${duration(time)}`,
+    listedNothing(found)
+      ? paint('bold', 'The library could not be listed.')
+      : toMove.assets === 0
+        ? paint('bold', 'A full sync would transfer nothing.')
+        : `A full sync would transfer ${paint('bold', amount(toMove))}${duration(time)}`,
   ];
   for (const [kind, words] of Object.entries(kinds)) {
     const of = byKind[kind as keyof typeof kinds];
@@ -73,6 +75,8 @@ function describe(found: Plan): string {
   for (const problem of found.problems) lines.push(`${paint('red', '✗')} ${harmless(problem)}`);
   return lines.join('\n');
 }
+
+const listedNothing = ({ listed, problems }: Plan) => listed === 0 && problems.length > 0;
 
 function duration({ seconds, bytesPerSecond, from }: Plan['time']): string {
   if (seconds === null || bytesPerSecond === null) {

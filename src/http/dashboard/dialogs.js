@@ -97,7 +97,7 @@ const planNames = {
 
 /** @param {Plan} plan */
 const planOf = ({ toMove, byKind, time, listed, problems }) => html`
-  <p class="big">${counted(toMove.assets, 'asset')}<small>${bytes(toMove.bytes)}${time.seconds === null ? '' : `, ${time.seconds < 1 ? '' : 'about '}${duration(time.seconds)}`} · ${number(listed)} listed</small></p>
+  ${listed === 0 && problems.length > 0 ? html`<p class="big">The library could not be listed</p>` : html`<p class="big">${counted(toMove.assets, 'asset')}<small>${bytes(toMove.bytes)}${time.seconds === null ? '' : `, ${time.seconds < 1 ? '' : 'about '}${duration(time.seconds)}`} · ${number(listed)} listed</small></p>`}
   <dl class="facts">${Object.entries(byKind)
     .filter(([, { assets }]) => assets > 0)
     .map(
