@@ -1,3 +1,4 @@
+import { connectionProblem } from './connection-problem.ts';
 import { type Reason, renderReason } from './reasons.ts';
 import { formatDuration } from './units.ts';
 
@@ -131,12 +132,24 @@ export const storable = (text: string) => scrub(text).slice(0, 500).replaceAll('
 /** The message of an error and of its causes, in one line and without secrets (see `scrub`). */
 export function reasonOf(error: unknown): string {
   const parts: string[] = [];
-  for (let e = error, depth = 0; e !== undefined && e !== null && depth < 5; depth++) {
+  for (const e of withCauses(error)) {
     const message = messageOf(e);
     if (message && !saysNothing.has(message) && !parts.some((part) => part.includes(message))) parts.push(message);
-    e = e instanceof Error ? e.cause : undefined;
   }
   return storable(parts.join(': ')) || 'unknown error';
+}
+
+/** An error and what caused it. */
+export function* withCauses(error: unknown): Generator<unknown> {
+  for (let e = error, depth = 0; e !== undefined && e !== null && depth < 5; depth++) {
+    yield e;
+    e = e instanceof Error ? e.cause : undefined;
+  }
+}
+
+/** Names the setting with the address that was tried. Then the reason of a failed connection ends with what to do. */
+export function namingSetting<E>(error: E, setting: string): E {
+  return connectionProblem(error) ? (Object.assign(error as object, { setting }) as E) : error;
 }
 
 /** Messages of the AWS SDK for an answer without a message. */
@@ -144,6 +157,9 @@ const saysNothing = new Set(['UnknownError', 'Unknown']);
 
 function messageOf(e: unknown): string {
   if (!(e instanceof Error)) return String(e);
+  const problem = connectionProblem(e);
+  const { setting } = e as { setting?: string };
+  if (problem) return setting ? `${problem.found}; ${problem.remedy(setting)}` : problem.found;
   if (e instanceof AggregateError && e.message === '') return e.errors.map(messageOf).join(', ');
   return e.message || e.name;
 }

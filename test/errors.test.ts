@@ -1,6 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigurationError, Disconnected, Rejected, RetryLater, reasonOf, retryAfter, scrub } from '../src/errors.ts';
+import {
+  ConfigurationError,
+  Disconnected,
+  namingSetting,
+  Rejected,
+  RetryLater,
+  reasonOf,
+  retryAfter,
+  scrub,
+} from '../src/errors.ts';
 import { growth } from './support/growth.ts';
 
 describe('an error of ours', () => {
@@ -16,6 +25,9 @@ describe('an error of ours', () => {
   });
 });
 
+const refusedBy = (address: string) =>
+  Object.assign(new Error(`connect ECONNREFUSED ${address}:80`), { code: 'ECONNREFUSED', address, port: 80 });
+
 describe('the reason of an error', () => {
   const cases: [string, unknown, string][] = [
     ['is its message', new Error('no room'), 'no room'],
@@ -24,6 +36,25 @@ describe('the reason of an error', () => {
     ['is its name when there is no message', new TypeError(), 'TypeError'],
     ['is the text that was thrown', 'plain text', 'plain text'],
     ['has each error of several', new AggregateError([new Error('one'), new Error('two')]), 'one, two'],
+    ['says where nothing listens', refusedBy('::1'), 'nothing listens at [::1]:80 (ECONNREFUSED)'],
+    [
+      'says which addresses of a name were tried',
+      Object.assign(new AggregateError([refusedBy('::1'), refusedBy('127.0.0.1')]), { code: 'ECONNREFUSED' }),
+      'nothing listens at [::1]:80 and 127.0.0.1:80 (ECONNREFUSED)',
+    ],
+    [
+      'says which host was silent',
+      Object.assign(new Error('Connect Timeout Error (attempted address: h.example:443, timeout: 10000ms)'), {
+        code: 'UND_ERR_CONNECT_TIMEOUT',
+      }),
+      'h.example:443 cannot be reached (UND_ERR_CONNECT_TIMEOUT)',
+    ],
+    [
+      'names the setting with the address, and what to do',
+      new Error('list it', { cause: namingSetting(refusedBy('127.0.0.1'), 'LIBRARY_API_URL') }),
+      'list it: nothing listens at 127.0.0.1:80 (ECONNREFUSED); start the server there, or correct LIBRARY_API_URL',
+    ],
+    ['names no setting for another error', namingSetting(new Error('no room'), 'LIBRARY_API_URL'), 'no room'],
     ['is never empty', undefined, 'unknown error'],
     ['has no token', new Error('refused svca_abc', { cause: 'Bearer abc' }), 'refused svc*_…: Bearer …'],
   ];

@@ -39,6 +39,6 @@ async function ask(url: string, stop: AbortSignal): Promise<Answer> {
     if (body?.status === 'ok') return 'asset-mirror';
     return { status: response.status, reason: `it answers ${response.status}` };
   } catch (error) {
-    return { reason: reasonOf(error) };
+    return { reason: reasonOf((error as Error).cause ?? error) };
   }
 }

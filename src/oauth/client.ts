@@ -1,6 +1,6 @@
 import { type Dispatcher, request } from 'undici';
 import { z } from 'zod';
-import { reasonOf, retryAfter } from '../errors.ts';
+import { namingSetting, reasonOf, retryAfter } from '../errors.ts';
 
 /** A pair of tokens (spec, section 2.3). `refreshToken` is undefined when the service kept the one it has. */
 export interface Grant {
@@ -123,6 +123,8 @@ export class OAuthClient {
       signal: AbortSignal.timeout(timeoutMs),
       headersTimeout: timeoutMs,
       ...(dispatcher && { dispatcher }),
+    }).catch((error) => {
+      throw namingSetting(error, 'LIBRARY_API_URL');
     });
     const body = parsed(await response.body.text());
     const { statusCode, headers } = response;

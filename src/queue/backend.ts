@@ -3,7 +3,7 @@ import type { Cluster, Redis } from 'ioredis';
 import type { Log } from '../log.ts';
 import { queueTelemetry } from '../tracing/tracing.ts';
 import { postgresBackend } from './postgres-backend.ts';
-import { connectRedis } from './redis.ts';
+import { connectRedis, redisProblem } from './redis.ts';
 
 /** What is kept of finished jobs, for people who look at the dashboard. */
 const keep = { removeOnComplete: { count: 1000, age: 86_400 }, removeOnFail: { count: 5000, age: 7 * 86_400 } };
@@ -22,6 +22,8 @@ export interface BackendOptions {
 /** BullMQ on Redis, or on PostgreSQL without one. The types of the two connections exclude each other, hence `any`. */
 export class Backend {
   readonly redis: Redis | Cluster | undefined;
+  /** Why Redis cannot be used; undefined while it can. */
+  trouble: string | undefined;
   readonly #log: Log;
   // biome-ignore lint/suspicious/noExplicitAny: see above
   readonly #base: any;
@@ -30,7 +32,7 @@ export class Backend {
 
   constructor({ redisUrl, databaseUrl, installation, log }: BackendOptions) {
     this.#log = log;
-    this.redis = redisUrl ? watched(connectRedis(redisUrl, { maxRetriesPerRequest: null }), log) : undefined;
+    this.redis = redisUrl ? this.#watch(connectRedis(redisUrl, { maxRetriesPerRequest: null }), redisUrl) : undefined;
     const telemetry = queueTelemetry();
     this.#base = {
       ...(this.redis
@@ -63,18 +65,23 @@ export class Backend {
     );
     return worker;
   }
-}
 
-/** Logs once that Redis is away, and once that it is back. */
-function watched<R extends Redis | Cluster>(redis: R, log: Log): R {
-  let isAway = false;
-  redis.on('error', (err: unknown) => {
-    if (!isAway) log.error({ event: 'redis.failed', err }, 'Redis unreachable; jobs wait, nothing is lost');
-    isAway = true;
-  });
-  redis.on('ready', () => {
-    if (isAway) log.info({ event: 'redis.recovered' }, 'Redis reachable again');
-    isAway = false;
-  });
-  return redis;
+  /** Logs once that Redis is away, and once that it is back. */
+  #watch<R extends Redis | Cluster>(redis: R, url: string): R {
+    redis.on('error', (error: unknown) => {
+      const { found, remedy } = redisProblem(error, url);
+      if (this.trouble === undefined) {
+        this.#log.error(
+          { event: 'redis.failed', reason: found, remedy },
+          'Redis unreachable; jobs wait, nothing is lost',
+        );
+      }
+      this.trouble = `${found}; ${remedy}`;
+    });
+    redis.on('ready', () => {
+      if (this.trouble !== undefined) this.#log.info({ event: 'redis.recovered' }, 'Redis reachable again');
+      this.trouble = undefined;
+    });
+    return redis;
+  }
 }

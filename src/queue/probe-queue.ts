@@ -1,7 +1,6 @@
 import { Cluster } from 'ioredis';
-import { reasonOf } from '../errors.ts';
 import type { Finding } from '../finding.ts';
-import { connectRedis } from './redis.ts';
+import { connectRedis, redisProblem } from './redis.ts';
 
 /** Checks where the queues are: version, role and eviction policy of Redis. */
 export async function* probeQueue(options: { redisUrl: string | undefined }): AsyncGenerator<Finding> {
@@ -30,11 +29,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
         (redis instanceof Cluster ? redis.nodes('master') : [redis]).map((node) => node.info()),
       );
     } catch (error) {
-      const reason = reasonOf(lost ?? error);
-      const remedy = /NOAUTH|WRONGPASS/.test(reason)
-        ? 'correct the password in REDIS_URL'
-        : 'start it, or correct REDIS_URL';
-      yield { area, what: 'Redis', found: reason, remedy, level: 'wrong' };
+      yield { area, what: 'Redis', ...redisProblem(lost ?? error, options.redisUrl), level: 'wrong' };
       return;
     }
     const facts = (name: string) =>

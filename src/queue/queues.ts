@@ -105,7 +105,9 @@ export class Queues {
     return this.#backend.redis === undefined || this.#backend.redis.status === 'ready';
   }
 
+  /** @throws Error if the queues cannot be used, at once if it is known why */
   async check(): Promise<void> {
+    if (this.#backend.trouble !== undefined) throw new Error(this.#backend.trouble);
     await this.assets.getJobCounts('active');
   }
 

@@ -1,5 +1,7 @@
 import { Cluster, Redis } from 'ioredis';
 import { parseRedisUrl } from '../config/redis-address.ts';
+import { connectionProblem } from '../connection-problem.ts';
+import { reasonOf } from '../errors.ts';
 
 /** After a failover the old primary answers READONLY: reconnect to the new primary, and resend the command. */
 const moved = (error: Error) => (error.message.startsWith('READONLY') ? 2 : false);
@@ -49,4 +51,15 @@ export function connectRedis(url: string, options: RedisOptions): Redis | Cluste
     ...(sentinel.password && { sentinelPassword: sentinel.password }),
     ...(tls && { sentinelTLS: {}, enableTLSForSentinelMode: true }),
   });
+}
+
+/** Why Redis cannot be used, and what to do. The errors of sentinels and clusters do not have addresses. */
+export function redisProblem(error: unknown, url: string): { found: string; remedy: string } {
+  const problem = connectionProblem(error);
+  if (problem) return { found: problem.found, remedy: problem.remedy('REDIS_URL') };
+  const found = reasonOf(error);
+  if (/NOAUTH|WRONGPASS/.test(found)) return { found, remedy: 'correct the password in REDIS_URL' };
+  const nodes = parseRedisUrl(url)?.nodes.map(({ host, port }) => `${host}:${port}`);
+  const where = nodes?.join(', ') ?? URL.parse(url)?.host ?? 'it';
+  return { found: `no answer from ${where} (${found})`, remedy: 'start the server there, or correct REDIS_URL' };
 }

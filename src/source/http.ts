@@ -1,7 +1,7 @@
 import type { LookupFunction } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Agent, type Dispatcher, EnvHttpProxyAgent, request } from 'undici';
-import { KnownError, RetryLater, retryAfter, withMargin } from '../errors.ts';
+import { KnownError, namingSetting, RetryLater, retryAfter, withMargin } from '../errors.ts';
 
 /** An answer with a status that is not a success. */
 export class HttpError extends KnownError {
@@ -92,7 +92,7 @@ const longestAnswer = 64 * 2 ** 20;
 /** The body of an error is read up to this length, so that its connection can be used again. */
 const longestRefusal = 64 * 1024;
 
-/** GETs a JSON answer of at most 64 MiB, given as text. */
+/** GETs a JSON answer of the API, of at most 64 MiB, given as text. */
 export async function getText(
   url: string,
   options: { what: string; headers: Record<string, string>; dispatcher: Dispatcher; signal: AbortSignal },
@@ -126,7 +126,9 @@ export async function getText(
     } finally {
       clearTimeout(timer);
     }
-  }, options.signal);
+  }, options.signal).catch((error) => {
+    throw namingSetting(error, 'LIBRARY_API_URL');
+  });
 }
 
 /** A body as text. @throws if it is longer than is read */

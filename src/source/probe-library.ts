@@ -1,9 +1,8 @@
 import { type Dispatcher, request } from 'undici';
-import { Disconnected, RetryLater, reasonOf } from '../errors.ts';
-import { clockFinding, type Finding, findingsOn } from '../finding.ts';
+import { Disconnected, namingSetting, RetryLater, reasonOf } from '../errors.ts';
+import { clockFinding, type Finding, findingsOn, told } from '../finding.ts';
 import type { LibraryClient } from './client.ts';
 import { drop, follow } from './follow-link.ts';
-import { HttpError } from './http.ts';
 import type { LinkGuard } from './links.ts';
 import type { ApiAsset } from './schemas.ts';
 
@@ -37,7 +36,7 @@ export async function* probeService(
     answer = await request(`${apiUrl}/api/v1/me`, { dispatcher, signal, headersTimeout: 10_000 });
     await answer.body.dump();
   } catch (error) {
-    yield not('wrong', 'API', unreached(error), 'correct LIBRARY_API_URL, or check the network');
+    yield unreached('API', error, 'LIBRARY_API_URL');
     return false;
   }
   const ms = Math.round(performance.now() - began);
@@ -69,7 +68,7 @@ export async function* probeService(
       ? ok('sign-in', 'the address of the app answers')
       : not('note', 'sign-in', `answers ${page.statusCode}`, 'is LIBRARY_APP_URL right? users sign in there');
   } catch (error) {
-    yield not('wrong', 'sign-in', unreached(error), 'correct LIBRARY_APP_URL: users sign in there');
+    yield unreached('sign-in', error, 'LIBRARY_APP_URL');
   }
   return true;
 }
@@ -158,10 +157,7 @@ async function first(url: string, options: Probe & LinkProbe, referer: string | 
   return { status: statusCode, etag: String(headers.etag ?? ''), contentRange: String(headers['content-range'] ?? '') };
 }
 
-function unreached(error: unknown): string {
-  const code = (error as { code?: string }).code;
-  if (code === 'ENOTFOUND') return 'the host name cannot be resolved';
-  if (code === 'ECONNREFUSED') return 'nothing listens at that address';
-  if (error instanceof HttpError) return error.message;
-  return `no answer (${reasonOf(error)})`;
+function unreached(what: string, error: unknown, setting: string): Finding {
+  const { found, remedy } = told(reasonOf(namingSetting(error, setting)));
+  return not('wrong', what, found, remedy ?? `check the network, or correct ${setting}`);
 }

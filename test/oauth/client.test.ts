@@ -210,6 +210,7 @@ describe('a request that was certainly not sent', () => {
     const error = await failureOf(nobody.refresh('x'));
     expect(error).not.toBeInstanceOf(Unanswered);
     expect(error.code).toBe('ECONNREFUSED');
+    expect(reasonOf(error)).toMatch(/^nothing listens at 127\.0\.0\.1:\d+ .*LIBRARY_API_URL$/);
   });
 });
 

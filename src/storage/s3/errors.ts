@@ -1,3 +1,4 @@
+import { connectionProblem } from '../../connection-problem.ts';
 import { Rejected, RetryLater, StorageUnavailable } from '../../errors.ts';
 
 /** The HTTP status of the store's answer; undefined without an answer. */
@@ -21,9 +22,6 @@ export const codeOf = (error: unknown) => {
 export const isUnsupported = (error: unknown) =>
   [405, 501].includes(statusOf(error) ?? 0) || ['NotImplemented', 'MethodNotAllowed'].includes(codeOf(error));
 
-const untrusted =
-  'the certificate of the store is of an unknown authority; set NODE_EXTRA_CA_CERTS to a file with the certificate of that authority';
-
 const words: Record<string, string> = {
   NoSuchBucket: 'the bucket does not exist; make it, or correct STORAGE_URL',
   AccessDenied: 'the store denies access; check the credentials and the policy of the bucket',
@@ -42,37 +40,18 @@ const words: Record<string, string> = {
   PermanentRedirect: 'the bucket is in another region; correct S3_REGION or S3_ENDPOINT',
   QuotaExceeded: 'the quota of the bucket is used up',
   XMinioStorageFull: 'the store is full',
-  ECONNREFUSED: 'the store cannot be reached',
-  EPROTO: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
-  ERR_SSL_WRONG_VERSION_NUMBER: 'the store does not speak TLS there; write http:// in S3_ENDPOINT, or correct its port',
-  CERT_HAS_EXPIRED: 'the certificate of the store has expired; renew it',
-  DEPTH_ZERO_SELF_SIGNED_CERT: untrusted,
-  SELF_SIGNED_CERT_IN_CHAIN: untrusted,
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: untrusted,
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: untrusted,
-  ETIMEDOUT: 'the store cannot be reached',
-  EHOSTDOWN: 'the store cannot be reached',
-  EHOSTUNREACH: 'the store cannot be reached',
-  ENETUNREACH: 'the store cannot be reached',
 };
 
-/** Errors that are about the host name. Without path style the name of the bucket is part of it. */
-function wordOfHost(error: unknown, name: string): string | undefined {
-  const { hostname, host = hostname } = (error ?? {}) as { hostname?: string; host?: string };
+/** A failed connection. Without path style the name of the bucket is part of the host name. */
+function wordOfConnection(error: unknown, name: string): string | undefined {
+  const problem = connectionProblem(error, codeOf(error));
+  if (!problem) return undefined;
+  const { hostname, host = hostname } = error as { hostname?: string; host?: string };
   const bucket = name.slice('s3://'.length).split('/')[0];
   const pathStyle = host?.startsWith(`${bucket}.`)
     ? ', or set S3_FORCE_PATH_STYLE=true: without it the name of the bucket is part of the host name'
     : '';
-  const check = `check S3_ENDPOINT${pathStyle}`;
-  switch (codeOf(error)) {
-    case 'ENOTFOUND':
-      return `the host name ${host} cannot be resolved; ${check}`;
-    case 'EAI_AGAIN':
-      return `the host name ${host} cannot be resolved at present; check the name server, and ${check}`;
-    case 'ERR_TLS_CERT_ALTNAME_INVALID':
-      return `the certificate of the store is not for ${host}; ${check}`;
-  }
-  return undefined;
+  return `${problem.found}; ${problem.remedy('S3_ENDPOINT')}${pathStyle}`;
 }
 
 /** Whether a call got no answer at all. */
@@ -83,27 +62,24 @@ export const gotNoAnswer = (error: unknown) =>
 export function classify(error: unknown, name: string): unknown {
   const code = codeOf(error);
   const status = statusOf(error);
-  const word =
-    words[code] ??
-    wordOfHost(error, name) ??
-    (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
-  // OpenSSL's message about a protocol error names its own source files.
-  const cause = code === 'EPROTO' ? undefined : error;
-  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause });
+  const connection = wordOfConnection(error, name);
+  if (connection) return new StorageUnavailable(`${name}: ${connection}`);
+  const word = words[code] ?? (status === 403 ? words.AccessDenied : status === 507 ? 'the store is full' : undefined);
+  if (word) return new StorageUnavailable(`${name}: ${word} (${code || status})`, { cause: error });
   if (code.startsWith('KMS')) {
     const message = `${name}: the store cannot use the encryption key; check S3_SSE_KMS_KEY_ID (${code})`;
-    return new StorageUnavailable(message, { cause });
+    return new StorageUnavailable(message, { cause: error });
   }
   if (code === 'EntityTooLarge') return new Rejected({ code: 'too_large', store: name });
   if (isUnsupported(error)) {
-    return new Rejected({ code: 'store_unsupported', store: name, error: `${code || status}` }, { cause });
+    return new Rejected({ code: 'store_unsupported', store: name, error: `${code || status}` }, { cause: error });
   }
   if (code === 'SlowDown' || code === 'ServiceUnavailable' || status === 503 || status === 429) {
-    return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause });
+    return new RetryLater(`${name}: the store asked to slow down`, 2000 + Math.random() * 8000, { cause: error });
   }
   if (status !== undefined && status >= 500) {
     // A store that answers 5xx will recover: the object waits and spends no attempt.
-    return new RetryLater(`${name}: the store answered ${status}`, 5000 + Math.random() * 10_000, { cause });
+    return new RetryLater(`${name}: the store answered ${status}`, 5000 + Math.random() * 10_000, { cause: error });
   }
   return error;
 }

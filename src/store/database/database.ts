@@ -1,8 +1,10 @@
 import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
+import { ConfigurationError } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import { MigrationDialect, migrate } from './migrations.ts';
 import type { Database, Schema } from './schema.ts';
+import { databaseProblem } from './unreachable.ts';
 
 // Sizes, counts and epoch milliseconds all fit a double exactly.
 const types = {
@@ -11,7 +13,10 @@ const types = {
   },
 };
 
-/** Opens the database and brings its schema up to date. */
+/**
+ * Opens the database and brings its schema up to date.
+ * @throws ConfigurationError if the database cannot be reached or refuses the user
+ */
 export async function openDatabase(options: { url: string; log: Log }): Promise<Database> {
   await upgrade(options);
   const pool = openPool(options, {
@@ -33,6 +38,9 @@ async function upgrade(options: { url: string; log: Log }): Promise<void> {
   const db = new Kysely({ dialect: new MigrationDialect({ pool: openPool(options, { max: 1 }) }) });
   try {
     await migrate(db, options.log);
+  } catch (error) {
+    const problem = databaseProblem(error, options.url);
+    throw problem ? new ConfigurationError([`DATABASE_URL: ${problem.found}; ${problem.remedy}.`]) : error;
   } finally {
     await db.destroy();
   }

@@ -3,6 +3,7 @@ import pg from 'pg';
 import { reasonOf } from '../../errors.ts';
 import { clockFinding, type Finding } from '../../finding.ts';
 import { pendingMigrations } from './migrations.ts';
+import { databaseProblem } from './unreachable.ts';
 
 /** The oldest PostgreSQL that is maintained, and that the tests run on. */
 const oldest = 14;
@@ -29,10 +30,11 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
         has_schema_privilege(current_schema(), 'CREATE') AS creates`);
       facts = rows[0];
     } catch (error) {
-      const remedy = /password|authentication|role/i.test(reasonOf(error))
-        ? 'correct the user and password in DATABASE_URL'
-        : 'start it, or correct DATABASE_URL';
-      yield { area, what: 'PostgreSQL', found: reasonOf(error), remedy, level: 'wrong' };
+      const problem = databaseProblem(error, options.url) ?? {
+        found: reasonOf(error),
+        remedy: 'correct the server, or DATABASE_URL',
+      };
+      yield { area, what: 'PostgreSQL', ...problem, level: 'wrong' };
       return false;
     }
     const ms = Math.round(performance.now() - began);

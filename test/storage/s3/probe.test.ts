@@ -96,7 +96,13 @@ describe.each(servers)('a bucket of $name', (server) => {
 
   test('reports an endpoint where nothing listens', async () => {
     const findings = await probe(options({ endpoint: `http://127.0.0.1:${await freePort()}` }));
-    expect(findings).toMatchObject([{ level: 'wrong', found: expect.stringMatching(/cannot be reached/) }]);
+    expect(findings).toMatchObject([
+      {
+        level: 'wrong',
+        found: expect.stringMatching(/^nothing listens at 127\.0\.0\.1:\d+ \(ECONNREFUSED\)$/),
+        remedy: 'start the server there, or correct S3_ENDPOINT',
+      },
+    ]);
   });
 });
 

@@ -2,7 +2,7 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { reasonOf } from '../../../src/errors.ts';
+import { ConfigurationError } from '../../../src/errors.ts';
 import { openStore } from '../../../src/store/store.ts';
 import { newDatabase } from '../../support/database.ts';
 import { silent } from '../records.ts';
@@ -50,5 +50,8 @@ test('many stores that open at once in one process migrate once, and can open ag
 test('a start without a reachable database fails with the reason', async () => {
   const url = 'postgres://nobody@127.0.0.1:1/nothing';
   const error = await openStore({ url, log: silent }).catch((error) => error);
-  expect(reasonOf(error)).toMatch(/^bring the database up to date .*ECONNREFUSED/);
+  expect(error).toBeInstanceOf(ConfigurationError);
+  expect(error.problems).toEqual([
+    'DATABASE_URL: nothing listens at 127.0.0.1:1 (ECONNREFUSED); start the server there, or correct DATABASE_URL.',
+  ]);
 });
