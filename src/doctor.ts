@@ -18,6 +18,7 @@ import { assetTypes, unknownTypes } from './source/schemas.ts';
 import { probeDirectory } from './storage/directory/probe.ts';
 import { probeS3 } from './storage/s3/probe.ts';
 import { probeDatabase } from './store/database/probe-database.ts';
+import type { Connection } from './store/database/schema.ts';
 import { clusterExists } from './store/embedded/cluster.ts';
 import { joinEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore, type Store } from './store/store.ts';
@@ -85,14 +86,10 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   const oauth = new OAuthClient({ apiUrl, clientId, clientSecret, dispatcher });
   const probe = { apiUrl, appUrl, dispatcher, signal };
   if (!(yield* stoppable(probeService({ ...probe, appAccepted: () => appAccepted(oauth) }), signal))) return;
-  const connection = (await store?.connections.list())?.find(({ status }) => status === 'active');
+  const connections = await store?.connections.list();
+  const connection = connections?.find(({ status }) => status === 'active');
   if (!store || !connection) {
-    const [why, remedy] =
-      store || isNew
-        ? ['nothing is connected', 'asset-mirror connect-link, then this again']
-        : ['who is connected is not known', 'repair the database, then this again'];
-    const { not } = findingsOn('library');
-    yield not('note', 'token', `${why}, so tokens and downloads were not tried`, remedy);
+    yield withoutToken(connections ?? (isNew ? [] : undefined));
     return;
   }
   const sealer = createSealer(await encryptionKeys(config));
@@ -111,6 +108,19 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
     probeConnection({ ...probe, guard, linkDispatcher, connectionId: connection.id, client, withToken }),
     signal,
   );
+}
+
+/** Why tokens and downloads are not tried: there is no active connection. `connections`: undefined if they are unknown. */
+function withoutToken(connections: Pick<Connection, 'id' | 'status'>[] | undefined): Finding {
+  const { not } = findingsOn('library');
+  const tell = (level: 'note' | 'wrong', why: string, remedy: string) =>
+    not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
+  if (!connections) return tell('note', 'who is connected is not known', 'repair the database');
+  const [one] = connections;
+  if (!one) return tell('note', 'nothing is connected', 'asset-mirror connect-link');
+  const paused = connections.find(({ status }) => status === 'paused');
+  const command = paused ? `resume ${paused.id}` : `connect-link --connection ${one.id}`;
+  return tell('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
 }
 
 /** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */

@@ -7,6 +7,7 @@ import { readConfig } from '../src/config/config.ts';
 import { examine } from '../src/doctor.ts';
 import { clockFinding, type Finding } from '../src/finding.ts';
 import { startBare } from './source/bare.ts';
+import { newDatabase } from './support/database.ts';
 import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
@@ -203,6 +204,25 @@ describe.each([
     const other = s3 ? `${environment.STORAGE_URL}/other` : `${environment.STORAGE_URL}-other`;
     const all = await findings({ ...environment, STORAGE_URL: other });
     expect(of(all, 'mirror id')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
+  });
+
+  test('with new records, a bucket that is a mirror already is an error', async () => {
+    const database = await newDatabase();
+    const { code, out } = await run({ ...environment, DATABASE_URL: database.url });
+    await database.drop();
+    expect(code).toBe(1);
+    expect(out).toMatch(/✗ mirror id [^✓!✗]*→ asset-mirror rebuild/);
+  });
+
+  test('connections of which none is active are an error', async () => {
+    const { mirror, connectionId } = scene;
+    await mirror.api('POST', `/connections/${connectionId}/pause`);
+    const { code, out } = await run(environment);
+    await mirror.api('POST', `/connections/${connectionId}/resume`);
+    expect(code).toBe(1);
+    expect(out.replace(/\s+/g, ' ')).toContain(
+      `✗ token all connections are paused or disconnected: all work is stopped, so tokens and downloads were not tried → asset-mirror resume ${connectionId}, then this again`,
+    );
   });
 
   test('downloads that are refused, ignore ranges or need no Referer are reported', async () => {

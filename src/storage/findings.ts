@@ -17,13 +17,13 @@ export function mirrorIdFinding(found: string | undefined, known: string | null 
   if (known === undefined) {
     if (!found) return ok(what, 'none yet; the first start writes it');
     const remedy = 'asset-mirror rebuild, if the database was lost; else correct DATABASE_URL or STORAGE_URL';
-    return not('note', what, 'the bucket is a mirror already, and the records are new', remedy);
+    return not('wrong', what, 'the bucket is a mirror already, and the records are new: all work waits', remedy);
   }
   if (found === known) return ok(what, 'the bucket is the one of the records');
   return not(
     'wrong',
     what,
     found ? `its object ${bucketIdKey} says ${found}, the records say ${known}` : `there is no object ${bucketIdKey}`,
-    'is the disk mounted, is STORAGE_URL right?',
+    `mount the disk, or correct STORAGE_URL; if it was emptied on purpose, put an object ${bucketIdKey} there with this content: ${known}`,
   );
 }

@@ -49,7 +49,7 @@ describe('the probe of a directory', () => {
     expect(of(await look(), 'mirror id')).toMatchObject({ level: 'ok' });
     const byNew = await Array.fromAsync(probeDirectory({ path: ground.path }));
     expect(of(byNew, 'mirror id')).toMatchObject({
-      level: 'note',
+      level: 'wrong',
       remedy: expect.stringMatching(/asset-mirror rebuild/),
     });
     await ground.clear();
