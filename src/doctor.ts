@@ -172,6 +172,7 @@ async function configuration(config: Config): Promise<Finding[]> {
     const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
     note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');
   }
+  for (const { name, similar } of config.misspelled) note(name, 'is no setting', `did you mean ${similar}?`);
   return findings.length > 0 ? findings : [ok('settings', 'are complete and fit together')];
 }
 

@@ -15,6 +15,12 @@ export type Role = 'all' | 'web' | 'worker';
 
 export type Service = Awaited<ReturnType<typeof startService>>;
 
+/** The last lines of a start on a terminal. Without the database there is no start. */
+function tellWhatIsAwaited(log: Log, { bucket, queue }: Record<string, string>): void {
+  if (queue !== 'ok') log.warn({ event: 'redis.awaited', reason: queue }, 'started, waiting for Redis');
+  if (bucket !== 'ok') log.warn({ event: 'bucket.awaited', reason: bucket }, 'started, waiting for the bucket');
+}
+
 /**
  * Opens the context and starts a role; `stop` ends it in order, within the grace.
  * @throws the reason of `signal` if it is aborted before everything has started; then all is closed again
@@ -25,6 +31,9 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const { signal } = options;
   if (role !== 'worker') await probePort('PORT', host, port);
   if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
+  for (const { name, similar } of config.misspelled) {
+    log.warn({ event: 'setting.misspelled', name, similar }, 'unknown variable that resembles a setting');
+  }
   await makeDataDir(config.dataDir, log);
   const context = await openContext(config, log, options);
   starting.defer(() => context.close());
@@ -67,8 +76,10 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   const workers = role === 'web' ? undefined : await startWorkers(context);
   starting.defer(() => workers?.stop(Math.max(0, stopBy - performance.now())));
   starting.defer(watchClock(log, () => workers?.clockSet()));
+  const checks = await readiness.look(0);
   signal?.throwIfAborted();
   log.info({ event: 'service.started', role, port, storage: storage.name, publicUrl: config.publicUrl }, 'started');
+  tellWhatIsAwaited(log, checks);
 
   const running = starting.move();
   return {

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
-import { type Environment, isSet, readEnvironment, variables } from './environment.ts';
+import { type Environment, isSet, misspelled, readEnvironment, variables } from './environment.ts';
 import { databaseUrl, httpUrl, type StorageTarget } from './parsers.ts';
 
 /** The environment as a typed configuration. Durations are milliseconds, sizes bytes. */
@@ -85,6 +85,8 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
       ? { serviceName: env.OTEL_SERVICE_NAME, ratio: env.OTEL_TRACES_SAMPLER_ARG }
       : undefined,
     shutdownGrace: env.SHUTDOWN_GRACE,
+    /** Variables that are probably misspelled settings. */
+    misspelled: misspelled(environment),
     /** Names this process in leases. */
     instance: `${hostname()}-${process.pid}-${Math.random().toString(36).slice(2, 8)}`,
   };

@@ -6,6 +6,7 @@ import { webhookKinds } from '../webhook-kinds.ts';
 import * as p from './parsers.ts';
 import { parseRedisUrl } from './redis-address.ts';
 import { leastTokenLength } from './secrets.ts';
+import { similarNames } from './similar-names.ts';
 
 /** The environment variables: what each may be, and the errors of those that are wrong. */
 
@@ -33,7 +34,12 @@ export const variables = {
       return p.isUrl(t, /^rediss?:$/) || parseRedisUrl(t) ? t : undefined;
     }, 'redis://host:6379, redis-sentinel://host,host/0#master, redis-cluster://host,host, or rediss… for TLS; or nothing at all')
     .optional(),
-  STORAGE_URL: p.parsed(p.parseStorageUrl, 's3://bucket/prefix or file:///directory').optional(),
+  STORAGE_URL: p
+    .parsed(
+      p.parseStorageUrl,
+      's3://bucket/prefix or file:///directory; the name of a bucket has 3 to 63 letters, digits, dots, hyphens or underscores, and no part of a prefix is . or ..',
+    )
+    .optional(),
   S3_ENDPOINT: p.httpUrl('the address of the S3-compatible store', 'https://s3.example.com').optional(),
   S3_REGION: p.text('a region').optional(),
   S3_FORCE_PATH_STYLE: p.flag(false),
@@ -126,6 +132,16 @@ export const secretVariables: ReadonlySet<string> = new Set([
   'WEBHOOK_SECRET',
 ]);
 
+/** Variables of this environment that are probably misspelled settings. Proxies may be set in lower case. */
+export const misspelled = (environment: Environment) =>
+  similarNames(
+    Object.keys(environment).filter((name) => environment[name]?.trim() && !/^(https?|no|all)_proxy$/.test(name)),
+    [...variableNames, ...[...secretVariables].map((name) => `${name}_FILE`), ...otherNames],
+  );
+
+/** Of other verbs, and not of the service. */
+const otherNames = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'ALL_PROXY'];
+
 /** Whether the variable is set, itself or by the name of a file. */
 export const isSet = (environment: Environment, name: string) =>
   Boolean(environment[name]?.trim() || environment[`${name}_FILE`]?.trim());
@@ -156,7 +172,9 @@ export function readEnvironment<T extends z.ZodRawShape>(
     ...alsoRequired.filter((name) => given[name] === undefined),
   ].filter((name) => !problems.has(name));
   for (const name of wrong) {
-    problems.set(name, `${name} ${shown(name, given[name])}; expected ${expectedOf(schema[name])}.`);
+    const other = given[name] === undefined && misspelled(environment).find(({ similar }) => similar === name);
+    const found = other ? `is not set, but ${other.name} is` : shown(name, given[name]);
+    problems.set(name, `${name} ${found}; expected ${expectedOf(schema[name])}.`);
   }
   if (problems.size > 0 || !result.success) {
     const noLibrary = [...problems.keys()].some((name) => name.startsWith('LIBRARY_') && given[name] === undefined);

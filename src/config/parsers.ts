@@ -142,9 +142,9 @@ export function parseTemplate(template: string): string | undefined {
 
 export type StorageTarget = { kind: 's3'; bucket: string; prefix: string } | { kind: 'directory'; path: string };
 
-/** `s3://bucket/prefix` or `file:///dir`. */
+/** `s3://bucket/prefix` or `file:///dir`. Old buckets may have names with capitals and underscores. */
 export function parseStorageUrl(value: string): StorageTarget | undefined {
-  const s3 = /^s3:\/\/([a-z0-9][a-z0-9._-]{1,62})(?:\/(.*))?$/i.exec(value);
+  const s3 = /^s3:\/\/([a-z0-9][a-z0-9._-]{2,62})(?:\/(.*))?$/i.exec(value);
   if (s3) {
     const prefix = (s3[2] ?? '').replace(/^\/+|\/+$/g, '');
     if (prefix.split('/').some((segment) => segment === '..' || segment === '.')) return undefined;

@@ -98,6 +98,7 @@ describe('without more than the required four', () => {
       log: { level: 'info', pretty: process.stdout.isTTY ?? false },
       tracing: undefined,
       shutdownGrace: 25_000,
+      misspelled: [],
     });
   });
 
@@ -274,6 +275,31 @@ describe('a value', () => {
   it('of a variable that is not ours is nobody’s business', () => {
     expect(read({ LIBRARY_API_URI: 'x', PATH: '/bin' }).port).toBe(8080);
   });
+
+  it('of a variable that resembles one of ours is reported', () => {
+    const others = ['PATH', 'HOME', 'HOSTNAME', 'PORTS', 'LOGNAME', 'http_proxy', 'AWS_REGION', 'OTEL_TRACES_SAMPLER'];
+    const ours = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'NO_PROXY', 'S3_REGION'];
+    const names = [
+      'SYNC_INTERVALL',
+      'LIBRARY_API_URI',
+      's3_endpoint',
+      'ADMIN_TOKENS_FILE',
+      'WEBHOK_SECRETS',
+      ...others,
+    ];
+    const environment = Object.fromEntries(names.map((name) => [name, 'x']));
+    expect(read({ ...Object.fromEntries(ours.map((name) => [name, 'x'])), ...environment }).misspelled).toEqual([
+      { name: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },
+      { name: 'LIBRARY_API_URI', similar: 'LIBRARY_API_URL' },
+      { name: 's3_endpoint', similar: 'S3_ENDPOINT' },
+      { name: 'ADMIN_TOKENS_FILE', similar: 'ADMIN_TOKEN_FILE' },
+      { name: 'WEBHOK_SECRETS', similar: 'WEBHOOK_SECRET' },
+    ]);
+    const { LIBRARY_API_URL: LIBRARY_API_URI, ...rest } = required;
+    expect(problemsOf({ ...rest, LIBRARY_API_URI })).toEqual([
+      expect.stringMatching(/^LIBRARY_API_URL is not set, but LIBRARY_API_URI is; expected the API address/),
+    ]);
+  });
 });
 
 describe('what is wrong', () => {
@@ -310,7 +336,17 @@ describe('what is wrong', () => {
     ],
     HTTP_PROXY: ['socks5://h:1080', 'http://'],
     HTTPS_PROXY: ['ftp://h'],
-    STORAGE_URL: ['/data', 's3://', 's3://b/../c', 's3://b/.', 'gs://bucket', 'file://'],
+    STORAGE_URL: [
+      '/data',
+      's3://',
+      's3://b/p',
+      's3://ab',
+      's3://bucket/../c',
+      's3://bucket/.',
+      's3://a:b@bucket',
+      'gs://bucket',
+      'file://',
+    ],
     S3_ENDPOINT: ['h:9000'],
     S3_FORCE_PATH_STYLE: ['maybe', '2'],
     S3_CHECKSUMS: ['sha1'],

@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Library, startTestLibrary } from './support/library.ts';
+import { newGround, startMirror } from './support/mirror.ts';
+import { freePort } from './support/ports.ts';
+
+let library: Library;
+beforeAll(async () => {
+  ({ library } = await startTestLibrary());
+});
+afterAll(() => library?.close());
+
+/** The messages of a start, with their fields. */
+async function startWith(environment: Record<string, string>) {
+  const ground = await newGround({ port: await freePort(), environment });
+  const mirror = await startMirror(ground, library);
+  await mirror.stop();
+  await ground.clear();
+  return ground.logs.flatMap((lines) => lines().map((line) => JSON.parse(line)));
+}
+
+test('a start says which dependencies do not answer, and why', async () => {
+  const lines = await startWith({
+    STORAGE_URL: 'file:///dev/null/mirror',
+    REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
+  });
+  const waiting = lines.filter(({ msg }) => msg.startsWith('started, waiting'));
+  expect(waiting).toMatchObject([
+    {
+      level: 'warn',
+      msg: 'started, waiting for Redis',
+      reason: expect.stringMatching(
+        /^nothing listens at 127\.0\.0\.1:\d+ \(ECONNREFUSED\); start .* correct REDIS_URL$/,
+      ),
+    },
+    {
+      level: 'warn',
+      msg: 'started, waiting for the bucket',
+      reason: expect.stringContaining('a file is in the way of the directory'),
+    },
+  ]);
+});
+
+test('a start reports a variable that resembles a setting, and waits for nothing', async () => {
+  const lines = await startWith({ SYNC_INTERVALL: '5m' });
+  expect(lines.filter(({ level }) => level === 'warn')).toMatchObject([
+    { msg: 'unknown variable that resembles a setting', name: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },
+  ]);
+});
