@@ -26,6 +26,7 @@ import { startEmbeddedPostgres } from './store/embedded/embedded.ts';
 import { openStore } from './store/store.ts';
 import { recordFilterDefaults } from './sync/filter-defaults.ts';
 import { defaultTimings, type Timings } from './timings.ts';
+import { checkAsset } from './verify/check-asset.ts';
 import { sendTest } from './webhooks/send-test.ts';
 
 export type Context = Awaited<ReturnType<typeof openContext>>;
@@ -69,6 +70,7 @@ export async function openContext(config: Config, log: Log, { signal, timings: c
     log,
     publicUrl,
     bucketTrouble: watchBucket(storage.check),
+    checkAsset: (assetId, stop) => checkAsset(stores, assetId, stop),
     traffic: traffic.bytesPerSecond,
     ownBandwidth: transfer.bandwidth,
     perConnection: transfer.perConnection,

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { reasonOf } from '../errors.ts';
 import { type Reason, renderReason } from '../reasons.ts';
 import { assetStates } from '../store/assets/counts.ts';
 import type { Asset, UploadPart } from '../store/database/schema.ts';
@@ -33,6 +34,9 @@ export type AssetQuery = z.input<typeof assetQuery>;
 
 /** If the bucket takes longer to answer, the explanation does not mention it. */
 const patienceMs = 500;
+
+/** If the bucket takes longer to answer for the objects of an asset, the explanation says so. */
+const checkMs = 3000;
 
 const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
 const thumbnailStates = ['none', 'pending', 'mirrored', 'gave_up'] as const;
@@ -103,7 +107,7 @@ export const assetAnswer = facts
   })
   .meta({ id: 'Asset' });
 
-type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble'>;
+type Deps = Pick<OperationsDeps, 'store' | 'bucketTrouble' | 'checkAsset'>;
 
 export function assetOperations(deps: Deps) {
   const { store } = deps;
@@ -122,7 +126,7 @@ export function assetOperations(deps: Deps) {
       return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
     },
 
-    /** Everything that the database has about an asset. */
+    /** Everything that the database has about an asset, and whether its objects are in the bucket now. */
     asset: (id: string) => describe(deps, id),
 
     /** Makes it due now, with fresh attempts. One that is complete, or leased by a worker, stays as it is. */
@@ -163,16 +167,19 @@ async function existing(store: Store, id: string) {
   return asset;
 }
 
-async function describe({ store, bucketTrouble }: Deps, id: string) {
+async function describe({ store, bucketTrouble, checkAsset }: Deps, id: string) {
   const found = await existing(store, id);
   const waiting = found.nextAt !== null;
-  const [now, parts, { rows }, events, connection, trouble] = await Promise.all([
+  const stop = AbortSignal.timeout(checkMs);
+  const [now, parts, { rows }, events, connection, trouble, objects, findings] = await Promise.all([
     store.now(),
     found.upload ? store.assets.parts(id) : [],
     store.history.ofAsset(id),
     store.events.search({ assetId: id, limit: 100 }),
     found.connectionId === null ? undefined : store.connections.get(found.connectionId),
     waiting ? within(patienceMs, bucketTrouble()) : null,
+    checkAsset(id, stop).catch((error) => (stop.aborted ? `no answer within ${checkMs / 1000} s` : reasonOf(error))),
+    store.verifications.latestOfAsset(found),
   ]);
   const details = detailsOf(found, parts, now);
   return {
@@ -183,6 +190,8 @@ async function describe({ store, bucketTrouble }: Deps, id: string) {
       readable: found.readable,
       bucketTrouble: trouble ?? null,
       stored: details.upload?.stored ?? { parts: 0, bytes: 0 },
+      objects,
+      findings,
     }),
     timeline: timelineOf(found, rows, events),
   };

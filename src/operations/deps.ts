@@ -6,6 +6,7 @@ import type { Access } from '../pacing/with-token.ts';
 import type { Queues } from '../queue/queues.ts';
 import type { Schedule } from '../queue/scheduler.ts';
 import type { LibraryClient } from '../source/client.ts';
+import type { VerificationLine } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 
 /** The dependencies of the operations. Each picks what it uses. */
@@ -17,6 +18,8 @@ export interface OperationsDeps {
   tokens: Tokens;
   /** Why the bucket is unavailable; null: it is available. */
   bucketTrouble: () => Promise<string | null>;
+  /** Asks the bucket for the objects of an asset: see `checkAsset`. */
+  checkAsset: (assetId: string, signal: AbortSignal) => Promise<VerificationLine[]>;
   /** Bytes per second that this process downloads now. */
   traffic: () => number;
   /** BANDWIDTH_LIMIT of this process. */

@@ -1,5 +1,6 @@
 import { because, renderReason } from '../reasons.ts';
-import type { Asset, Connection } from '../store/database/schema.ts';
+import type { Asset, Connection, VerificationLine } from '../store/database/schema.ts';
+import type { AssetFinding } from '../store/verifications/lines.ts';
 import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
@@ -10,6 +11,10 @@ export interface Circumstances {
   readable: boolean;
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
+  /** Its objects, as the bucket has them now; or why it cannot be asked. */
+  objects: Pick<VerificationLine, 'key' | 'text' | 'difference'>[] | string;
+  /** What the latest verification found about it. */
+  findings: AssetFinding[];
   /** The stored parts of an unfinished upload. */
   stored: { parts: number; bytes: number };
 }
@@ -25,12 +30,12 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
   }
   switch (asset.state) {
     case 'mirrored':
-      return [...whereItIs(asset), ...sidecarLines(asset), ...(asset.nextAt ? waitsFor(asset, at) : [])];
+      return [...whereItIs(asset, at), ...sidecarLines(asset), ...(asset.nextAt ? waitsFor(asset, at) : [])];
     case 'gone':
       if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
       return [
         'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
-        ...whereItIs(asset),
+        ...whereItIs(asset, at),
       ];
     case 'unavailable':
       return [`The library has no file of it${because(reason)}.`, 'Each full sync checks again.'];
@@ -63,13 +68,32 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
 const iso = (date: Date) => date.toISOString();
 const isLeased = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
-function whereItIs({ media, mirroredAt, verifiedAt }: Asset): string[] {
+function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
   if (!media) return [];
   const sums = Object.entries(media.checksums).map(([name, value]) => `${name} ${value}`);
   const what = [formatBytes(media.bytes), media.variant === 'mp4' ? 'the mp4 rendition' : 'the original', ...sums];
+  const wrong = wrongIn(at);
+  const since = mirroredAt ? ` since ${iso(mirroredAt)}` : '';
   return [
-    `It is in the bucket${mirroredAt ? ` since ${iso(mirroredAt)}` : ''}: ${media.key} (${what.join(', ')}).`,
+    `It ${wrong.length > 0 ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
+    ...at.findings.map(({ at: date, key, text }) => `The verification of ${iso(date)} found: ${key}: ${text}.`),
+    ...checkLines(at.objects),
+    ...(wrong.length > 0 ? ['Repair it with `asset-mirror verify --repair`.'] : []),
+  ];
+}
+
+/** The keys that differ now, or that differed in the latest verification while the bucket cannot be asked. */
+const wrongIn = ({ objects, findings }: Circumstances): (string | null)[] =>
+  (typeof objects === 'string' ? findings : objects.filter(({ difference }) => difference)).map(({ key }) => key);
+
+function checkLines(objects: Circumstances['objects']): string[] {
+  if (typeof objects === 'string') return [`The bucket could not be asked for it now: ${objects}.`];
+  const wrong = objects.filter(({ difference }) => difference);
+  if (wrong.length > 0) return wrong.map(({ key, text }) => `The bucket was asked just now: ${key}: ${text}.`);
+  if (objects.length === 0) return [];
+  return [
+    `The bucket was asked just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
   ];
 }
 

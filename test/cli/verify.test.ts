@@ -1,13 +1,15 @@
 import { execFile } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { contentOf } from '../support/mirror.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 
 describe('asset-mirror verify', { timeout: 240_000 }, () => {
   let scene: Scene;
+  let id: string;
   let key: string;
   beforeAll(async () => {
     scene = await newScene();
-    const id = await scene.upload();
+    id = await scene.upload();
     await scene.resync();
     ({ key } = await scene.mirror.assetIn(id, 'mirrored'));
     await scene.mirror.quiet();
@@ -35,6 +37,24 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(all.code).toBe(0);
     expect(all.stdout.split('\n').slice(0, 2)).toEqual([`= ${key}`, `= ${key}.asset.json`]);
     expect(all.stdout).toMatch(/Compared every byte \([\d.]+ \w+\)/);
+  });
+
+  test('the explanation of an asset has the latest finding about it, and what the bucket has now', async () => {
+    const explain = async () => (await scene.mirror.api('GET', `/assets/${id}`)).explanation.join('\n');
+    const finding = /\nThe verification of \S+Z found: \S+: missing in the bucket: the media\./;
+    expect(await explain()).toMatch(/^It is in the bucket .*\n[\s\S]*just now: all 2 objects are there\.$/);
+    const body = await contentOf(scene.storage, key);
+    await scene.storage.remove(key);
+    const missing = /^It should be in the bucket [\s\S]*just now: \S+: missing in the bucket: the media\.\nRepair it/;
+    expect(await explain()).toMatch(missing);
+    expect(await explain()).not.toMatch(finding);
+    await verify();
+    expect(await explain()).toMatch(missing);
+    expect(await explain()).toMatch(finding);
+    await scene.storage.put(key, body!);
+    expect(await explain()).toMatch(/^It is in the bucket [\s\S]* found: [\s\S]*all 2 objects are there\.$/);
+    await verify();
+    expect(await explain()).not.toMatch(finding);
   });
 
   test('exits with 1 when there is any, and says what; a repair makes it 0 again', async () => {

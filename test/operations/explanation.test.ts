@@ -12,7 +12,12 @@ const circumstances: Circumstances = {
   readable: true,
   bucketTrouble: null,
   stored: { parts: 0, bytes: 0 },
+  objects: [],
+  findings: [],
 };
+const there = { key: 'k/film.mp4', text: null, difference: false };
+const lost = { key: 'k/film.mp4', text: 'missing in the bucket: the media', difference: true };
+const found = { verificationId: 'v', at: later, key: 'k/film.mp4', text: 'missing in the bucket: the media' };
 const parked = (parkedReason: Reason): Connection => ({ ...connection, parkedUntil: later, parkedReason });
 const media = {
   key: 'k/film.mp4',
@@ -90,6 +95,30 @@ describe('why an asset is where it is', () => {
       asset('pending'),
       { connection: parked({ code: 'error', text: 'no access token for now' }) },
       /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
+    ],
+    [
+      'is in the bucket, which was asked',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      { objects: [there, { ...there, key: 'k/film.mp4.asset.json' }] },
+      /^It is in the bucket since .*\)\. The bucket was asked just now: all 2 objects are there\.$/,
+    ],
+    [
+      'is missing in the bucket',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      { objects: [lost], findings: [found] },
+      /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. The bucket was asked just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
+    ],
+    [
+      'is there again after a verification missed it',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      { objects: [there], findings: [found] },
+      /^It is in the bucket since .* found: k\/film.mp4: missing .* just now: the object is there\.$/,
+    ],
+    [
+      'was missing, and the bucket cannot be asked',
+      asset('mirrored', { media, mirroredAt: now, nextAt: null }),
+      { objects: 'no answer within 3 s', findings: [found] },
+      /^It should be in the bucket .* could not be asked for it now: no answer within 3 s\. Repair it/,
     ],
     ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused\. .*resume c/],
     [

@@ -60,3 +60,26 @@ export async function remedies(
     GROUP BY asset_id ORDER BY asset_id LIMIT ${page.limit}`.execute(db);
   return rows;
 }
+
+/** What a verification found about an asset and can repair. */
+export interface AssetFinding {
+  verificationId: string;
+  at: Date;
+  key: string;
+  text: string;
+}
+
+/** The findings about an asset of the latest verification, unless a later one has ended without any. */
+export async function latestOfAsset(
+  db: Database,
+  { id, connectionId }: { id: string; connectionId: string | null },
+): Promise<AssetFinding[]> {
+  const { rows } = await sql<AssetFinding>`
+    SELECT l.verification_id, coalesce(v.finished_at, v.started_at) AS at, l.key, l.text
+    FROM verifications v JOIN verification_lines l ON l.verification_id = v.id
+    WHERE l.asset_id = ${id} AND l.remedy IS NOT NULL AND v.started_at >= (
+      SELECT coalesce(max(started_at), '-infinity') FROM verifications
+      WHERE status = 'done' AND (connection_id IS NULL OR connection_id = ${connectionId}))
+    ORDER BY v.started_at DESC, l.number LIMIT 10`.execute(db);
+  return rows.filter(({ verificationId }) => verificationId === rows[0]!.verificationId);
+}
