@@ -32,7 +32,7 @@ export async function startService(config: Config, log: Log, role: Role = 'all',
   if (role !== 'worker') await probePort('PORT', host, port);
   if (metricsPort !== undefined) await probePort('METRICS_PORT', host, metricsPort);
   for (const { name, similar } of config.misspelled) {
-    log.warn({ event: 'setting.misspelled', name, similar }, 'unknown variable that resembles a setting');
+    log.warn({ event: 'setting.misspelled', variable: name, similar }, 'unknown variable that resembles a setting');
   }
   await makeDataDir(config.dataDir, log);
   const context = await openContext(config, log, options);

@@ -43,6 +43,6 @@ test('a start says which dependencies do not answer, and why', async () => {
 test('a start reports a variable that resembles a setting, and waits for nothing', async () => {
   const lines = await startWith({ SYNC_INTERVALL: '5m' });
   expect(lines.filter(({ level }) => level === 'warn')).toMatchObject([
-    { msg: 'unknown variable that resembles a setting', name: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },
+    { msg: 'unknown variable that resembles a setting', variable: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },
   ]);
 });

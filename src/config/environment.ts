@@ -37,7 +37,7 @@ export const variables = {
   STORAGE_URL: p
     .parsed(
       p.parseStorageUrl,
-      's3://bucket/prefix or file:///directory; the name of a bucket has 3 to 63 letters, digits, dots, hyphens or underscores, and no part of a prefix is . or ..',
+      's3://bucket/prefix, with 3 to 63 letters, digits, dots, hyphens or underscores in the name of the bucket and no . or .. in the prefix; or file:///directory',
     )
     .optional(),
   S3_ENDPOINT: p.httpUrl('the address of the S3-compatible store', 'https://s3.example.com').optional(),

@@ -10,8 +10,11 @@ export function similarNames(names: readonly string[], settings: readonly string
   return names
     .filter((name) => name.length >= 6 && !known.has(name))
     .flatMap((name) => {
-      const similar = settings.find((it) => distance(name.toUpperCase(), it) <= Math.min(2, it.length / 6));
-      return similar === undefined ? [] : [{ name, similar }];
+      const distances = settings.map((similar) => ({ name, similar, letters: distance(name.toUpperCase(), similar) }));
+      const [nearest] = distances.sort((a, b) => a.letters - b.letters);
+      return nearest && nearest.letters <= Math.min(2, nearest.similar.length / 6)
+        ? [{ name, similar: nearest.similar }]
+        : [];
     });
 }
 

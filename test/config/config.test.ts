@@ -282,6 +282,7 @@ describe('a value', () => {
     const names = [
       'SYNC_INTERVALL',
       'LIBRARY_API_URI',
+      'LIBRARY_APP_URI',
       's3_endpoint',
       'ADMIN_TOKENS_FILE',
       'WEBHOK_SECRETS',
@@ -291,6 +292,7 @@ describe('a value', () => {
     expect(read({ ...Object.fromEntries(ours.map((name) => [name, 'x'])), ...environment }).misspelled).toEqual([
       { name: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },
       { name: 'LIBRARY_API_URI', similar: 'LIBRARY_API_URL' },
+      { name: 'LIBRARY_APP_URI', similar: 'LIBRARY_APP_URL' },
       { name: 's3_endpoint', similar: 'S3_ENDPOINT' },
       { name: 'ADMIN_TOKENS_FILE', similar: 'ADMIN_TOKEN_FILE' },
       { name: 'WEBHOK_SECRETS', similar: 'WEBHOOK_SECRET' },
@@ -396,6 +398,10 @@ describe('what is wrong', () => {
     OTEL_TRACES_SAMPLER_ARG: ['1.5', 'all', '-1'],
     ADMIN_TOKEN: ['a', 'one-short-of-24-letters'],
   };
+  it('with a STORAGE_URL is refused with the rule for buckets', () => {
+    expect(problemOf('STORAGE_URL', 's3://b/p')).toMatch(/^STORAGE_URL is "s3:\/\/b\/p"; expected .* 3 to 63 letters/);
+  });
+
   for (const [name, values] of Object.entries(wrong)) {
     it(`with ${name} is refused by name`, () => {
       for (const value of values) {
