@@ -68,24 +68,24 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
 const iso = (date: Date) => date.toISOString();
 const isLeased = ({ leaseUntil }: Asset, now: Date) => leaseUntil !== null && leaseUntil > now;
 
-function whereItIs({ media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
+function whereItIs({ state, media, mirroredAt, verifiedAt }: Asset, at: Circumstances): string[] {
   if (!media) return [];
   const sums = Object.entries(media.checksums).map(([name, value]) => `${name} ${value}`);
   const what = [formatBytes(media.bytes), media.variant === 'mp4' ? 'the mp4 rendition' : 'the original', ...sums];
-  const wrong = wrongIn(at);
+  const isWrong = differs(at);
   const since = mirroredAt ? ` since ${iso(mirroredAt)}` : '';
   return [
-    `It ${wrong.length > 0 ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
+    `It ${isWrong ? 'should be' : 'is'} in the bucket${since}: ${media.key} (${what.join(', ')}).`,
     ...(verifiedAt ? [`Its checksum was last verified at ${iso(verifiedAt)}.`] : []),
     ...at.findings.map(({ at: date, key, text }) => `The verification of ${iso(date)} found: ${key}: ${text}.`),
     ...checkLines(at.objects),
-    ...(wrong.length > 0 ? ['Repair it with `asset-mirror verify --repair`.'] : []),
+    ...(isWrong && state !== 'gone' ? ['Repair it with `asset-mirror verify --repair`.'] : []),
   ];
 }
 
-/** The keys that differ now, or that differed in the latest verification while the bucket cannot be asked. */
-const wrongIn = ({ objects, findings }: Circumstances): (string | null)[] =>
-  (typeof objects === 'string' ? findings : objects.filter(({ difference }) => difference)).map(({ key }) => key);
+/** Whether an object differs now or, while the bucket cannot be asked, whether one did in the latest verification. */
+const differs = ({ objects, findings }: Circumstances): boolean =>
+  typeof objects === 'string' ? findings.length > 0 : objects.some(({ difference }) => difference);
 
 function checkLines(objects: Circumstances['objects']): string[] {
   if (typeof objects === 'string') return [`The bucket could not be asked for it now: ${objects}.`];

@@ -120,6 +120,12 @@ describe('why an asset is where it is', () => {
       { objects: 'no answer within 3 s', findings: [found] },
       /^It should be in the bucket .* could not be asked for it now: no answer within 3 s\. Repair it/,
     ],
+    [
+      'is gone and missing in the bucket',
+      asset('gone', { media, mirroredAt: now, nextAt: null }),
+      { objects: [lost] },
+      /^It is no longer in the library\. .* It should be in the bucket .* missing in the bucket: the media\.$/,
+    ],
     ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused\. .*resume c/],
     [
       'has lost its user',
