@@ -193,7 +193,12 @@ describe('a listing that halves', () => {
   test('can be accepted only of a whole listing', async () => {
     const { connectionId } = await stage.company();
     const path = `/connections/${connectionId}/resync`;
-    for (const more of [{ mode: 'incremental' }, { since: '2026-01-31T00:00:00Z' }, { assetType: 'videos' }, { projectId: 'p' }]) {
+    for (const more of [
+      { mode: 'incremental' },
+      { since: '2026-01-31T00:00:00Z' },
+      { assetType: 'videos' },
+      { projectId: 'p' },
+    ]) {
       const asked = stage.mirror.api('POST', path, { mode: 'full', acceptGone: true, ...more });
       await expect(asked, JSON.stringify(more)).rejects.toThrow(/400.*acceptGone needs/);
     }
