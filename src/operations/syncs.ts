@@ -24,7 +24,14 @@ const scope = {
 };
 
 export const resyncRequest = z
-  .strictObject({ mode: z.enum(syncModes), ...scope })
+  .strictObject({
+    mode: z.enum(syncModes),
+    ...scope,
+    since: z
+      .union([z.iso.datetime({ offset: true }), z.int().min(0)])
+      .optional()
+      .describe('Only uploads after this time: ISO 8601, or epoch milliseconds as in the library.'),
+  })
   .refine(
     ({ mode, since, projectId, assetType, assetIds, acceptGone }) =>
       !acceptGone || (mode === 'full' && [since, projectId, assetType, assetIds].every((it) => it === undefined)),
@@ -81,7 +88,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       const connection = await existingConnection(store, connectionId);
       if (connection.status !== 'active') throw stopped(connection);
       const { mode, since, ...part } = resyncRequest.parse(request);
-      const scope = { ...part, ...(since !== undefined && { since: Math.max(0, Date.parse(since)) }) };
+      const scope = { ...part, ...(since !== undefined && { since: Math.max(0, new Date(since).getTime()) }) };
       const { companyId, projectId, assetType } = scope;
       const some = (name: string | undefined) => (name === undefined ? [] : [name]);
       const names = { companyIds: some(companyId), projectIds: some(projectId), assetTypes: some(assetType) };

@@ -233,6 +233,8 @@ describe('a resync', () => {
       scope: { since: 5, ...scope },
     });
     expect((await ask('GET', `/api/syncs/${answer.body.syncId}`)).body.scope.since).toBe('1970-01-01T00:00:00.005Z');
+    const inMs = await resync({ mode: 'full', since: 5, ...scope });
+    expect(inMs).toMatchObject({ status: 202, body: answer.body });
     expect(
       (await resync({ mode: 'full', assetIds: Array.from({ length: 1000 }, (_, i) => `asset ${i}`) })).status,
     ).toBe(202);
@@ -254,7 +256,7 @@ describe('a resync', () => {
     [{ mode: 'some' }, 'mode'],
     [{ mode: 'full', since: 'yesterday' }, 'since'],
     [{ mode: 'full', since: '2026-01-31' }, 'since'],
-    [{ mode: 'full', since: 5 }, 'since'],
+    [{ mode: 'full', since: -5 }, 'since'],
     [{ mode: 'full', companyId: '' }, 'companyId'],
     [{ mode: 'full', projectId: 'a\u0000' }, 'projectId'],
     [{ mode: 'full', assetType: '\ud800' }, 'assetType'],
