@@ -32,7 +32,7 @@ async function dispatched(...ids: string[]): Promise<string[]> {
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
 }
 
-test('a first connect is one event; companies that come and go later are events with their names', async () => {
+test('a first connect is one event; later changes of /me are events with the names of companies', async () => {
   const { companyId, connectionId, userId } = await stage.company();
   await stage.sync(connectionId);
   const events = (kind: string) => stage.events({ kind, connectionId });
@@ -60,7 +60,7 @@ describe('two companies that list the same asset id', () => {
   }
 
   test.each([{ size: 6 }, { uploadDate: longAgo + 7 }, { name: 'another name', projectId: 'another' }, {}])(
-    'with other fields or the same (%o): the record stays that of the first, and an event says so once',
+    'an asset id listed by two companies (%o) stays with the first, and one event reports the conflict',
     async (override) => {
       const { first, second, id, before, conflicts } = await twice(override);
       for (const mode of ['incremental', 'full'] as const) {
@@ -88,7 +88,7 @@ describe('two companies that list the same asset id', () => {
     },
   );
 
-  test('with another file: once nobody can read the first company, the second one has it', async () => {
+  test('an asset of two companies moves to the second when nobody can read the first any more', async () => {
     const { first, second, id } = await twice({ size: 6 });
     await stage.sync(second.connectionId);
     await stage.admin.setAccess(first.companyId, first.userId, false);
@@ -97,7 +97,7 @@ describe('two companies that list the same asset id', () => {
     expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId, size: 6 });
   });
 
-  test('which nobody can read in the second: the record stays, and the run says what it cannot read', async () => {
+  test('an unreadable listing of an asset that another company has changes no record; the sync reports it', async () => {
     const { second, id, before, conflicts } = await twice({ size: 'five' });
     const run = await stage.sync(second.connectionId);
     expect(run).toMatchObject({ status: 'done', error: expect.stringMatching(`^asset ${id}: size: [^;]*$`) });
@@ -109,7 +109,7 @@ describe('two companies that list the same asset id', () => {
     expect(await conflicts()).toEqual([]);
   });
 
-  test('with the same file, after the first one is gone: it has moved, and no event is added', async () => {
+  test('an asset that is gone from its company moves to another company that lists the same file', async () => {
     const { first, second, id, conflicts } = await twice({});
     await stage.admin.removeAsset(id);
     await stage.sync(first.connectionId, 'full');
@@ -118,7 +118,7 @@ describe('two companies that list the same asset id', () => {
     expect(await conflicts()).toEqual([]);
   });
 
-  test('because it has moved: the second one has it once an operator accepts that the first one lacks it', async () => {
+  test('an asset moves to a second company once an operator accepts that the first one lacks it', async () => {
     const { first, second, id } = await twice({});
     await stage.admin.addFault({ endpoint: 'assets', companyId: first.companyId, body: { assets: [] } });
     expect(await stage.sync(second.connectionId)).toMatchObject({ changed: 0 });
@@ -127,7 +127,7 @@ describe('two companies that list the same asset id', () => {
     expect(await stage.store.assets.get(id)).toMatchObject({ companyId: second.companyId });
   });
 
-  test('and a run over it alone, by who reads only the second: the run fails and says why', async () => {
+  test('a sync of one named asset fails with the reason if another company has this id', async () => {
     const { first, second, id, before } = await twice({});
     await stage.admin.addFault({ endpoint: 'asset', assetId: id, body: { asset: before.listed } });
     const run = await stage.sync(second.connectionId, 'full', { assetIds: [id] });
@@ -144,8 +144,8 @@ describe('two companies that list the same asset id', () => {
   });
 });
 
-describe('/me is the authority', () => {
-  test('a company that appears is listed from its beginning', async () => {
+describe('the companies in /me', () => {
+  test('a company that appears in /me is listed from its beginning', async () => {
     const { connectionId, userId, companyId } = await stage.company();
     await stage.upload(companyId);
     await stage.run(connectionId);
@@ -156,7 +156,7 @@ describe('/me is the authority', () => {
     expect(await stage.ids(later.companyId)).toEqual(ids.sort());
   });
 
-  test('one that disappears is asked for no more, its records stay and wait, and its mark goes on when it is back', async () => {
+  test('a company that leaves /me is not listed; its assets and its high-water mark wait until it is back', async () => {
     const { connectionId, userId, kept, other, keptId, otherId } = await reader();
     await stage.admin.setAccess(other, userId, false);
     await stage.admin.clearRequests();
@@ -176,7 +176,7 @@ describe('/me is the authority', () => {
     expect((await dispatched(otherId, found!)).sort()).toEqual([otherId, found].sort());
   });
 
-  describe('an asset that is listed by another company, while nobody can read the one that it came from,', () => {
+  describe('an asset that moves to another company', () => {
     /** Two assets of such a company: one waits, one is mirrored. `reader` reads both companies until the first one is lost. */
     async function moved() {
       const at = await reader();
@@ -194,7 +194,7 @@ describe('/me is the authority', () => {
       return { ...at, mirroredId: mirroredId! };
     }
 
-    test('belongs to that one after a full run: what waited is due there, what is mirrored stays so', async () => {
+    test('a full sync moves an asset from an unreadable company to the one that lists it, and keeps its state', async () => {
       const { connectionId, kept, otherId, mirroredId } = await moved();
       expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', error: null });
       expect(await stage.ids(kept)).toEqual(expect.arrayContaining([otherId, mirroredId]));
@@ -202,7 +202,7 @@ describe('/me is the authority', () => {
       expect(await stage.store.assets.get(mirroredId)).toMatchObject({ state: 'mirrored', nextAt: null });
     });
 
-    test('belongs to that one after a run over it alone, if the connection can read no other', async () => {
+    test('a sync of one named asset moves it from an unreadable company to the only readable one', async () => {
       const { connectionId, kept, otherId } = await moved();
       const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
       expect(run).toMatchObject({ status: 'done', error: null });
@@ -210,7 +210,7 @@ describe('/me is the authority', () => {
       expect(await dispatched(otherId)).toEqual([otherId]);
     });
 
-    test('is not found by a run over it alone, if the connection can read several: the run says what finds it', async () => {
+    test('a sync of one named asset fails, and advises a full resync, if its company is not certain', async () => {
       const { connectionId, userId, kept, other, otherId } = await moved();
       await stage.admin.addCompany({ id: `${kept}-third`, name: 'The third', userIds: [userId] });
       const run = await stage.sync(connectionId, 'full', { assetIds: [otherId] });
@@ -218,7 +218,7 @@ describe('/me is the authority', () => {
       expect(await stage.store.assets.get(otherId)).toMatchObject({ companyId: other });
     });
 
-    test('belongs to that one, too, if the only connection that read the old one has ended', async () => {
+    test('a full sync moves an asset whose company only an ended connection could read', async () => {
       const { kept, userId, ...first } = await moved();
       await stage.admin.setAccess(first.other, userId, true);
       await stage.sync(first.connectionId);
@@ -233,7 +233,7 @@ describe('/me is the authority', () => {
     });
   });
 
-  test('an asset that was on the queue or in hand when its company was lost is left alone until it is back', async () => {
+  test('queued and leased assets of a company that left /me are not worked on until it is back', async () => {
     const { connectionId, userId, other, keptId, otherId } = await reader();
     const [second] = await stage.upload(other);
     await stage.sync(connectionId);
@@ -261,7 +261,7 @@ describe('/me is the authority', () => {
     ['user', { companies: [] }],
     ['another user', { user: { id: 'somebody else' }, companies: [] }],
     ['not JSON', 'Hello'],
-  ])('an answer that cannot be read (%s) fails the run, and no company is lost', async (field, body) => {
+  ])('an unreadable answer of /me (%s) fails the sync, and no company is lost', async (field, body) => {
     const { connectionId, userId, kept, other } = await reader();
     await stage.admin.addFault({ endpoint: 'me', body: JSON.parse(JSON.stringify(body).replace('USER', userId)) });
     const run = await stage.sync(connectionId);
@@ -269,7 +269,7 @@ describe('/me is the authority', () => {
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
   });
 
-  test('a service that answers nothing loses no company', async () => {
+  test('an error of /me fails the sync, and no company is lost', async () => {
     const { connectionId, kept, other } = await reader();
     await stage.admin.addFault({ endpoint: 'me', status: 503 });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'failed', error: expect.stringContaining('503') });
@@ -277,7 +277,7 @@ describe('/me is the authority', () => {
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
   });
 
-  test('an entry that cannot be read is told, and its company stays and is listed', async () => {
+  test('an unreadable company in /me is reported, and the others stay and are listed', async () => {
     const { connectionId, userId, kept, other } = await reader();
     const [id] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
     const companies = [{ id: kept, name: 5 }, { id: other }, null, { id: 'x'.repeat(1001) }];
@@ -289,7 +289,7 @@ describe('/me is the authority', () => {
     expect(await stage.ids(other)).toContain(id);
   });
 
-  test('an entry that comes twice, or with a name no database can hold, harms nobody', async () => {
+  test('/me may list a company twice, or with a name that no database can hold', async () => {
     const { connectionId, userId, kept, other } = await reader();
     const companies = [
       { id: other, name: 'One' },
@@ -305,7 +305,7 @@ describe('/me is the authority', () => {
     });
   });
 
-  test('an answer of before the lease was lost changes nothing', async () => {
+  test('an answer of /me that was requested before the lease was lost changes nothing', async () => {
     const { connectionId, kept, other } = await reader();
     const stale = stage.store.connections.setCompanies(connectionId, [], {
       complete: true,
@@ -315,7 +315,7 @@ describe('/me is the authority', () => {
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
   });
 
-  test('an answer that comes after the connection has ended changes nothing', async () => {
+  test('an answer of /me that comes after the connection has ended changes nothing', async () => {
     const { connectionId, kept, other } = await reader();
     await stage.store.connections.end(connectionId, 'as a test');
     const unchanged = { gained: [], lost: [], readable: [] };
@@ -338,7 +338,7 @@ describe('a company that two connections can read', () => {
     ...new Set((await stage.assets(companyId)).map((asset) => asset.connectionId)),
   ];
 
-  test('is mirrored once', async () => {
+  test('an asset that two connections can read is dispatched once', async () => {
     const { companyId, first, second, ids } = await shared();
     expect(await owners(companyId)).toEqual([first.connectionId]);
     expect(await stage.sync(second.connectionId, 'full')).toMatchObject({
@@ -351,7 +351,7 @@ describe('a company that two connections can read', () => {
     expect(await dispatched(...ids)).toEqual([]);
   });
 
-  test('both at once, on every page, without waiting for each other in a circle', async () => {
+  test('two connections list the same company at the same time without a deadlock', async () => {
     const { companyId, ...first } = await stage.company();
     const second = await stage.person(companyId);
     const ids = await stage.upload(companyId, 300);
@@ -366,7 +366,7 @@ describe('a company that two connections can read', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('goes on with the other when the one ends, with what was pending, queued and in hand', async () => {
+  test('assets of a connection that ends continue with another one of the same company, whatever their state', async () => {
     const { companyId, first, second, ids } = await shared();
     expect(await dispatched(...ids.slice(0, 2))).toHaveLength(2);
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
@@ -382,7 +382,7 @@ describe('a company that two connections can read', () => {
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 
-  test('goes on with the other when the one loses the company', async () => {
+  test('assets continue with another connection when the first one can no longer read their company', async () => {
     const { companyId, first, second, ids } = await shared();
     await stage.admin.addCompany({ id: `${companyId}-2`, name: 'Another', userIds: [first.userId] });
     await stage.admin.setAccess(companyId, first.userId, false);
@@ -391,7 +391,7 @@ describe('a company that two connections can read', () => {
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 
-  test('waits when both have ended, and whoever is back first goes on with all of it', async () => {
+  test('assets wait when all their connections have ended, and continue with the first that reconnects', async () => {
     const { companyId, first, second, ids } = await shared();
     await stage.store.connections.end(second.connectionId, 'as a test');
     await stage.store.connections.end(first.connectionId, 'as a test');
@@ -401,7 +401,7 @@ describe('a company that two connections can read', () => {
     expect((await dispatched(...ids)).sort()).toEqual(ids.sort());
   });
 
-  test('what was left to nobody is found by the next run of who can read it', async () => {
+  test('assets without a connection are adopted by the next sync of a connection that can read their company', async () => {
     const { companyId, first, second, ids } = await shared();
     await Promise.all([
       stage.store.connections.end(first.connectionId, 'as a test'),

@@ -78,188 +78,260 @@ const { listed } = pictured;
 
 type Row = [string, KnownAsset | undefined, ListedAsset, Parameters<typeof decide>[2], object | undefined];
 
-describe('what a listing makes of an asset', () => {
-  test('depends on the code of its reason, and not on the words', () => {
+describe('the decision on a listed asset', () => {
+  test('the decision on a listed asset depends on the code of its reason, not on the words', () => {
     const becomes = (reason: Reason) => decide(record('mirrored', { reason }), listing(), incremental);
     expect(becomes({ code: 'unreadable_listing', problem: 'in other words' })).toEqual(looked('mirrored', false));
     expect(becomes({ code: 'error', text: renderReason(unreadableListing) })).toBeUndefined();
   });
 
   test.each<Row>([
-    ['a new asset is to be mirrored', undefined, listing(), incremental, afresh],
+    ['a new asset is mirrored', undefined, listing(), incremental, afresh],
     [
-      'a new one of an unknown status and type too',
+      'a new asset of an unknown status and type is mirrored',
       undefined,
       listing({ status: 'frozen', assetType: 'x' }),
       full,
       afresh,
     ],
     [
-      'a new one that cannot be read fails with the reason',
+      'a new unreadable asset fails with the reason',
       undefined,
       unreadable,
       incremental,
       { state: 'failed', reason: unreadableListing, afresh: true, due: false },
     ],
 
-    ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
-    ['mirrored and the same, in a full run: nothing', record('mirrored'), listing(), full, undefined],
-    ['another size is another file', record('mirrored'), listing({ size: 8 }), incremental, afresh],
-    ['another upload date is another file', record('mirrored'), listing({ uploadDate: 1001 }), incremental, afresh],
+    ['a mirrored asset without changes stays as it is', record('mirrored'), listing(), incremental, undefined],
+    ['a mirrored asset without changes stays as it is in a full sync', record('mirrored'), listing(), full, undefined],
     [
-      'a new name is news for the record only',
+      'a mirrored asset with another size is mirrored again',
+      record('mirrored'),
+      listing({ size: 8 }),
+      incremental,
+      afresh,
+    ],
+    [
+      'a mirrored asset with another upload date is mirrored again',
+      record('mirrored'),
+      listing({ uploadDate: 1001 }),
+      incremental,
+      afresh,
+    ],
+    [
+      'a mirrored asset with a new name gets a new record only',
       record('mirrored'),
       listing({ name: 'x' }),
       incremental,
       looked('mirrored', true),
     ],
-    ['an unknown field too', record('mirrored'), listing({ rating: 5 }), incremental, looked('mirrored', true)],
     [
-      'a transcript that exists now is fetched',
+      'a mirrored asset with a new unknown field gets a new record only',
+      record('mirrored'),
+      listing({ rating: 5 }),
+      incremental,
+      looked('mirrored', true),
+    ],
+    [
+      'a new transcript is fetched',
       record('mirrored'),
       listing({ hasTranscript: true }),
       incremental,
       { ...looked('mirrored', true), transcriptState: 'pending' },
     ],
     [
-      'one that is mirrored already is not',
+      'a mirrored transcript is not fetched again',
       record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'mirrored' }),
       listing({ hasTranscript: true }),
       full,
       undefined,
     ],
     [
-      'one that was given up waits for a full run',
+      'a transcript that was given up is not tried by an incremental sync',
       record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
       listing({ hasTranscript: true }),
       incremental,
       undefined,
     ],
     [
-      'which looks again',
+      'a transcript that was given up is tried again by a full sync',
       record('mirrored', { listed: listing({ hasTranscript: true }).listed, transcriptState: 'gave_up' }),
       listing({ hasTranscript: true }),
       full,
       { ...looked('mirrored', true), transcriptState: 'pending' },
     ],
     [
-      'as it does for a thumbnail',
+      'a thumbnail that was given up is tried again by a full sync',
       record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
       full,
       { ...looked('mirrored', true), thumbnailState: 'pending' },
     ],
     [
-      'one that was given up waits for that',
+      'a thumbnail that was given up is not tried by an incremental sync',
       record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
       incremental,
       undefined,
     ],
-    ['one that is there now is news', record('mirrored'), pictured, incremental, looked('mirrored', true)],
+    ['a new thumbnail is fetched', record('mirrored'), pictured, incremental, looked('mirrored', true)],
     [
-      'one that is mirrored is not',
+      'a mirrored thumbnail is not fetched again',
       record('mirrored', { listed, thumbnailState: 'mirrored' }),
       pictured,
       full,
       undefined,
     ],
     [
-      'nor where none are kept',
+      'a thumbnail is not fetched if thumbnails are switched off',
       record('mirrored', { listed, thumbnailState: 'gave_up' }),
       pictured,
       { full: true, thumbnails: false },
       undefined,
     ],
-    ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
+    ['an asset named by an operator starts afresh', record('mirrored'), listing(), asked, afresh],
 
-    ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
-    ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
-    ['unavailable in a full run: again', record('unavailable'), listing(), full, afresh],
-    ['failed and the same: nothing', record('failed', { reason: why }), listing(), incremental, undefined],
-    ['failed and changed: again', record('failed', { reason: why }), listing({ size: 8 }), incremental, afresh],
-    ['failed in a full run: again', record('failed', { reason: why }), listing(), full, afresh],
+    ['an unavailable asset without changes stays as it is', record('unavailable'), listing(), incremental, undefined],
     [
-      'failed for it could not be read, and now can: again',
+      'a changed unavailable asset is tried again',
+      record('unavailable'),
+      listing({ status: 'x' }),
+      incremental,
+      afresh,
+    ],
+    ['an unavailable asset is tried again by a full sync', record('unavailable'), listing(), full, afresh],
+    [
+      'a failed asset without changes stays as it is',
+      record('failed', { reason: why }),
+      listing(),
+      incremental,
+      undefined,
+    ],
+    [
+      'a changed failed asset is tried again',
+      record('failed', { reason: why }),
+      listing({ size: 8 }),
+      incremental,
+      afresh,
+    ],
+    ['a failed asset is tried again by a full sync', record('failed', { reason: why }), listing(), full, afresh],
+    [
+      'a failed asset that has become readable is tried again',
       record('failed', { listed: {} }),
       listing(),
       incremental,
       afresh,
     ],
 
-    ['gone and never mirrored: again', record('gone'), listing(), incremental, afresh],
     [
-      'gone and back, with its copy: a look',
+      'an asset that was gone and never mirrored is mirrored when listed again',
+      record('gone'),
+      listing(),
+      incremental,
+      afresh,
+    ],
+    [
+      'an asset that was gone and has a copy is checked when listed again',
       record('gone', { media, mirroredAt: new Date(2) }),
       listing(),
       incremental,
       { ...afresh, state: 'mirrored' },
     ],
-    ['gone and back, its record never written: again', record('gone', { media }), listing(), incremental, afresh],
-    ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
     [
-      'unreadable but known: keeps its state, and says so',
+      'an asset that was gone and has no record is mirrored when listed again',
+      record('gone', { media }),
+      listing(),
+      incremental,
+      afresh,
+    ],
+    [
+      'an asset that was gone is mirrored when listed as another file',
+      record('gone', { media }),
+      listing({ size: 8 }),
+      incremental,
+      afresh,
+    ],
+    [
+      'a known asset whose listing is unreadable keeps its state and gets a reason',
       record('mirrored'),
       unreadable,
       asked,
       looked('mirrored', false, unreadableListing),
     ],
     [
-      'which is no news the second time',
+      'an asset whose listing is still unreadable stays as it is',
       record('mirrored', { reason: unreadableListing }),
       unreadable,
       full,
       undefined,
     ],
     [
-      'and over when it can be read again',
+      'an asset whose listing is readable again loses the reason',
       record('mirrored', { reason: unreadableListing }),
       listing(),
       incremental,
       looked('mirrored', false),
     ],
 
-    ['skipped and new: known as such', undefined, listing(), skipped, aside],
-    ['skipped and unreadable: not recorded', undefined, unreadable, skipped, undefined],
-    ['skipped and failed: no failure any more', record('failed', mine), listing(), skipped, aside],
+    ['a new skipped asset is recorded as skipped', undefined, listing(), skipped, aside],
+    ['a new skipped and unreadable asset is not recorded', undefined, unreadable, skipped, undefined],
+    ['a failed asset that the filters skip is no failure any more', record('failed', mine), listing(), skipped, aside],
     [
-      'skipped and mirrored: stays as it is',
+      'a mirrored asset that the filters skip stays as it is',
       record('mirrored', { ...mine, media }),
       listing({ size: 8 }),
       skipped,
       undefined,
     ],
-    ['skipped and on its way: its worker decides', record('pending', mine), listing(), skipped, undefined],
-    ['skipped and gone, and back', record('gone', mine), listing(), skipped, aside],
-    ["skipped here, and another's", record('failed', { connectionId: 'd' }), listing(), skipped, undefined],
     [
-      'skipped before and the same: nothing',
+      'a pending asset that the filters skip is left to its worker',
+      record('pending', mine),
+      listing(),
+      skipped,
+      undefined,
+    ],
+    ['an asset that was gone is skipped when listed again', record('gone', mine), listing(), skipped, aside],
+    [
+      'an asset of another connection is not skipped by this one',
+      record('failed', { connectionId: 'd' }),
+      listing(),
+      skipped,
+      undefined,
+    ],
+    [
+      'a skipped asset without changes stays as it is',
       record('pending', { ...mine, skipped: 'type videos' }),
       listing(),
       skipped,
       undefined,
     ],
     [
-      'skipped before for another reason',
+      'a skipped asset gets the new rule that skips it',
       record('pending', { ...mine, skipped: 'project p' }),
       listing(),
       skipped,
       aside,
     ],
-    ['let in again', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, afresh],
     [
-      'skipped by another, and wanted here',
+      'a skipped asset that the filters no longer exclude is mirrored',
+      record('pending', { ...mine, skipped: 'type videos' }),
+      listing(),
+      incremental,
+      afresh,
+    ],
+    [
+      'an asset that another connection skips is mirrored by this one',
       record('pending', { connectionId: 'd', skipped: 'type videos' }),
       listing(),
       incremental,
       afresh,
     ],
-  ])('%s', (_, before, listed, options, decision) => {
+  ])('decision on a listed asset: %s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);
   });
 
   test.each(['pending', 'processing', 'transferring'] as const)(
-    '%s goes on; only a new status makes it due at once',
+    'a listed asset that is %s continues unchanged; only a new status makes it due at once',
     (state) => {
       const before = record(state, { reason: why });
       expect(decide(before, listing(), full)).toBeUndefined();
@@ -270,7 +342,7 @@ describe('what a listing makes of an asset', () => {
 });
 
 test.each(['pending', 'processing', 'mirrored', 'failed', 'unavailable'] as const)(
-  'what is %s, unchanged and listed, while nobody can read the company of its record, is written with what it was',
+  'a listed asset that is %s, unchanged and of an unreadable company, is recorded with its state',
   (state) => {
     const before = record(state, { reason: why, stranded: true });
     expect(decide(before, listing(), incremental)).toEqual(looked(state, false, why));

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('a grant that ends', () => {
+describe('invalid_grant for a refresh', () => {
   let scene: Scene;
   beforeEach(async () => {
     scene = await newScene();
@@ -15,7 +15,7 @@ describe('a grant that ends', () => {
       (line) => line.msg === 'connection disconnected' && line.connectionId === scene.connectionId,
     );
 
-  test('marks the connection once, stops all its jobs at once, and keeps the records for a reconnect', async () => {
+  test('a revoked grant ends the connection once, stops all its jobs, and keeps its records for a reconnect', async () => {
     const size = 5_000_000;
     const slow = await Promise.all(
       [1, 2, 3].map((n) => scene.upload({ name: `slow ${n}`, content: { seed: n, size } })),
@@ -57,7 +57,7 @@ describe('a grant that ends', () => {
     expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
   });
 
-  test('a disconnected connection costs the service nothing', async () => {
+  test('a disconnected connection sends no requests to the library', async () => {
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
     await until('the end to be noticed', async () => (await events()).length > 0);
@@ -70,7 +70,7 @@ describe('a grant that ends', () => {
     expect(await scene.admin.requests()).toEqual([]);
   });
 
-  test('errors of the token endpoint, of the network and of the database are never taken for it', async () => {
+  test('errors of the token endpoint, network or database never end a connection', async () => {
     const id = await scene.upload();
     await scene.admin.expireTokens();
     await scene.admin.setFaults(

@@ -30,17 +30,17 @@ test.each<[string, (page: number) => string[]]>([
   expect(pages).toBeLessThan(1020);
 });
 
-test('pages without a new asset are followed as long as there are as many assets, and a thousand more', () => {
+test('a listing may have as many pages without a new asset as it has assets, plus a thousand', () => {
   expect(walk(5000, (page) => [`asset ${page - (page % 2)}`])).toBe(5000);
   expect(walk(5000, (page) => (page % 500 === 0 ? [`asset ${page}`] : []))).toBeLessThan(1010);
 });
 
-test('a million assets are followed to the end', () => {
+test('a listing of a million assets is followed to the end', () => {
   const pages = 10_000;
   expect(walk(pages, (page) => Array.from({ length: 100 }, (_, i) => `asset ${page} ${i}`))).toBe(pages);
 });
 
-test('pages without a new asset count on where an interrupted listing continues', () => {
+test('an interrupted listing keeps its count of pages without a new asset when it continues', () => {
   let progress: Progress | undefined;
   let pages = 0;
   const continued = () => {
@@ -58,7 +58,7 @@ test('pages without a new asset count on where an interrupted listing continues'
   expect(pages).toBeLessThan(1200);
 });
 
-test('a listing that is interrupted often is followed as far as one that is not', () => {
+test('a listing that is often interrupted is followed to its end', () => {
   let progress: Progress | undefined;
   for (let page = 0; page < 5000; page++) {
     const cursors = followCursors('list', progress);

@@ -278,7 +278,7 @@ const settings = () => {
   return { seed, numRuns, interruptAfterTimeLimit: 240_000 };
 };
 
-test('uploads, pages, crashes, faults and late visibility in any order: incremental runs miss nothing that shows up within the overlap', {
+test('incremental syncs miss no upload that is listed within the overlap, whatever happens in between', {
   timeout: 600_000,
 }, async () => {
   const what = happening({ back: 0, delay: overlap - 1, removals: false });
@@ -296,7 +296,7 @@ test('uploads, pages, crashes, faults and late visibility in any order: incremen
   );
 });
 
-test('however late or back-dated, and whatever is removed meanwhile: a full run misses nothing, and takes nothing for gone that is there', {
+test('a full sync misses no upload, and marks only removed assets as gone, whatever happens in between', {
   timeout: 600_000,
 }, async () => {
   const what = happening({ back: 100 * overlap, delay: 5 * overlap, removals: true });
@@ -324,7 +324,7 @@ test('however late or back-dated, and whatever is removed meanwhile: a full run 
   );
 });
 
-test('two connections of one company that come and go: whoever is left misses nothing, and is in charge of all that waits', {
+test('when one of two connections ends, the other misses no upload of their company and gets all its assets', {
   timeout: 600_000,
 }, async () => {
   const what = happening({ back: 0, delay: overlap - 1, removals: false });

@@ -5,7 +5,7 @@ import { kindOf, type PlanKind } from '../../src/sync/plan.ts';
 import { longAgo, newStage, type Stage } from '../support/stage.ts';
 import { until } from '../support/until.ts';
 
-describe('what a full sync would make of an asset', () => {
+describe('the plan for one asset', () => {
   const listing = (change: Record<string, unknown> = {}): ListedAsset => {
     const listed = { id: 'a', size: 7, uploadDate: 1000, status: 'ready', ...change };
     const { size, uploadDate } = listed;
@@ -46,7 +46,7 @@ describe('what a full sync would make of an asset', () => {
     ['skipped', undefined, listing(), out],
     ['skipped', row('pending', { skipped: 'type x' }), listing(), out],
     ['same', row('mirrored', { media }), listing({ size: 8 }), out],
-  ])('%s (%#)', (kind, before, listed, options) => {
+  ])('a plan counts an asset as %s (%#)', (kind, before, listed, options) => {
     expect(kindOf(before, listed, options)).toBe(kind);
   });
 });
@@ -91,7 +91,7 @@ const records = async () =>
   );
 
 describe('a plan', () => {
-  test('ends where a sync does: at a cursor that was used before, each page counted once', async () => {
+  test('a plan ends at a cursor that was used before, as a sync does, and counts each page once', async () => {
     const { companyId, connectionId } = await stage.company();
     const page = (id: string, nextCursor: string, rule: object) => ({
       endpoint: 'assets' as const,
@@ -112,7 +112,7 @@ describe('a plan', () => {
     await stage.admin.clearFaults();
   });
 
-  test('counts by company, type and kind, and neither writes nor asks for media', async () => {
+  test('a plan counts assets by company, type and kind, and neither writes nor requests media', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const other = `${companyId}-other`;
     await stage.admin.addCompany({ id: other, name: 'The other', userIds: [userId] });
@@ -165,7 +165,7 @@ describe('a plan', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 7, seen: 131 });
   });
 
-  test('waits as long as the service asks for, and says so', async () => {
+  test('a plan waits as long as the library asks, and reports it', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 1);
     await stage.admin.setFaults({ endpoint: 'assets', companyId, retryAfter: 1, times: 1 });
@@ -175,7 +175,7 @@ describe('a plan', () => {
     expect(result).toMatchObject({ listed: 1, problems: [] });
   });
 
-  test('tells what it could not list', async () => {
+  test('a plan reports what it could not list', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.admin.setFaults({ endpoint: 'assets', companyId, status: 403 });
     const { result } = await planned(connectionId);
@@ -183,7 +183,7 @@ describe('a plan', () => {
     expect(result.problems).toEqual([expect.stringMatching(new RegExp(`^company ${companyId} was not listed`))]);
   });
 
-  test('ends when nobody waits for it any more', async () => {
+  test('a plan stops when its reader disconnects', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 1);
     const bodies = Array.from({ length: 500 }, (_, i) => ({
@@ -211,7 +211,7 @@ describe('a plan', () => {
     await stage.admin.clearFaults();
   });
 
-  test('of a connection that is unknown, or has ended, is refused', async () => {
+  test('a plan of an unknown or ended connection is refused', async () => {
     expect((await ask('nobody')).status).toBe(404);
     const { connectionId } = await stage.company();
     await stage.store.connections.end(connectionId, 'as a test');

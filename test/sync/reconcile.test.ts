@@ -21,8 +21,8 @@ const gone = async (companyId: string) =>
 const askedFor = async (ids: string[]) =>
   (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.includes(assetId!)).length;
 
-describe('what a complete listing lacks', () => {
-  test('is gone once the service says so of the asset itself; an incremental run says nothing of it', async () => {
+describe('an asset that is missing from a complete listing', () => {
+  test('a full sync marks a missing asset as gone after the library confirms it; an incremental sync does not', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -42,7 +42,7 @@ describe('what a complete listing lacks', () => {
     expect(await stage.events({ kind: 'asset.gone', assetId: ids[2]! })).toHaveLength(1);
   });
 
-  test('an asset that was first seen while the clock was ahead is gone like any other', async () => {
+  test('a missing asset that was first seen while the clock was ahead is marked as gone', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -52,7 +52,7 @@ describe('what a complete listing lacks', () => {
     expect(await gone(companyId)).toEqual([ids[0]]);
   });
 
-  test('is looked for only where the whole company was listed', async () => {
+  test('only a sync that lists the whole company marks missing assets as gone', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -66,7 +66,7 @@ describe('what a complete listing lacks', () => {
     expect(await gone(companyId)).toEqual([id]);
   });
 
-  test('and the service still gives is not gone', async () => {
+  test('a missing asset that the library still serves is not marked as gone', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -77,7 +77,7 @@ describe('what a complete listing lacks', () => {
     expect(await gone(companyId)).toEqual([]);
   });
 
-  test('stays as it is when it cannot be asked for; the run says so', async () => {
+  test('a missing asset that cannot be requested keeps its state, and the sync fails with the error', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -89,7 +89,7 @@ describe('what a complete listing lacks', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 1 });
   });
 
-  test('an item that cannot be read is not taken for missing', async () => {
+  test('an asset whose listing is unreadable does not count as missing', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 4);
     await stage.sync(connectionId);
@@ -100,7 +100,7 @@ describe('what a complete listing lacks', () => {
     expect(await gone(companyId)).toEqual([]);
   });
 
-  test('an asset that a worker has in hand is left to it', async () => {
+  test('a missing asset with a lease is left to its worker', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -112,7 +112,7 @@ describe('what a complete listing lacks', () => {
   });
 });
 
-describe('a listing that halves', () => {
+describe('a listing that lacks half of the known assets', () => {
   async function halved(count = 6) {
     const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId, count);
@@ -121,7 +121,7 @@ describe('a listing that halves', () => {
     return { companyId, connectionId, userId, ids, lost: ids.slice(0, count / 2).sort() };
   }
 
-  test('is held until the operator lets it pass, and he is told how', async () => {
+  test('a listing that lacks half of the assets is held until an operator accepts it, and the error says how', async () => {
     const { companyId, connectionId, userId, lost } = await halved();
     const run = await stage.sync(connectionId, 'full');
     const advice = `asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`;
@@ -155,7 +155,7 @@ describe('a listing that halves', () => {
     expect(await shown()).toBeNull();
   });
 
-  test('and is whole again the next time has changed nothing', async () => {
+  test('a held listing that is complete in the next sync has changed nothing', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 10);
     await stage.sync(connectionId);
@@ -170,14 +170,14 @@ describe('a listing that halves', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 9000);
   });
 
-  test('and is accepted over all companies ends the error of all', async () => {
+  test('accepting the missing assets of all companies clears the error', async () => {
     const { connectionId } = await halved();
     await stage.sync(connectionId, 'full');
     expect(await stage.sync(connectionId, 'full', { acceptGone: true })).toMatchObject({ gone: 3, error: null });
     expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
   });
 
-  test('and is accepted for one of two companies ends no error of the other', async () => {
+  test('accepting the missing assets of one company keeps the error of another', async () => {
     const companies = [await stage.admin.addCompany({ name: 'one' }), await stage.admin.addCompany({ name: 'other' })];
     const { connectionId } = await stage.person(...companies.map(({ id }) => id));
     const all = [await stage.upload(companies[0]!.id, 4), await stage.upload(companies[1]!.id, 4)];
@@ -190,7 +190,7 @@ describe('a listing that halves', () => {
     expect((await stage.store.connections.get(connectionId))!.lastError).toBe(error);
   });
 
-  test('can be accepted only of a whole listing', async () => {
+  test('missing assets can be accepted only with a full sync of whole companies', async () => {
     const { connectionId } = await stage.company();
     const path = `/connections/${connectionId}/resync`;
     for (const more of [
@@ -205,8 +205,8 @@ describe('a listing that halves', () => {
   });
 });
 
-describe('an interrupted run', () => {
-  test('that goes on in the middle knows what it has listed before', async () => {
+describe('an interrupted full sync', () => {
+  test('an interrupted full sync remembers the assets that it listed before', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 250);
     await stage.sync(connectionId);
@@ -221,7 +221,7 @@ describe('an interrupted run', () => {
     expect(await stage.rows('sightings')).toBe(0);
   });
 
-  test('that had come to its end lists nothing again, and goes on with what was missing', async () => {
+  test('a full sync that is interrupted after its listing continues without listing again', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -240,7 +240,7 @@ describe('an interrupted run', () => {
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'done', gone: 1 });
   });
 
-  test('whose connection ends leaves nothing behind', async () => {
+  test('an interrupted full sync of a connection that ends leaves no rows of listed assets', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 150);
     await stage.sync(connectionId);
@@ -250,7 +250,7 @@ describe('an interrupted run', () => {
     expect(await stage.rows('sightings')).toBe(0);
   });
 
-  test('takes no date of after its beginning for its mark', async () => {
+  test('a sync does not move the high-water mark past the time at which it began', async () => {
     // A page that comes late may show what the first one could not have.
     const { companyId, connectionId } = await stage.company();
     const began = Date.now();
@@ -270,8 +270,8 @@ describe('an interrupted run', () => {
   });
 });
 
-describe('a company', () => {
-  test('that can no longer be read is told, and nothing of it is gone; back again, what failed meanwhile is tried again', async () => {
+describe('a company of a full sync', () => {
+  test('a company that cannot be read loses no asset, and what failed meanwhile is tried again when it is back', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     await stage.admin.addCompany({ id: `${companyId}-kept`, name: 'Kept', userIds: [userId] });
     const ids = await stage.upload(companyId, 3);
@@ -296,7 +296,7 @@ describe('a company', () => {
     expect(back).toMatchObject({ data: { companyId, lostAt: expect.stringMatching(/^\d{4}-/) } });
   });
 
-  test('that two can read is judged by the one in charge of the asset', async () => {
+  test('only the connection that an asset belongs to marks it as gone', async () => {
     const { companyId, ...first } = await stage.company();
     const second = await stage.person(companyId);
     const ids = await stage.upload(companyId, 4);
@@ -312,7 +312,7 @@ describe('a company', () => {
     expect(await gone(companyId)).toEqual(ids.slice(0, 2).sort());
   });
 
-  test('whose asset shows up late, far behind the mark, or in the very millisecond of it, is whole after a full run', async () => {
+  test('a full sync finds assets that are listed late, far behind the high-water mark, or without a date', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);

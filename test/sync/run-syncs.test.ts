@@ -18,8 +18,8 @@ afterAll(async () => {
   await stage?.close();
 });
 
-describe('what a run asks for', () => {
-  test('since is the mark minus the overlap, and means after', async () => {
+describe('the requests of a sync', () => {
+  test('an incremental sync lists what was uploaded after the high-water mark minus the overlap', async () => {
     const { companyId, connectionId } = await stage.company();
     const [newest] = await stage.upload(companyId);
     await stage.sync(connectionId);
@@ -36,7 +36,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toContain(hidden);
   });
 
-  test('a run without news takes two requests and eight statements, and is recorded like any other', async () => {
+  test('a sync without changes takes two requests and eight statements, and is recorded', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -65,7 +65,7 @@ describe('what a run asks for', () => {
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
   });
 
-  describe('over several companies without news', () => {
+  describe('a sync of several companies without changes', () => {
     /** Somebody who reads two companies, each with a mark that its listing will move. */
     async function twoCompanies() {
       const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
@@ -83,14 +83,14 @@ describe('what a run asks for', () => {
       return { first, second, connectionId, userId, marks, begin, last };
     }
 
-    test('each moves its mark', async () => {
+    test('a sync without changes moves the high-water mark of each company', async () => {
       const { marks, begin, last } = await twoCompanies();
       expect(await begin()).toEqual({ outcome: 'done', done: 1 });
       expect(await last()).toMatchObject({ status: 'done', pages: 2, seen: 4, new: 0, changed: 0, position: {} });
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 1000]);
     });
 
-    test('one before another that has some moves its mark, too', async () => {
+    test('the high-water mark of an unchanged company moves although the next company has new assets', async () => {
       const { second, marks, begin, last } = await twoCompanies();
       await stage.upload(second, 1, { uploadDate: longAgo + 5000 });
       expect(await begin()).toEqual({ outcome: 'done', done: 1 });
@@ -98,7 +98,7 @@ describe('what a run asks for', () => {
       expect(await marks()).toEqual([longAgo + 1000, longAgo + 5000]);
     });
 
-    test('one before another that cannot be listed moves its mark, too', async () => {
+    test('the high-water mark of an unchanged company moves although the next company cannot be listed', async () => {
       const { second, marks, begin, last } = await twoCompanies();
       await stage.admin.addFault({ endpoint: 'assets', companyId: second, status: 403 });
       expect(await begin()).toEqual({ outcome: 'done', done: 1 });
@@ -106,7 +106,7 @@ describe('what a run asks for', () => {
       expect(await marks()).toEqual([longAgo + 1000, longAgo]);
     });
 
-    test('none moves its mark any more once another process has the run', async () => {
+    test('a sync that another process has taken over moves no high-water mark', async () => {
       const { second, connectionId, marks, begin } = await twoCompanies();
       await stage.admin.addFault({ endpoint: 'assets', companyId: second, latency: 2000 });
       const running = begin();
@@ -126,7 +126,7 @@ describe('what a run asks for', () => {
     });
   });
 
-  test('a mark never moves back, whatever a listing skips', async () => {
+  test('a high-water mark never moves back, even if the newest asset is removed', async () => {
     const { companyId, connectionId } = await stage.company();
     const [first, second] = await stage.upload(companyId, 2);
     await stage.sync(connectionId);
@@ -136,7 +136,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toEqual([first, second].sort());
   });
 
-  test('an empty company has no mark, and its first upload is found, however old', async () => {
+  test('an empty company has no high-water mark, and its first upload is found, however old', async () => {
     const { companyId, connectionId } = await stage.company();
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 1, seen: 0 });
     expect(await stage.mark(connectionId, companyId)).toBeNull();
@@ -145,7 +145,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toEqual(ids);
   });
 
-  test('dates in the future and of years ago hide nothing that is uploaded now', async () => {
+  test('upload dates in the future or years ago do not hide later uploads', async () => {
     const { companyId, connectionId } = await stage.company();
     const year = 365 * 86_400_000;
     const odd = [
@@ -163,7 +163,7 @@ describe('what a run asks for', () => {
     expect(await stage.mark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
   });
 
-  test('uploads of the same millisecond all arrive, over the ends of pages and of runs', async () => {
+  test('all uploads of the same millisecond are found, across pages and syncs', async () => {
     const { companyId, connectionId } = await stage.company();
     const first = await stage.upload(companyId, 203, { uploadDate: longAgo });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 3, seen: 203, new: 203 });
@@ -172,7 +172,7 @@ describe('what a run asks for', () => {
     expect(await stage.ids(companyId)).toEqual([...first, ...more].sort());
   });
 
-  test('types that are skipped are known as such, those that are unknown to the spec are wanted when all are', async () => {
+  test('assets of skipped and unknown types are recorded, and mirrored when the filters include them', async () => {
     const { companyId, connectionId } = await stage.company();
     const [document] = await stage.upload(companyId, 1, { name: 'a document' });
     const [video] = await stage.upload(companyId, 1, { assetType: 'videos' });
@@ -189,14 +189,14 @@ describe('what a run asks for', () => {
   });
 });
 
-describe('pages', () => {
+describe('the pages of a listing', () => {
   test.each([
     ['absent', 2],
     ['null', 2],
     ['empty', 2],
     // The last page is asked for once more, for its cursor may stand for another page by now.
     ['repeat', 3],
-  ] as const)('end where nextCursor is %s', async (nextCursor, pages) => {
+  ] as const)('a listing ends where nextCursor is %s', async (nextCursor, pages) => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 101);
     await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
@@ -205,7 +205,7 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 100_000);
   });
 
-  test('end where the only page repeats its cursor', async () => {
+  test('a listing ends where its only page repeats its cursor', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId);
     await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor: 'repeat' });
@@ -228,7 +228,7 @@ describe('pages', () => {
     ['an empty page', [], null],
     ['the last page again', ['f', 'g'], null],
     ['an earlier page again', ['a', 'b'], expect.stringContaining('leads back')],
-  ])('that all have the same cursor are followed until there is no more, and then comes %s', async (_, last, error) => {
+  ])('pages with the same cursor are followed until %s comes', async (_, last, error) => {
     const { companyId, connectionId } = await stage.company();
     const pages = [['a', 'b'], ['c', 'd'], ['e'], ['f', 'g'], last];
     await answers(
@@ -240,7 +240,7 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
   });
 
-  test('end where the service refuses a cursor that it gave twice, and the run reports it', async () => {
+  test('a listing ends where the library refuses a repeated cursor, and the sync reports it', async () => {
     const { companyId, connectionId } = await stage.company();
     await answers(companyId, [
       { ids: ['a'], nextCursor: 'scroll' },
@@ -255,7 +255,7 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
   });
 
-  test('that repeat some assets and are empty in between are followed to the end', async () => {
+  test('a listing with repeated assets and empty pages is followed to its end', async () => {
     const { companyId, connectionId } = await stage.company();
     const pages = [['a', 'b'], ['b', 'a'], ['b', 'c'], [], [], ['c', 'b'], ['d']];
     await answers(
@@ -268,7 +268,7 @@ describe('pages', () => {
   test.each([
     ['nothing', []],
     ['the same assets in another order', [...'abcdefghij']],
-  ])('of %s that never end are given up with a reason, and the next company is listed', async (_, ids) => {
+  ])('an endless listing of %s is given up with a reason, and the next company is listed', async (_, ids) => {
     const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
     const [endless, next] = companies as [string, string];
     const { connectionId } = await stage.person(endless, next);
@@ -286,7 +286,7 @@ describe('pages', () => {
     expect(await stage.ids(next)).toEqual([found]);
   });
 
-  test('that never end are given up early by the next incremental syncs, which still find what is new, until one ends', async () => {
+  test('an endless listing is given up early by later incremental syncs, until a listing ends', async () => {
     const { companyId, connectionId } = await stage.company();
     const endless = (...first: string[]) =>
       answers(
@@ -316,7 +316,7 @@ describe('pages', () => {
     expect(await asked('incremental', failed)).toBeGreaterThan(1000);
   });
 
-  test('that never end are given up even if the service breaks them off again and again', async () => {
+  test('an endless listing is given up although the library often interrupts it', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
     await stage.admin.setFaults(
@@ -344,7 +344,7 @@ describe('pages', () => {
     });
   });
 
-  test('whose cursors lead back to an earlier page end there, and the run reports it', async () => {
+  test('a listing ends where a cursor leads back to an earlier page, and the sync reports it', async () => {
     const { companyId, connectionId } = await stage.company();
     const page = (id: string, nextCursor: string) => ({ ids: [id], nextCursor });
     const round = [page('a', 'one'), page('b', 'two'), page('c', 'one'), page('b', 'two'), page('c', 'one')];
@@ -357,7 +357,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual(['a', 'b', 'c'].map((id) => `${companyId} ${id}`));
   });
 
-  test('an unfinished listing moves no mark; the next run goes on at its cursor and finds the older half', async () => {
+  test('an interrupted listing does not move the high-water mark, and continues at its cursor', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 250);
     const broken = await stage.stopInTheMiddle({ companyId, connectionId });
@@ -371,7 +371,7 @@ describe('pages', () => {
     expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 249_000);
   });
 
-  test('uploads that come in between are found by the next run, and none of the others is missed', async () => {
+  test('uploads during an interrupted listing are found by the next sync, and no other asset is missed', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.stopInTheMiddle({ companyId, connectionId });
@@ -383,7 +383,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
   });
 
-  test('a service that fails in the middle breaks the listing off, and it goes on where it was', async () => {
+  test('a listing that an error interrupts continues at its page', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
@@ -400,7 +400,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('a cursor that the service has forgotten meanwhile is not asked for twice: the listing begins again', async () => {
+  test('a listing begins again if the library no longer knows the cursor', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     const { id } = await stage.stopInTheMiddle({ companyId, connectionId });
@@ -410,7 +410,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('a process that is killed in the middle leaves a run that another goes on with', async () => {
+  test('a sync of a killed process is continued by another process', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150, { status: 'unavailable' });
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
@@ -433,8 +433,8 @@ describe('pages', () => {
   });
 });
 
-describe('bad answers', () => {
-  test('an item that breaks the schema fails with the name of its field, and the rest of the page goes on', async () => {
+describe('invalid answers', () => {
+  test('an asset that breaks the schema fails with the name of its field, and the rest of the page is recorded', async () => {
     const { companyId, connectionId } = await stage.company();
     const [good] = await stage.upload(companyId);
     const [bad] = await stage.upload(companyId, 1, { override: { size: 'large' } });
@@ -465,7 +465,7 @@ describe('bad answers', () => {
     });
   });
 
-  test('an item without a readable id is told of for as long as it is listed', async () => {
+  test('an asset without a readable id is reported as long as it is listed', async () => {
     const { companyId, connectionId } = await stage.company();
     const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(1001), '\ud800', {}];
     const ids: string[] = [];
@@ -496,7 +496,7 @@ describe('bad answers', () => {
   const random = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
 
   test.each([{ projectId: random(3000) }, { assetType: random(3000) }])(
-    'a value that is too long for an index is a problem of its asset alone (%#)',
+    'a value that is too long for an index is a problem of its asset only (%#)',
     async (override) => {
       const { companyId, connectionId } = await stage.company();
       const [before] = await stage.upload(companyId);
@@ -514,7 +514,7 @@ describe('bad answers', () => {
     },
   );
 
-  test('ids and values of the greatest length are recorded like any other', async () => {
+  test('ids and values of the maximum length are recorded', async () => {
     const { userId, connectionId } = await stage.company();
     const companyId = random(1000);
     const asset = { id: random(1000), projectId: random(1000), assetType: random(1000), name: random(1_000_000) };
@@ -540,7 +540,7 @@ describe('bad answers', () => {
     expect(await stage.ids(companyId)).toEqual(ids);
   });
 
-  test('a cursor that cannot be stored is followed, and an interrupted listing begins again', async () => {
+  test('a listing follows cursors that cannot be stored', async () => {
     const { companyId, connectionId } = await stage.company();
     const page = (id: string, nextCursor: string | null, rule: object) => ({
       endpoint: 'assets' as const,
@@ -558,7 +558,7 @@ describe('bad answers', () => {
     expect(await stage.listings(companyId)).toBe(3);
   });
 
-  test('ids that are long and odd, and can be stored, are ids', async () => {
+  test('long ids with unusual characters are accepted if they can be stored', async () => {
     const { companyId, connectionId } = await stage.company();
     const odd = [`${'ä'.repeat(500)}`, 'a\tb\n', 'unreadable', '../../etc', 'a b?c#d'];
     for (const id of odd) await stage.upload(companyId, 1, { override: { id } });
@@ -566,7 +566,7 @@ describe('bad answers', () => {
     expect((await stage.ids(companyId)).toSorted()).toEqual(odd.toSorted());
   });
 
-  test('a field that goes deeper than any sense is carried along as far as there is some', async () => {
+  test('a deeply nested unknown field is recorded up to a maximum depth', async () => {
     const { companyId, connectionId } = await stage.company();
     const nested = (depth: number) => `${'{"a":'.repeat(depth)}1${'}'.repeat(depth)}`;
     const list = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
@@ -589,7 +589,7 @@ describe('bad answers', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ changed: 0 });
   });
 
-  test('many broken items are counted, not listed', async () => {
+  test('a sync reports a few broken assets and the number of the others', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 12, { override: { hasTranscript: 'yes' } });
     const { error } = await stage.sync(connectionId);
@@ -601,7 +601,7 @@ describe('bad answers', () => {
     ['assets', { assets: 'none' }],
     ['nextCursor', { assets: [], nextCursor: 7 }],
     ['not JSON', '<html>'],
-  ])('a page that breaks the schema (%s) fails its company; other companies go on', async (field, body) => {
+  ])('a page that breaks the schema (%s) fails its company; other companies are listed', async (field, body) => {
     const a = await stage.company();
     const b = await stage.company();
     const both = await stage.person(a.companyId, b.companyId);
@@ -621,7 +621,7 @@ describe('bad answers', () => {
     expect(await stage.ids(a.companyId)).toEqual(ids[0]);
   });
 
-  test('fields, states and types that the spec does not name are carried along, and are no news the second time', async () => {
+  test('unknown fields, states and types are recorded, and are no change in the next sync', async () => {
     const { companyId, connectionId } = await stage.company();
     const override = {
       status: 'frozen',
@@ -641,7 +641,7 @@ describe('bad answers', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 1, new: 0, changed: 0 });
   });
 
-  test('a signed link is in no record', async () => {
+  test('no record contains a signed link', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId, 1, { thumbnail: true, mimeType: 'image/png' });
     await stage.sync(connectionId);
@@ -649,8 +649,8 @@ describe('bad answers', () => {
   });
 });
 
-describe('what an operator asks for', () => {
-  test('is a run over what it names, and moves the mark only when it is everything', async () => {
+describe('a resync by an operator', () => {
+  test('a resync lists what the operator names, and moves the high-water mark only for a whole company', async () => {
     const a = await stage.company();
     const b = await stage.company();
     const { connectionId } = await stage.person(a.companyId, b.companyId);
@@ -707,7 +707,7 @@ describe('what an operator asks for', () => {
     expect(await marks()).toEqual([longAgo + 2, null]);
   });
 
-  test('named assets are asked for one by one and start afresh; what cannot be is told', async () => {
+  test('a resync of named assets requests each and starts it afresh, and reports those that it cannot read', async () => {
     const { companyId, connectionId } = await stage.company();
     const [good, bad, gone] = await stage.upload(companyId, 3, { override: { size: 'x' } });
     await stage.sync(connectionId);
@@ -723,7 +723,7 @@ describe('what an operator asks for', () => {
     expect(states).toEqual(['pending', 'failed', 'failed']);
   });
 
-  test('a thousand named assets are one request', async () => {
+  test('a resync of the same thousand named assets is the same request', async () => {
     const { connectionId } = await stage.company();
     const assetIds = Array.from({ length: 1000 }, (_, i) => `asset-${i}-${Math.random().toString(36)}`);
     const first = await stage.store.syncs.request(connectionId, 'full', { assetIds });
@@ -731,7 +731,7 @@ describe('what an operator asks for', () => {
     expect(await stage.store.syncs.request(connectionId, 'full', { assetIds: assetIds.slice(1) })).not.toBe(first);
   });
 
-  test('a project is looked for in every company, and no company has to know it', async () => {
+  test('a resync of a project lists it in every company, and one company that knows it is enough', async () => {
     const a = await stage.company();
     const b = await stage.company();
     const both = await stage.person(a.companyId, b.companyId);
@@ -747,7 +747,7 @@ describe('what an operator asks for', () => {
     expect(await stage.sync(both.connectionId, 'full', { projectId })).toMatchObject({ status: 'failed' });
   });
 
-  test('a company that the connection cannot read fails the run', async () => {
+  test('a resync of a company that the connection cannot read fails', async () => {
     const { connectionId } = await stage.company();
     const other = await stage.company();
     const run = await stage.sync(connectionId, 'full', { companyId: other.companyId });
@@ -760,9 +760,9 @@ describe('what an operator asks for', () => {
   });
 });
 
-describe('a service that asks to wait', () => {
+describe('a library that asks the client to wait', () => {
   test.each([{ retryAfter: 3600 }, { status: 503, retryAfter: 3600 }])(
-    'parks the connection, and nothing is spent (%o)',
+    'a sync that must wait makes its connection wait without further requests (%o)',
     async (fault) => {
       const { companyId, connectionId } = await stage.company();
       await stage.upload(companyId, 150);
@@ -788,7 +788,7 @@ describe('a service that asks to wait', () => {
     },
   );
 
-  test('is asked again when it said so, and the run goes on', async () => {
+  test('a sync that had to wait continues when the time is over', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, times: 1, retryAfter: 0 });
@@ -800,8 +800,8 @@ describe('a service that asks to wait', () => {
   });
 });
 
-describe('the end of a connection in the middle of a run', () => {
-  test('stops the run, and the next grant begins with a run of its own', async () => {
+describe('a connection that ends during a sync', () => {
+  test('a sync stops when its connection ends, and a reconnect begins a new one', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, latency: 60_000 });
@@ -818,7 +818,7 @@ describe('the end of a connection in the middle of a run', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('found out by the run itself is no failure of the run, and is told once', async () => {
+  test('a sync that finds its connection disconnected does not fail, and logs the end once', async () => {
     const { connectionId, userId } = await stage.company();
     await stage.admin.endConnections(userId);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'disconnected', done: 0 });
@@ -834,8 +834,8 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-describe.each(backends)('with queues in $name', ({ redis }) => {
-  test('a connection has one running and at most one waiting run, in however many processes', async () => {
+describe.each(backends)('syncs with queues in $name', ({ redis }) => {
+  test('a connection has one running and at most one waiting sync, in any number of processes', async () => {
     const own = await newStage({ redis });
     const workers = [
       await startMirror(own.ground, own.library, 'worker'),

@@ -21,7 +21,7 @@ const differences = async () => {
   return { differences: run.differences, counts: run.counts };
 };
 
-test('narrower settings delete nothing and fetch nothing more; wider ones fill in what was skipped', async () => {
+test('narrower filters delete nothing and fetch nothing; wider ones fetch what was skipped', async () => {
   const film = await scene.film();
   const text = await scene.upload();
   await scene.resync();
@@ -64,7 +64,7 @@ test('narrower settings delete nothing and fetch nothing more; wider ones fill i
   expect(await differences()).toMatchObject({ differences: 0, counts: { absent: 0, skipped: 0 } });
 });
 
-test('what fell due before its settings changed is skipped when its lease comes', async () => {
+test('an asset that was due before the filters changed is skipped when it is leased', async () => {
   await scene.admin.setFaults({ endpoint: 'asset', status: 500 });
   const id = await scene.film();
   await scene.resync();
@@ -80,7 +80,7 @@ test('what fell due before its settings changed is skipped when its lease comes'
   expect(await mirror.assetIn(id, 'mirrored')).toMatchObject({ reason: null });
 });
 
-test('what is in hand when its settings change is skipped, too, should it fail', async () => {
+test('an asset in transfer when the filters change is skipped if its attempt fails', async () => {
   const id = await scene.film({ overrideDetail: { asset: { download: { url: 7 } } } as never });
   await scene.admin.addFault({ endpoint: 'asset', assetId: id, latency: 4000 });
   await scene.resync();
@@ -97,7 +97,7 @@ test('what is in hand when its settings change is skipped, too, should it fail',
   await scene.admin.removeAsset(id);
 });
 
-test('a film that is being mirrored keeps to the bandwidth of its connection, also when that changes on the way', async () => {
+test('a transfer follows the bandwidth of its connection, also when that changes during the transfer', async () => {
   const MiB = 2 ** 20;
   await patch({ bandwidth: '1MiB/s' });
   const id = await scene.upload({ content: { seed: 'slow', size: 45 * MiB } });
@@ -112,7 +112,7 @@ test('a film that is being mirrored keeps to the bandwidth of its connection, al
   expect(performance.now() - started).toBeLessThan(35_000);
 });
 
-test('what the environment skips, and lets in again, is so with the next start, without a listing', async () => {
+test('changed filters of the environment apply with the next start, without a listing', async () => {
   await patch({ exclude: null, bandwidth: null });
   await scene.restart({ INCLUDE_ASSET_TYPES: 'vidoes' });
   expect(scene.mirror.lines).toContainEqual(
