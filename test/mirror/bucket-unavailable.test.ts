@@ -12,7 +12,7 @@ const run = promisify(execFile);
 const breaker = (lines: Record<string, unknown>[]) =>
   lines.filter((line) => line.msg === 'bucket unavailable, all assets wait');
 
-test('a directory that takes nothing makes everything wait, says why, and nothing fails', async () => {
+test('a directory that cannot be written to makes all assets wait with the reason, and none fails', async () => {
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -38,7 +38,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
   }
 });
 
-test('a disk that is not there at the start is waited for; nothing is written in its place, or fetched again', async () => {
+test('a disk that is not mounted at the start is waited for; nothing is written in its place or fetched again', async () => {
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
@@ -65,7 +65,7 @@ test('a disk that is not there at the start is waited for; nothing is written in
 });
 
 test.runIf(canMount)(
-  'a file that does not fit waits and says so, while smaller ones are mirrored',
+  'a file that does not fit waits with the reason, while smaller ones are mirrored',
   {
     timeout: 120_000,
   },
@@ -102,7 +102,7 @@ test.runIf(canMount)(
   },
 );
 
-test.runIf(inject('s3'))('a bucket that does not exist, or keys that are wrong, make everything wait', async () => {
+test.runIf(inject('s3'))('a missing bucket or wrong access keys make all assets wait', async () => {
   const scene = await newScene({ s3: inject('s3') });
   try {
     const { STORAGE_URL, AWS_SECRET_ACCESS_KEY } = scene.ground.environment;
@@ -155,7 +155,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
     (directory) => rename(`${directory}.id`, `${directory}/_mirror/id`),
   ],
 ])(
-  'a directory that is %s while the service runs gets nothing, and nothing counts as mirrored',
+  'nothing is written to a directory that is %s while the service runs, and no asset counts as mirrored',
   async (_, away, back) => {
     const scene = await newScene();
     try {
@@ -183,7 +183,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
 );
 
 test.runIf(inject('s3'))(
-  'what was written to a bucket of S3 between its replacement and the next check is looked at again',
+  'assets written to an S3 bucket after its replacement are checked again when the right one is back',
   async () => {
     const scene = await newScene({ s3: inject('s3') });
     try {

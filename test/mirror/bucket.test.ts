@@ -8,7 +8,7 @@ import { until } from '../support/until.ts';
 
 const patience = 120_000;
 const day = 24 * 3_600_000;
-describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 300_000 }, (kind) => {
+describe.each(grounds())('a bucket that has lost objects ($name)', { timeout: 300_000 }, (kind) => {
   let scene: Scene;
   let database: pg.Client;
   /** Everything that an asset can have; and a document. */
@@ -60,9 +60,9 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
 
   /** The two ways in which the bucket is compared. */
   const ways = [
-    ['after a full run that an operator asked for', async () => void (await scene.resync())],
+    ['after a full resync by an operator', async () => void (await scene.resync())],
     [
-      'when the interval is over',
+      'by schedule',
       async () => {
         const { id } = await last();
         await until(
@@ -80,30 +80,33 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
     await scene.mirror.quiet();
   }
 
-  describe.each(ways)('has it again %s', (_, compare) => {
-    test.each(['media', 'record', 'transcript', 'thumbnail'] as const)('the %s', async (what) => {
-      const before = (await events()).length;
-      await scene.admin.clearRequests();
-      await scene.storage.remove(film.keys[what]);
-      await compare();
-      await settled();
-      expect((await keysOf(scene.storage)).sort()).toEqual(whole);
-      expect(await downloads()).toEqual(what === 'media' ? [film.id] : []);
-      const { id, connection_id } = await last();
-      const told = (await events()).slice(before);
-      expect(told).toEqual([
-        { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
-      ]);
-      expect(scene.mirror.lines).toContainEqual(
-        expect.objectContaining({
-          level: 'warn',
-          verificationId: id,
-          event: 'verification.repair_requested',
-        }),
-      );
-    });
+  describe.each(ways)('a verification %s', (_, compare) => {
+    test.each(['media', 'record', 'transcript', 'thumbnail'] as const)(
+      'a scheduled verification repairs a lost %s',
+      async (what) => {
+        const before = (await events()).length;
+        await scene.admin.clearRequests();
+        await scene.storage.remove(film.keys[what]);
+        await compare();
+        await settled();
+        expect((await keysOf(scene.storage)).sort()).toEqual(whole);
+        expect(await downloads()).toEqual(what === 'media' ? [film.id] : []);
+        const { id, connection_id } = await last();
+        const told = (await events()).slice(before);
+        expect(told).toEqual([
+          { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
+        ]);
+        expect(scene.mirror.lines).toContainEqual(
+          expect.objectContaining({
+            level: 'warn',
+            verificationId: id,
+            event: 'verification.repair_requested',
+          }),
+        );
+      },
+    );
 
-    test('all of it, when only the id of the bucket was left', async () => {
+    test('a scheduled verification repairs a bucket in which only the mirror id was left', async () => {
       for (const key of whole) await scene.storage.remove(key);
       await compare();
       await settled();
@@ -111,7 +114,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       expect((await scene.media(plain.id))?.toString()).toBe('hello');
     });
 
-    test('and nothing is asked for or told where nothing is missing; of strangers only the number is kept', async () => {
+    test('a scheduled verification without differences reports nothing, and only counts foreign objects', async () => {
       const before = await events();
       await scene.admin.clearRequests();
       const strangers = Array.from({ length: 30 }, (_, n) => `stranger ${n}`);
@@ -138,72 +141,81 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
     test.each([
       ['has no id', undefined],
       ['has the id of another', 'another mirror\n'],
-    ])('but not in one that %s: that is waited for', async (_, other) => {
-      const own = (await contentOf(scene.storage, '_mirror/id'))!;
-      const content = (await contentOf(scene.storage, film.keys.media))!;
-      const told = await events();
-      await scene.admin.clearRequests();
-      if (other === undefined) await scene.storage.remove('_mirror/id');
-      else await scene.storage.put('_mirror/id', other);
-      await scene.storage.remove(film.keys.media);
-      await scene.storage.put(plain.key, 'what the other one has here');
-      await compare();
-      await until(
-        'it to wait',
-        async () => (await waiting()).some((error) => /not the bucket that the records/.test(error)),
-        patience,
-      );
-      expect(await scene.mirror.asset(film.id)).toMatchObject({ state: 'mirrored' });
-      expect(await scene.mirror.asset(plain.id)).toMatchObject({ state: 'mirrored' });
-      await scene.storage.put(film.keys.media, content);
-      await scene.storage.put(plain.key, 'hello');
-      await scene.storage.put('_mirror/id', own);
-      await settled();
-      expect(await last()).toMatchObject({ status: 'done', error: null });
-      expect(await downloads()).toEqual([]);
-      // A store's ETag is of its own content: the same bytes are the same.
-      expect(await events()).toEqual(told);
-    });
-
-    test.runIf(kind.s3)('and reads what was copied once, to know it from then on', async () => {
-      const told = await events();
-      const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
-      await compare();
-      await settled();
-      expect(await bytesRead()).toBe(0);
-      await database.query(`UPDATE assets SET media = media || '{"etag": "as it was elsewhere"}',
-        sidecar_files = (SELECT coalesce(jsonb_object_agg(key, value || '{"etag": "elsewhere"}'), '{}') FROM jsonb_each(sidecar_files))`);
-      await scene.admin.clearRequests();
-      await compare();
-      await settled();
-      expect(await bytesRead()).toBeGreaterThan(0);
-      await compare();
-      await settled();
-      expect(await bytesRead()).toBe(0);
-      expect(await events()).toEqual(told);
-      expect(await downloads()).toEqual([]);
-    });
-
-    test.runIf(!kind.s3)('but not while it is away', async () => {
-      const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-      const told = await events();
-      await scene.admin.clearRequests();
-      await rename(directory, `${directory}.aside`);
-      try {
+    ])(
+      'a scheduled verification repairs nothing in a bucket that %s, and waits for the right one',
+      async (_, other) => {
+        const own = (await contentOf(scene.storage, '_mirror/id'))!;
+        const content = (await contentOf(scene.storage, film.keys.media))!;
+        const told = await events();
+        await scene.admin.clearRequests();
+        if (other === undefined) await scene.storage.remove('_mirror/id');
+        else await scene.storage.put('_mirror/id', other);
+        await scene.storage.remove(film.keys.media);
+        await scene.storage.put(plain.key, 'what the other one has here');
         await compare();
-        await until('it to wait', async () => (await waiting()).length > 0, patience);
-      } finally {
-        await rename(`${directory}.aside`, directory);
-      }
-      await settled();
-      expect(await last()).toMatchObject({ status: 'done', error: null });
-      expect(await downloads()).toEqual([]);
-      expect(await events()).toEqual(told);
-    });
+        await until(
+          'it to wait',
+          async () => (await waiting()).some((error) => /not the bucket that the records/.test(error)),
+          patience,
+        );
+        expect(await scene.mirror.asset(film.id)).toMatchObject({ state: 'mirrored' });
+        expect(await scene.mirror.asset(plain.id)).toMatchObject({ state: 'mirrored' });
+        await scene.storage.put(film.keys.media, content);
+        await scene.storage.put(plain.key, 'hello');
+        await scene.storage.put('_mirror/id', own);
+        await settled();
+        expect(await last()).toMatchObject({ status: 'done', error: null });
+        expect(await downloads()).toEqual([]);
+        // A store's ETag is of its own content: the same bytes are the same.
+        expect(await events()).toEqual(told);
+      },
+    );
+
+    test.runIf(kind.s3)(
+      'a scheduled verification reads copied objects once, and knows their ETags afterwards',
+      async () => {
+        const told = await events();
+        const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
+        await compare();
+        await settled();
+        expect(await bytesRead()).toBe(0);
+        await database.query(`UPDATE assets SET media = media || '{"etag": "as it was elsewhere"}',
+        sidecar_files = (SELECT coalesce(jsonb_object_agg(key, value || '{"etag": "elsewhere"}'), '{}') FROM jsonb_each(sidecar_files))`);
+        await scene.admin.clearRequests();
+        await compare();
+        await settled();
+        expect(await bytesRead()).toBeGreaterThan(0);
+        await compare();
+        await settled();
+        expect(await bytesRead()).toBe(0);
+        expect(await events()).toEqual(told);
+        expect(await downloads()).toEqual([]);
+      },
+    );
+
+    test.runIf(!kind.s3)(
+      'a scheduled verification waits while the directory is away, and repairs nothing',
+      async () => {
+        const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+        const told = await events();
+        await scene.admin.clearRequests();
+        await rename(directory, `${directory}.aside`);
+        try {
+          await compare();
+          await until('it to wait', async () => (await waiting()).length > 0, patience);
+        } finally {
+          await rename(`${directory}.aside`, directory);
+        }
+        await settled();
+        expect(await last()).toMatchObject({ status: 'done', error: null });
+        expect(await downloads()).toEqual([]);
+        expect(await events()).toEqual(told);
+      },
+    );
   });
 });
 
-describe('the bucket is compared', () => {
+describe('requests of scheduled verifications', () => {
   let stage: Stage;
   beforeAll(async () => {
     stage = await newStage();
@@ -224,7 +236,7 @@ describe('the bucket is compared', () => {
     stage.mirror.api('POST', `/connections/${connectionId}/resync`, request);
   const routine = { status: 'waiting', options: { routine: true, repair: true } };
 
-  test('once, first when an interval has passed since somebody is connected', async () => {
+  test('a scheduled verification is requested once per interval, first one interval after the first connect', async () => {
     const { routine: ask } = stage.store.verifications;
     expect(await ask(day)).toBe(false);
     expect(await stage.query('SELECT FROM chores')).toHaveLength(0);
@@ -250,14 +262,14 @@ describe('the bucket is compared', () => {
     expect(due).toEqual({ soon: true });
   });
 
-  test('at the next look where somebody has been connected for longer, and nothing was planned yet', async () => {
+  test('a mirror that has been connected for longer than the interval gets a scheduled verification at once', async () => {
     await stage.company();
     await stage.query(`UPDATE connections SET connected_at = connected_at - interval '2 days'`);
     expect(await stage.store.verifications.routine(day)).toBe(true);
     expect(await stage.store.verifications.routine(day)).toBe(false);
   });
 
-  test('behind a full run that was asked for over everything, and no other', async () => {
+  test('only a full sync of everything that an operator requested is followed by a verification', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.run(connectionId);
     for (const request of [
@@ -282,7 +294,7 @@ describe('the bucket is compared', () => {
     }
   });
 
-  test('also when the one that waited was none, when it is asked for twice, and when the run fails', async () => {
+  test('a resync is followed by a verification even if it joins a waiting sync, is requested twice, or fails', async () => {
     const [one, two] = [await stage.company(), await stage.company()];
     for (const { connectionId } of [one, two]) await stage.run(connectionId);
     await stage.store.syncs.request(one.connectionId, 'full');
@@ -298,7 +310,7 @@ describe('the bucket is compared', () => {
     expect((await asked()).map((it) => it.connection_id)).toEqual([one.connectionId, two.connectionId]);
   });
 
-  test('and of what was asked for, the last 20 are kept whatever else ran', async () => {
+  test('the last 20 requested verifications are kept, however many scheduled ones follow', async () => {
     const { store } = stage;
     const id = await store.verifications.request({});
     await stage.query(`UPDATE verifications SET status = 'done', finished_at = now() - interval '9 days'`);

@@ -57,20 +57,20 @@ function takeAway(line: TcpLine): () => number {
 const slow = (size: number) => ({ stallAfter: Math.floor(size / 40), times: 1 });
 
 const sourceFaults: Record<string, Row> = {
-  'the line is reset': { source: () => [{ cutAfter: MiB, reset: true, times: 2 }] },
-  'the line falls silent': { source: () => [{ stallAfter: MiB, times: 2 }] },
-  'the link expires midway': {
+  'the download is reset': { source: () => [{ cutAfter: MiB, reset: true, times: 2 }] },
+  'the download stalls': { source: () => [{ stallAfter: MiB, times: 2 }] },
+  'the link expires in the middle': {
     source: (size) => [
       { cutAfter: MiB, times: 1 },
       { expireLinks: true, skip: size > 32 * MiB ? 2 : 1, times: 1 },
     ],
   },
-  'the source fails for a moment': { source: () => [{ status: 503, skip: 1, times: 1 }], attempts: 1 },
-  'a source without Range breaks off': {
+  'the library fails for a moment': { source: () => [{ status: 503, skip: 1, times: 1 }], attempts: 1 },
+  'a download without ranges breaks off': {
     source: () => [{ ignoreRange: true }, { cutAfter: MiB, skip: 1, times: 1 }],
     attempts: 1,
   },
-  'a source of unknown length breaks off': {
+  'a download of unknown length breaks off': {
     asset: { override: { size: null } },
     source: (size) => [
       { chunked: true, ignoreRange: true },
@@ -110,15 +110,22 @@ const redisFaults: Record<string, Row> = {
 };
 
 const storeFaults: Record<string, Row> = {
-  'the store asks to slow down, at a PUT': { store: [{ on: asks.put, times: 5, answer: slowDown }] },
-  'the store asks to slow down, at parts': { store: [{ on: asks.part, times: 8, answer: slowDown }] },
-  'the store asks to slow down, at the end': { store: [{ on: asks.complete, times: 4, answer: slowDown }] },
-  'the store answers 500, at parts': { store: [{ on: asks.part, times: 8, answer: internalError }] },
-  'the store answers 500, at the end': { store: [{ on: asks.complete, times: 4, answer: internalError }] },
-  'the line to the store is reset, in a part': { store: [{ on: asks.part, times: 3, resetAfter: MiB }] },
-  'the line to the store is reset, in a PUT': { store: [{ on: asks.put, times: 1, resetAfter: MiB }], attempts: 1 },
+  'the store answers SlowDown to a PUT': { store: [{ on: asks.put, times: 5, answer: slowDown }] },
+  'the store answers SlowDown to parts': { store: [{ on: asks.part, times: 8, answer: slowDown }] },
+  'the store answers SlowDown to CompleteMultipartUpload': {
+    store: [{ on: asks.complete, times: 4, answer: slowDown }],
+  },
+  'the store answers 500 to parts': { store: [{ on: asks.part, times: 8, answer: internalError }] },
+  'the store answers 500 to CompleteMultipartUpload': {
+    store: [{ on: asks.complete, times: 4, answer: internalError }],
+  },
+  'the connection to the store is reset in a part': { store: [{ on: asks.part, times: 3, resetAfter: MiB }] },
+  'the connection to the store is reset in a PUT': {
+    store: [{ on: asks.put, times: 1, resetAfter: MiB }],
+    attempts: 1,
+  },
   'the answer to the PUT is lost': { store: [{ on: asks.put, times: 1, dropAnswer: true }], attempts: 1 },
-  'the answer to the end is lost': {
+  'the answer to CompleteMultipartUpload is lost': {
     store: [{ on: asks.complete, times: 1, dropAnswer: true }],
     seen(calls) {
       // What lies at the key tells: no second upload, and no part is sent twice.
@@ -126,14 +133,14 @@ const storeFaults: Record<string, Row> = {
       expect(calls.filter(asks.part)).toHaveLength(3);
     },
   },
-  'the answers to the end are all lost': {
+  'all answers to CompleteMultipartUpload are lost': {
     store: [{ on: asks.complete, times: 3, dropAnswer: true }],
     seen(calls) {
       expect(calls.filter(asks.begin)).toHaveLength(1);
       expect(calls.filter(asks.part)).toHaveLength(3);
     },
   },
-  'the answer to the beginning is lost': { store: [{ on: asks.begin, times: 1, dropAnswer: true }] },
+  'the answer to CreateMultipartUpload is lost': { store: [{ on: asks.begin, times: 1, dropAnswer: true }] },
 };
 
 function shaOf(seed: string, bytes: number): string {
@@ -172,7 +179,7 @@ async function expectWhole(scene: Scene, files: { id: string; seed: string; size
   expect(await scene.ground.leftovers()).toEqual([]);
 }
 
-describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
+describe.each(grounds())('a transfer with a fault ($name)', { timeout: 180_000 }, (kind) => {
   let lines: Lines;
   beforeAll(async () => {
     const made: Partial<Lines> = {};
@@ -216,28 +223,31 @@ describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
 
   const rows = { ...sourceFaults, ...serverFaults, ...(kind.redis && redisFaults), ...(kind.s3 && storeFaults) };
 
-  test.each(Object.entries(rows))('is whole, and leaves nothing behind, when %s', async (name, row) => {
-    const { scene } = lines;
-    const files = await Promise.all(
-      Object.entries(sizes).map(async ([which, size]) => {
-        const seed = `${which}: ${name}`;
-        const id = await scene.upload({ name: `${which}.bin`, content: { seed, size }, ...row.asset });
-        for (const fault of row.source?.(size) ?? []) {
-          await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
-        }
-        return { id, seed, size };
-      }),
-    );
-    lines.s3.set(...(row.store ?? []));
-    await scene.resync();
-    const setRight = await row.around?.(lines);
-    await setRight?.();
-    await expectWhole(scene, files, row.attempts);
-    row.seen?.(lines.s3.calls);
-    for (const { times } of row.store ?? []) expect(times, 'the fault was met').toBe(0);
-  });
+  test.each(Object.entries(rows))(
+    'small and large files are mirrored completely, and nothing else is left, when %s',
+    async (name, row) => {
+      const { scene } = lines;
+      const files = await Promise.all(
+        Object.entries(sizes).map(async ([which, size]) => {
+          const seed = `${which}: ${name}`;
+          const id = await scene.upload({ name: `${which}.bin`, content: { seed, size }, ...row.asset });
+          for (const fault of row.source?.(size) ?? []) {
+            await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
+          }
+          return { id, seed, size };
+        }),
+      );
+      lines.s3.set(...(row.store ?? []));
+      await scene.resync();
+      const setRight = await row.around?.(lines);
+      await setRight?.();
+      await expectWhole(scene, files, row.attempts);
+      row.seen?.(lines.s3.calls);
+      for (const { times } of row.store ?? []) expect(times, 'the fault was met').toBe(0);
+    },
+  );
 
-  test('is whole, of the second version, when the file is replaced midway', async () => {
+  test('small and large files that are replaced in transfer are mirrored in their second version', async () => {
     const { scene } = lines;
     const files: { id: string; seed: string; size: number }[] = [];
     for (const [which, size] of Object.entries(sizes)) {
@@ -258,7 +268,7 @@ describe.each(grounds())('a transfer ($name)', { timeout: 180_000 }, (kind) => {
   });
 });
 
-describe.each(grounds())('a transfer and its process ($name)', { timeout: 240_000 }, (kind) => {
+describe.each(grounds())('a transfer in a process that stops ($name)', { timeout: 240_000 }, (kind) => {
   let scene: Scene;
   let workers: Awaited<ReturnType<typeof spawnMirror>>[] = [];
   let database: pg.Client;
@@ -307,15 +317,18 @@ describe.each(grounds())('a transfer and its process ($name)', { timeout: 240_00
     return worker;
   };
 
-  test.each(['SIGTERM', 'SIGKILL'] as const)('is whole when it meets a %s', async (signal) => {
-    const files = await upload(signal);
-    const first = await inTheMiddle(files);
-    await first.kill(signal);
-    await work();
-    await expectWhole(scene, files);
-  });
+  test.each(['SIGTERM', 'SIGKILL'] as const)(
+    'small and large files are mirrored completely when their process gets %s',
+    async (signal) => {
+      const files = await upload(signal);
+      const first = await inTheMiddle(files);
+      await first.kill(signal);
+      await work();
+      await expectWhole(scene, files);
+    },
+  );
 
-  test('is not disturbed by a process that stood still for so long that others took over, and wakes up', async () => {
+  test('a process that wakes up after others took over its leases changes nothing', async () => {
     const files = await upload('first');
     const sleeper = await inTheMiddle(files);
     sleeper.child.kill('SIGSTOP');

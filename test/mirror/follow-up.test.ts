@@ -11,7 +11,7 @@ const spoken = {
   words: null,
 };
 
-describe('what lies beside the media', () => {
+describe('sidecars', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene();
@@ -28,7 +28,7 @@ describe('what lies beside the media', () => {
   const asked = async (id: string, endpoint: string) =>
     (await scene.admin.requests({ assetId: id })).filter((request) => request.endpoint === endpoint);
 
-  test('a transcript is fetched once, as JSON, and gives captions, text and the object as served', async () => {
+  test('a transcript is fetched once, as JSON, and stored as captions, text and the object as served', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true, transcript: spoken });
     await scene.resync();
     await transcriptIs(id, 'mirrored');
@@ -46,7 +46,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'transcript')).toHaveLength(1);
   });
 
-  test('a transcript that does not exist yet is asked for again, and the media is not', async () => {
+  test('a transcript that does not exist yet is requested again, and the media is not', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -57,7 +57,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('while another file is on its way at the service, the record goes on saying what its own bytes are of', async () => {
+  test('a follow-up check while a new file is processing leaves the record on the mirrored version', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -71,7 +71,7 @@ describe('what lies beside the media', () => {
     expect(after.asset).toMatchObject({ size: before.media.bytes, uploadDate: before.asset.uploadDate });
   });
 
-  test('a transcript is not asked for before the asset says that it has one, which may be later', async () => {
+  test('a transcript is requested only after the asset says that it has one', async () => {
     const id = await scene.upload({ ...video, hasTranscript: false, uploadDate: Date.now() - 1000 });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -82,7 +82,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('an old asset whose transcript comes after years is found by the next full sync', async () => {
+  test('the next full sync finds the transcript of an old asset', async () => {
     const id = await scene.upload({ ...video, hasTranscript: false });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -92,7 +92,7 @@ describe('what lies beside the media', () => {
     await transcriptIs(id, 'mirrored');
   });
 
-  test('a clip without speech has its answer, and no files', async () => {
+  test('a clip without speech is recorded as no_speech, without transcript files', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true, transcript: { noSpeech: true } });
     await scene.resync();
     await transcriptIs(id, 'no_speech');
@@ -100,7 +100,7 @@ describe('what lies beside the media', () => {
     expect((await scene.record(id)).transcript).toEqual({ state: 'no_speech', keys: [] });
   });
 
-  test('transcripts are for video and audio only', async () => {
+  test('transcripts are requested for video and audio only', async () => {
     const id = await scene.upload({
       name: 'a.pdf',
       mimeType: 'application/pdf',
@@ -121,7 +121,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'transcript')).toEqual([]);
   });
 
-  test('a transcript answer that breaks its schema does not touch the media, and is asked for again', async () => {
+  test('a transcript that breaks its schema is requested again, and the media stays mirrored', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true, transcript: spoken });
     await scene.admin.addFault({
       endpoint: 'transcript',
@@ -135,7 +135,7 @@ describe('what lies beside the media', () => {
     expect(await scene.mirror.asset(id)).toMatchObject({ state: 'mirrored' });
   });
 
-  test('a thumbnail that cannot be had now is fetched later, and holds nothing up', async () => {
+  test('a thumbnail that fails is fetched later, and the asset is mirrored without it', async () => {
     const id = await scene.upload({ name: 'p.jpg', mimeType: 'image/jpeg', assetType: 'photography', thumbnail: true });
     await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, times: 2, status: 500 });
     await scene.resync();
@@ -149,7 +149,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('a thumbnail that comes after the media is found by the next full sync, and the media is left alone', async () => {
+  test('the next full sync finds a new thumbnail, and the media is not fetched again', async () => {
     const id = await scene.upload({ name: 'late.jpg', mimeType: 'image/jpeg', assetType: 'photography' });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -163,7 +163,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('a transcript is taken of what only the service knows to be a film', async () => {
+  test('a transcript is fetched for an asset that is no video by its type, if the library says that it has one', async () => {
     const mxf = { name: 'rushes.mxf', mimeType: 'application/mxf', assetType: 'selects' };
     const id = await scene.upload({ ...mxf, hasTranscript: true });
     await scene.admin.addFault({ endpoint: 'transcript', assetId: id, status: 200, body: { assetId: id, ...spoken } });
@@ -188,7 +188,7 @@ test('a transcript that never comes is given up at its deadline', async () => {
   }
 });
 
-test('what nobody wants is not kept: MIRROR_THUMBNAILS and MIRROR_TRANSCRIPTS', async () => {
+test('MIRROR_THUMBNAILS=false and MIRROR_TRANSCRIPTS=false keep no thumbnails and transcripts', async () => {
   const scene = await newScene({ environment: { MIRROR_THUMBNAILS: 'false', MIRROR_TRANSCRIPTS: 'false' } });
   try {
     const id = await scene.upload({

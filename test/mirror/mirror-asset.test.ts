@@ -4,7 +4,7 @@ import { bytesOf } from '../../src/library/index.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('mirroring an asset', () => {
+describe('an asset that is mirrored', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene();
@@ -18,7 +18,7 @@ describe('mirroring an asset', () => {
   const requestsFor = (assetId: string, endpoint: string) =>
     scene.admin.requests({ assetId, endpoint: endpoint as never });
 
-  test('a video that is still processing is looked at again until it is ready, and spends no attempt', async () => {
+  test('a video in processing is requested again until it is ready, and spends no attempt', async () => {
     const id = await scene.upload({
       name: 'clip.mp4',
       mimeType: 'video/mp4',
@@ -35,7 +35,7 @@ describe('mirroring an asset', () => {
     expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ bytes: 5, spent: 0 });
   });
 
-  test('an asset without a file is unavailable, and a later full sync looks again', async () => {
+  test('an asset without a file is unavailable, and tried again by the next full sync', async () => {
     const id = await scene.upload({ status: 'unavailable' });
     await scene.resync();
     expect(await scene.mirror.assetIn(id, 'unavailable')).toMatchObject({
@@ -47,7 +47,7 @@ describe('mirroring an asset', () => {
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
-  test('the detail is asked for right before the download', async () => {
+  test('an asset is requested right before its download', async () => {
     const id = await scene.upload();
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -56,7 +56,7 @@ describe('mirroring an asset', () => {
     expect(Number(requests[1]!.at) - Number(requests[0]!.at)).toBeLessThan(20_000);
   });
 
-  test('redirects are followed with the Referer on each hop and Authorization on none', async () => {
+  test('a download follows redirects with the Referer and without Authorization on each hop', async () => {
     const id = await scene.upload({ content: { seed: 'redirected', size: 300_000 } });
     await scene.admin.addFault({ endpoint: 'media', assetId: id, redirect: 3 });
     await scene.resync();
@@ -67,7 +67,7 @@ describe('mirroring an asset', () => {
     for (const hop of hops) expect(hop).toMatchObject({ referer: scene.library.appUrl, hasAuthorization: false });
   });
 
-  test('a link that expires in the middle is asked for anew, and the file goes on at the same byte', async () => {
+  test('a link that expires during a download is renewed, and the file continues at the same byte', async () => {
     const size = 2_000_000;
     const id = await scene.upload({ content: { seed: 'expiring', size } });
     await scene.admin.setFaults(
@@ -84,7 +84,7 @@ describe('mirroring an asset', () => {
     expect(await requestsFor(id, 'asset')).toHaveLength(2);
   });
 
-  test('an asset whose detail breaks the schema is failed with the name of the field, and the rest goes on', async () => {
+  test('an asset whose details break the schema fails with the name of the field, and others are mirrored', async () => {
     const bad = await scene.upload({ name: 'bad', overrideDetail: { asset: { download: { url: 7 } } } as never });
     const good = await scene.upload({ name: 'good' });
     await scene.resync();
@@ -92,7 +92,7 @@ describe('mirroring an asset', () => {
     await scene.mirror.assetIn(good, 'mirrored');
   });
 
-  test('unknown fields and types are carried along into the record, without the links in them', async () => {
+  test('the record has unknown fields and types as received, but no links', async () => {
     const id = await scene.upload({
       override: {
         assetType: 'holograms',
@@ -108,7 +108,7 @@ describe('mirroring an asset', () => {
     expect(JSON.stringify(asset)).not.toMatch(/https?:|secret/);
   });
 
-  test('an asset whose name and thumbnail link are not text is mirrored without them, and its record has what came', async () => {
+  test('an asset whose name is not text is mirrored, and its record has the name as received', async () => {
     const id = await scene.upload({ override: { name: 5, thumbnailUrl: 7 } });
     await scene.resync();
     expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ name: null, spent: 0 });
@@ -117,13 +117,13 @@ describe('mirroring an asset', () => {
     expect(record.asset).not.toHaveProperty('thumbnailUrl');
   });
 
-  test('a status that nobody knows is no obstacle when there is a file', async () => {
+  test('an asset with an unknown status is mirrored if it has a file', async () => {
     const id = await scene.upload({ override: { status: 'archived' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
-  test('429 with Retry-After parks the connection and spends no attempt', async () => {
+  test('429 with Retry-After makes the connection wait and spends no attempt', async () => {
     const id = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
     const started = Date.now();
@@ -132,7 +132,7 @@ describe('mirroring an asset', () => {
     expect(Date.now() - started).toBeGreaterThan(2000);
   });
 
-  test('fresh tokens that are refused make the connection wait, and spend neither attempts nor token after token', async () => {
+  test('refusals of fresh tokens make the connection wait, and spend neither attempts nor more tokens', async () => {
     const id = await scene.upload();
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -152,7 +152,7 @@ describe('mirroring an asset', () => {
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 
-  test('one asset that is refused to tokens that work holds up no other', async () => {
+  test('an asset that is refused with a valid token holds up no other asset', async () => {
     const refused = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: refused, status: 401 });
     const others = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
@@ -167,7 +167,7 @@ describe('mirroring an asset', () => {
     await scene.resync({ mode: 'full' });
   });
 
-  test('an access token that stops working is refreshed once, in the middle of everything', async () => {
+  test('an access token that stops working is refreshed once, however many assets are in transfer', async () => {
     const ids = await Promise.all(Array.from({ length: 8 }, () => scene.upload()));
     await scene.admin.clearRequests();
     await scene.admin.expireTokens();
@@ -176,7 +176,7 @@ describe('mirroring an asset', () => {
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
   });
 
-  test('an asset that an operator names is looked at in the bucket, and fetched again unless it is there byte for byte', async () => {
+  test('a resync of a named asset reads its object, and fetches it again if a byte differs', async () => {
     const id = await scene.upload({ content: { text: 'the right bytes' } });
     await scene.resync();
     const { key, mirroredAt } = await scene.mirror.assetIn(id, 'mirrored');
@@ -200,7 +200,7 @@ describe('mirroring an asset', () => {
     expect(await look()).toBe(1);
   });
 
-  test('a replaced file is fetched again, and one whose name or tags changed only gets a new record', async () => {
+  test('a replaced file is fetched again; a changed name or tag only gets a new record', async () => {
     const id = await scene.upload({ content: { text: 'first' } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -218,7 +218,7 @@ describe('mirroring an asset', () => {
   });
 });
 
-describe('a file that cannot be had whole', () => {
+describe('a file that is incomplete or not a file', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene({ environment: { CONNECTION_CONCURRENCY: '8', TRANSFER_STALL_TIMEOUT: '300ms' } });
@@ -227,7 +227,7 @@ describe('a file that cannot be had whole', () => {
     await scene?.close();
   });
 
-  test.concurrent('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
+  test.concurrent('a file of the wrong size fails, and is mirrored when the library corrects the size', async () => {
     const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
     await scene.resync();
     expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/says 13 bytes, the download has 12/);
@@ -237,7 +237,7 @@ describe('a file that cannot be had whole', () => {
     expect((await scene.media(id))?.toString()).toBe('twelve bytes');
   });
 
-  test.concurrent('a rendition of unknown length that is an error page is not taken for the film', async () => {
+  test.concurrent('an error page in place of an MP4 of unknown length is not mirrored', async () => {
     const id = await scene.upload({
       name: 'film.mov',
       mimeType: 'video/quicktime',
@@ -251,7 +251,7 @@ describe('a file that cannot be had whole', () => {
     expect(await scene.keys(id)).toEqual([]);
   });
 
-  test.concurrent('a rendition that is empty, or words, is not taken for the film', async () => {
+  test.concurrent('an empty MP4, or plain text in its place, is not mirrored', async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const empty = await scene.upload({ ...film, mp4: { text: '' } });
     const words = await scene.upload({ ...film, mp4: { text: 'link expired' } });
@@ -264,7 +264,7 @@ describe('a file that cannot be had whole', () => {
   const page = '<!DOCTYPE html><title>Sorry</title>';
   const ofUnknownType = { headers: { 'content-type': 'application/octet-stream' } };
 
-  test.concurrent('words in place of a rendition, of a type that says nothing, are not taken for the film', async () => {
+  test.concurrent('text of an unknown type in place of an MP4 is not mirrored', async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const reasons = new Map<string, RegExp>();
     for (const [text, reason] of [
@@ -283,7 +283,7 @@ describe('a file that cannot be had whole', () => {
     }
   });
 
-  test.concurrent('a rendition of a type that says nothing is taken when it begins as one', async () => {
+  test.concurrent('an MP4 of an unknown type is mirrored if it begins as one', async () => {
     const film = { name: 'film.mov', mimeType: 'video/quicktime', assetType: 'videos', originalGone: true };
     const content = Buffer.concat([Buffer.from('\0\0\0\x20ftypisom'), bytesOf('film', 0, 300_000)]);
     const id = await scene.upload({ ...film, mp4: { base64: content.toString('base64') } });
@@ -293,7 +293,7 @@ describe('a file that cannot be had whole', () => {
     expect(await scene.media(id)).toEqual(content);
   });
 
-  test.concurrent('a page in place of a file whose size nobody says is not taken for it, unless it may be one', async () => {
+  test.concurrent('a page in place of a file of unknown size is mirrored only if the asset is called a page', async () => {
     const sizeless = { content: { text: page }, override: { size: null } };
     const file = await scene.upload(sizeless);
     const document = await scene.upload({ ...sizeless, name: 'index.html', mimeType: 'text/html' });
@@ -310,7 +310,7 @@ describe('a file that cannot be had whole', () => {
     }
   });
 
-  test.concurrent('a page of exactly the declared length is not taken for a picture or a film, small or large', async () => {
+  test.concurrent('a page of exactly the declared length is not mirrored as a picture or video, small or large', async () => {
     const html = { headers: { 'content-type': 'text/html; charset=utf-8' } };
     const picture = await scene.upload({ content: { text: page }, name: 'picture.jpg', mimeType: 'image/jpeg' });
     const size = 40 * 2 ** 20;
@@ -329,7 +329,7 @@ describe('a file that cannot be had whole', () => {
     expect((await scene.media(document))?.toString()).toBe(page);
   });
 
-  test.concurrent('a page in place of a thumbnail is not taken for a picture', async () => {
+  test.concurrent('a page in place of a thumbnail is not mirrored as one', async () => {
     const id = await scene.upload({ thumbnail: true });
     await scene.admin.addFault({
       endpoint: 'thumbnail',
@@ -369,7 +369,7 @@ describe('a file that cannot be had whole', () => {
     { what: 'whose links are all refused', fault: { status: 403 }, reason: /403/ },
   ];
   test.concurrent.each(broken)(
-    'one $what is never recorded, retried, and failed with the reason',
+    'a file $what is never recorded, is retried, and fails with the reason',
     async ({ fault, reason }) => {
       const id = await scene.upload({ content: { seed: 'broken', size: 50_000 } });
       await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
@@ -382,7 +382,7 @@ describe('a file that cannot be had whole', () => {
   );
 });
 
-test('a video that never gets ready is failed at its deadline, and says so', async () => {
+test('a video that never becomes ready fails at its deadline with the reason', async () => {
   const scene = await newScene({ environment: { PROCESSING_GIVE_UP: '1s', PROCESSING_POLL: '100ms' } });
   try {
     const id = await scene.upload({ mimeType: 'video/mp4', assetType: 'videos', status: 'processing' });

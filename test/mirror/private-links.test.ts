@@ -24,18 +24,21 @@ describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
   test.each([
     ['url', { overrideDetail: { asset: { download: { url: '' } } } }],
     ['mp4Url', { originalGone: true, overrideDetail: { asset: { download: { mp4Url: '' } } } }],
-  ])('in download.%s is never asked, and the asset fails with the reason', async (field, asset) => {
-    Object.assign(asset.overrideDetail.asset.download, { [field]: url });
-    const id = await scene.upload({ ...film, ...asset });
-    await scene.resync();
-    const { reason } = await scene.mirror.assetIn(id, 'failed');
-    expect(reason.text).toMatch(new RegExp(refused));
-    expect(JSON.stringify(reason)).not.toContain('credentials');
-    expect(await scene.keys(id)).toEqual([]);
-    expect(inside.requests).toEqual([]);
-  });
+  ])(
+    'a private address in download.%s is never requested, and the asset fails with the reason',
+    async (field, asset) => {
+      Object.assign(asset.overrideDetail.asset.download, { [field]: url });
+      const id = await scene.upload({ ...film, ...asset });
+      await scene.resync();
+      const { reason } = await scene.mirror.assetIn(id, 'failed');
+      expect(reason.text).toMatch(new RegExp(refused));
+      expect(JSON.stringify(reason)).not.toContain('credentials');
+      expect(await scene.keys(id)).toEqual([]);
+      expect(inside.requests).toEqual([]);
+    },
+  );
 
-  test('in a redirect is never asked', async () => {
+  test('a private address in a redirect is never requested', async () => {
     const id = await scene.upload(film);
     await scene.admin.addFault({ endpoint: 'media', assetId: id, status: 302, headers: { location: url } });
     await scene.resync();
@@ -43,7 +46,7 @@ describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
     expect(inside.requests).toEqual([]);
   });
 
-  test('in thumbnailUrl is never asked, and the media is mirrored', async () => {
+  test('a private address in thumbnailUrl is never requested, and the media is mirrored', async () => {
     const id = await scene.upload({ thumbnail: true, overrideDetail: { asset: { thumbnailUrl: url } } });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -51,7 +54,7 @@ describe.each(['localhost', '0.0.0.0'])('a link to %s', (host) => {
     expect(inside.requests).toEqual([]);
   });
 
-  test.each([host, 'true'])('is followed with DOWNLOAD_ALLOW_PRIVATE=%s', async (allowed) => {
+  test.each([host, 'true'])('a private address is requested with DOWNLOAD_ALLOW_PRIVATE=%s', async (allowed) => {
     const id = await scene.upload({ ...film, overrideDetail: { asset: { download: { url } } } });
     await scene.restart({ DOWNLOAD_ALLOW_PRIVATE: `cdn.internal, ${allowed}`.replace(/.*true/, 'true') });
     await scene.resync();

@@ -14,7 +14,7 @@ const spoken = (text: string) => ({
 });
 const size = 300_000;
 
-describe('a file that is replaced at the service', () => {
+describe('a file that is replaced in the library', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene({ environment: { TRANSFER_STALL_TIMEOUT: '1s' } });
@@ -60,7 +60,7 @@ describe('a file that is replaced at the service', () => {
     await until('the old record to be gone', async () => !(await scene.storage.head(keyOf(id, 'old.mp4.asset.json'))));
   }
 
-  test('has no record from its first byte to its last, and the old bytes until then', async () => {
+  test('a replaced file has no record during its transfer, and its old bytes until the new ones are complete', async () => {
     const id = await uploadFilm('old.mp4');
     await replaceSlowly(id);
     expect(await textOf(keyOf(id, 'old.mp4'))).toBe('first');
@@ -72,7 +72,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
   });
 
-  test('under a name that differs only in case takes the place of the old one', async () => {
+  test('a new file whose name differs only in case takes the key of the old one', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.changeAsset(id, { content: { seed: id, size }, name: 'OLD.mp4', filename: 'OLD.mp4' });
     await scene.resync();
@@ -82,7 +82,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
   });
 
-  test('under a new name leaves nothing of the old one behind', async () => {
+  test('a new file under another name leaves no object of the old one', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.changeAsset(id, {
       content: { text: 'second one' },
@@ -97,7 +97,7 @@ describe('a file that is replaced at the service', () => {
     expect(await row(id)).toMatchObject({ superseded: [], recordKey: keyOf(id, 'new.mp4.asset.json') });
   });
 
-  test('whose new name is that of the old record, or of its captions, is not taken for them', async () => {
+  test('a new file may have the name of the old record, or of its captions', async () => {
     const id = await uploadFilm('old.mp4');
     for (const filename of ['old.mp4.asset.json', 'old.mp4.asset.json.vtt']) {
       await scene.admin.changeAsset(id, { content: { text: filename }, filename });
@@ -109,7 +109,7 @@ describe('a file that is replaced at the service', () => {
     }
   });
 
-  test('and that cannot be had, keeps its old bytes, without a record', async () => {
+  test('a new file that cannot be fetched leaves the old bytes in place, without a record', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, shortBy: 1, chunked: true });
     await scene.admin.changeAsset(id, { content: { text: 'cannot be had' }, filename: 'new.mp4' });
@@ -124,7 +124,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
   });
 
-  test('and is itself again before the new one could be had, is fetched: what lies there may be of either', async () => {
+  test('a file that is changed back before the new one was fetched is fetched again', async () => {
     const id = await uploadFilm('old.mp4');
     await replaceSlowly(id);
     await scene.admin.changeAsset(id, { content: { text: 'first' } });
@@ -135,7 +135,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
   });
 
-  test('while a process ends in the middle of the bytes, is whole in the end, and alone', async () => {
+  test('a process that stops during the transfer of a new file leaves one complete file in the end', async () => {
     const id = await uploadFilm('old.mp4');
     await replaceSlowly(id, { filename: 'new.mp4' });
     await scene.restart({ SHUTDOWN_GRACE: '2s' });
@@ -145,7 +145,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
   });
 
-  test('while a process ends between the bytes and the record, is not fetched again, and leaves nothing', async () => {
+  test('a process that stops before the record of a new file is written does not fetch it again', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.addFault({ endpoint: 'thumbnail', assetId: id, latency: 60_000 });
     await scene.admin.clearRequests();
@@ -161,7 +161,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'new.mp4'));
   });
 
-  test('only by name is not fetched again: the file stays where it is, and the record says the new name', async () => {
+  test('a new name alone fetches nothing: the file keeps its key, and the record has the new name', async () => {
     const id = await uploadFilm('old.mp4');
     await scene.admin.clearRequests();
     await scene.admin.changeAsset(id, { name: 'A new name', filename: 'new.mp4' });
@@ -172,7 +172,7 @@ describe('a file that is replaced at the service', () => {
     expect(await scene.keys(id)).toEqual(everything(id, 'old.mp4'));
   });
 
-  test('an asset that has the id of one that is gone from another company leaves its file where it is', async () => {
+  test('an asset with the id of a gone asset of another company leaves the old file in place', async () => {
     const id = await uploadFilm('kept.mp4');
     await scene.admin.removeAsset(id);
     await scene.resync();
@@ -198,7 +198,7 @@ describe('a file that is replaced at the service', () => {
     expect(events).toMatchObject([{ assetId: id, data: { companyId: 'other', recordedFor: 'acme' } }]);
   });
 
-  test('an asset that lost its company, and then its files, is mirrored from the company that lists it next', async () => {
+  test('an asset that lost its company and its files is mirrored from the company that lists it next', async () => {
     const userId = scene.library.users[0]!.id;
     await scene.admin.addCompany({ id: 'closing', name: 'Closing', userIds: [userId] });
     const id = await scene.upload({ companyId: 'closing' });

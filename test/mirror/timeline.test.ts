@@ -22,7 +22,7 @@ const explained = (id: string): Promise<{ timeline: Entry[]; explanation: string
 const whats = (timeline: Entry[]) => timeline.map(({ what }) => what);
 
 describe('the timeline of an asset', () => {
-  test('tells in order what was seen, decided, tried, renewed, stored and recorded, of which run, and no link', async () => {
+  test('the timeline of an asset lists all steps in order, with their sync and without links', async () => {
     const id = await scene.film({ content: { seed: 'film', size: 40 * MiB } });
     await scene.admin.setFaults(
       { endpoint: 'asset', assetId: id, status: 500, times: 3 },
@@ -73,7 +73,7 @@ describe('the timeline of an asset', () => {
     expect(changed.syncId).not.toBe(syncId);
   });
 
-  test('goes on after a failure, an operator, and changed settings', async () => {
+  test('the timeline of an asset continues after a failure, changed settings and a retry by an operator', async () => {
     const { mirror, connectionId } = scene;
     const id = await scene.upload();
     await scene.admin.setFaults({ endpoint: 'asset', assetId: id, body: { asset: { id, size: 'large' } } });
@@ -100,7 +100,7 @@ describe('the timeline of an asset', () => {
     expect(told.indexOf('operator.retryAsset')).toBeLessThan(told.lastIndexOf('attempt.mirrored'));
   });
 
-  test('the error for an unknown id says what was searched', async () => {
+  test('the error for an unknown asset says what was searched', async () => {
     await expect(explained('nothing')).rejects.toThrow(
       /404 .*asset_not_found.*Searched: 1 company of 1 active connection, all listed since 20.*resync CONNECTION --full/,
     );

@@ -33,7 +33,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
   const ranges = async (assetId: string) =>
     (await scene.admin.requests({ assetId, endpoint: 'media' })).map(({ range, status }) => `${status} ${range}`);
 
-  test('goes in parts of one version, and arrives byte for byte', async () => {
+  test('a large file is transferred in parts of one version, and stored byte for byte', async () => {
     const id = await upload('whole');
     await scene.resync();
     const asset = await scene.mirror.assetIn(id, 'mirrored');
@@ -49,13 +49,13 @@ describe.each(grounds())('a large file ($name)', (kind) => {
   });
 
   test.each([
-    ['a line that drops', { cutAfter: 5 * MiB, times: 3 }],
-    ['a line that is reset', { cutAfter: 5 * MiB, reset: true, times: 3 }],
+    ['a connection that drops', { cutAfter: 5 * MiB, times: 3 }],
+    ['a connection that is reset', { cutAfter: 5 * MiB, reset: true, times: 3 }],
     ['a stall', { stallAfter: 5 * MiB, times: 2 }],
     ['links that expire', { expireLinks: true, skip: 2, times: 2 }],
     ['redirects', { redirect: 2 }],
-    ['a service that fails for a moment', { status: 503, skip: 1, times: 2 }],
-  ])('outlasts %s', async (name, fault) => {
+    ['a library that fails for a moment', { status: 503, skip: 1, times: 2 }],
+  ])('a large file is mirrored completely in spite of %s', async (name, fault) => {
     const id = await upload(name);
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ...fault });
     await scene.resync();
@@ -66,7 +66,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(sent).toBeLessThanOrEqual(6 + 8);
   });
 
-  test('that only comes whole is one stream', async () => {
+  test('a large file without ranges is transferred as one stream', async () => {
     const id = await upload('no ranges');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true });
     await scene.resync();
@@ -74,7 +74,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await shaAt(id)).toBe(shaOf('no ranges', size));
   });
 
-  test('that is said to come in parts, and only comes whole, is one stream', async () => {
+  test('a large file whose ranges are ignored after the first is transferred as one stream', async () => {
     const id = await upload('ranges in words only');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, ignoreRange: true, skip: 1 });
     await scene.resync();
@@ -83,7 +83,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await shaAt(id)).toBe(shaOf('ranges in words only', size));
   });
 
-  test('that is replaced on the way begins again, and is never mixed', async () => {
+  test('a large file that is replaced during its transfer begins again, and no versions are mixed', async () => {
     const id = await upload('before');
     // The last parts come slowly enough for the change to fall between.
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 4, stallAfter: MiB, times: 4 });
@@ -96,7 +96,7 @@ describe.each(grounds())('a large file ($name)', (kind) => {
     expect(await shaAt(id)).toBe(shaOf('after', size + 1));
   });
 
-  test('that cannot be had leaves nothing behind', async () => {
+  test('a large file that fails leaves neither objects nor parts', async () => {
     const id = await upload('never');
     await scene.admin.addFault({ endpoint: 'media', assetId: id, skip: 1, status: 403 });
     await scene.resync();
