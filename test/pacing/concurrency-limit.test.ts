@@ -21,30 +21,30 @@ function troubles(adaptiveLimit: AdaptiveLimit, ceiling: number, count: number):
   });
 }
 
-describe('trouble', () => {
-  test('halves what is under way at once, down to one', () => {
+describe('the concurrency limit after errors', () => {
+  test('an error halves the concurrency limit, down to one', () => {
     expect(troubles(fullSpeed, 16, 5).map(({ limit }) => limit)).toEqual([8, 4, 2, 1, 1]);
     expect(troubles(fullSpeed, 5, 3).map(({ limit }) => limit)).toEqual([2, 1, 1]);
   });
 
-  test('that goes on at one at a time becomes a pause, twice as long each time, up to five minutes', () => {
+  test('errors at a limit of one make pauses, each twice as long as the last, up to five minutes', () => {
     const pauses = troubles(fullSpeed, 1, 10).map(({ pauseMs }) => pauseMs / 1000);
     expect(pauses).toEqual([0, 5, 10, 20, 40, 80, 160, 300, 300, 300]);
   });
 
-  test('of what was under way already changes nothing more', () => {
+  test('errors of requests that were sent before the limit was halved change nothing more', () => {
     const { adaptiveLimit } = slower(fullSpeed, 8, 1_000_000)!;
     for (const after of [0, 1, quietMs - 1]) expect(slower(adaptiveLimit, 8, 1_000_000 + after)).toBeUndefined();
     expect(slower(adaptiveLimit, 8, 1_000_000 + quietMs)?.adaptiveLimit.limit).toBe(2);
   });
 
-  test('is heeded although another machine’s clock runs ahead', () => {
+  test('an error counts although the clock of another machine is ahead', () => {
     expect(slower({ limit: 4, strikes: 0, slowedAt: 9_000_000 }, 8, 1_000_000)?.adaptiveLimit.limit).toBe(2);
   });
 });
 
-describe('answers', () => {
-  test('make room for one more, until all is allowed that was', () => {
+describe('the concurrency limit after answers', () => {
+  test('each answer raises the concurrency limit by one, up to the ceiling', () => {
     let adaptiveLimit: AdaptiveLimit = { limit: 1, strikes: 3, slowedAt: 5 };
     const limits = Array.from({ length: 4 }, () => {
       adaptiveLimit = faster(adaptiveLimit, 4);
@@ -55,7 +55,7 @@ describe('answers', () => {
     expect(limitOf(adaptiveLimit, 9)).toBe(9);
   });
 
-  test('end a row of pauses', () => {
+  test('an answer ends a series of growing pauses', () => {
     const [, , third] = troubles(fullSpeed, 1, 3);
     expect(third!.pauseMs).toBe(10_000);
     const struck = slower(slower(fullSpeed, 1, quietMs)!.adaptiveLimit, 1, 2 * quietMs)!.adaptiveLimit;
@@ -64,7 +64,7 @@ describe('answers', () => {
   });
 });
 
-test('whatever happens, at least one and at most what is allowed is under way', () => {
+test('the concurrency limit stays between one and its ceiling, whatever happens', () => {
   const step = fc.record({ trouble: fc.boolean(), ms: fc.nat(20_000), ceiling: fc.integer({ min: 1, max: 64 }) });
   fc.assert(
     fc.property(fc.array(step), (steps) => {

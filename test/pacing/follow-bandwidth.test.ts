@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 const MiB = 2 ** 20;
 
-test('a limit that is set reaches every process, outlasts each, and gives way to their own again', async () => {
+test('a bandwidth limit that is set replaces that of each process, also after restarts, until it is removed', async () => {
   const one = await newStore();
   const other = await openStore({ url: one.url, log: silent });
   const stops: (() => void)[] = [];
@@ -32,7 +32,7 @@ test('a limit that is set reaches every process, outlasts each, and gives way to
   }
 });
 
-test('the limit of a connection reaches every process, and no other connection', async () => {
+test('the bandwidth limit of a connection reaches every process, and no other connection', async () => {
   const one = await newStore();
   const other = await openStore({ url: one.url, log: silent });
   const stops: (() => void)[] = [];

@@ -5,7 +5,7 @@ import { HttpError } from '../../src/source/http.ts';
 import { newScene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('trouble of a place', () => {
+describe('outage detection', () => {
   const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
   /** Fails in a place for an asset; says whether that is everyone's trouble. */
   async function fails(
@@ -18,7 +18,7 @@ describe('trouble of a place', () => {
     return outages.isGeneral(error, id);
   }
 
-  test('is what five different assets meet in a row, until something answers', async () => {
+  test('an outage begins when five assets in a row fail, and ends with an answer', async () => {
     const outages = createOutageDetector();
     for (let i = 0; i < 10; i++) expect(await fails(outages, 'links', 'the same')).toBe(false);
     for (const id of ['b', 'c', 'd']) expect(await fails(outages, 'links', id)).toBe(false);
@@ -29,7 +29,7 @@ describe('trouble of a place', () => {
     expect(await fails(outages, 'links', 'the same')).toBe(false);
   });
 
-  test('of the API is also what nobody has had an answer in for three minutes, however few ask', async () => {
+  test('an outage of the API also begins after three minutes without an answer, however few requests there are', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     try {
       const outages = createOutageDetector();
@@ -53,7 +53,7 @@ describe('trouble of a place', () => {
     }
   });
 
-  test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
+  test('any answer ends an outage, also a refusal or a wait; an abort is no answer', async () => {
     const outages = createOutageDetector();
     for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
     await fails(outages, 'links', 'x', new DOMException('stop', 'AbortError'));
@@ -66,7 +66,7 @@ describe('trouble of a place', () => {
     expect(await fails(outages, 'links', 'e')).toBe(false);
   });
 
-  test('of the API is not that of the links, when a link is renewed there', async () => {
+  test('an API request that fails while a link is renewed does not count for an outage of the links', async () => {
     const outages = createOutageDetector();
     const renewed = async (id: string) => {
       const error = reset();
@@ -78,7 +78,7 @@ describe('trouble of a place', () => {
     expect(await renewed('e')).toBe(true);
   });
 
-  test('of one connection’s API is its own, however well others are answered', async () => {
+  test('an outage of the API for one connection lasts although other connections get answers', async () => {
     const outages = createOutageDetector();
     const failsFor = async (connectionId: string, id: string) => {
       const error = reset();
@@ -96,7 +96,7 @@ describe('trouble of a place', () => {
     expect(await failsFor('one', 'a')).toBe(false);
   });
 
-  test('of another kind is the asset’s own', async () => {
+  test("an error other than of the network is the asset's own, and begins no outage", async () => {
     const outages = createOutageDetector();
     for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) {
       expect(await fails(outages, 'links', id, new Error('wrong size'))).toBe(false);
@@ -105,7 +105,7 @@ describe('trouble of a place', () => {
 });
 
 test.each(['asset', 'media'] as const)(
-  'while nothing answers (%s), assets wait with the reason and nothing is given up',
+  'in an outage (%s), assets wait with the reason and spend no attempt',
   {
     timeout: 240_000,
   },

@@ -36,7 +36,7 @@ const mirrored = async (companyId: string) =>
   (await stage.assets(companyId)).filter((asset) => asset.state === 'mirrored').length;
 
 describe('429 with Retry-After', { timeout: 4 * patience }, () => {
-  test('stops one connection in all processes, after what was in hand, and no other one', async () => {
+  test('429 with Retry-After makes one connection wait in all processes, and no other', async () => {
     await open();
     const [slow, other] = [await stage.company(), await stage.company()];
     await stage.upload(slow.companyId, 40);
@@ -75,7 +75,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     });
   });
 
-  test('makes what is in hand ask for nothing more', async () => {
+  test('work that is under way sends no more requests while its connection waits', async () => {
     await open();
     const { connectionId } = await stage.company();
     await stage.store.connections.park(connectionId, 60_000, { code: 'error', text: 'asked to wait' });
@@ -87,7 +87,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
   });
 
   test.each([-600_000, 600_000])(
-    'lasts as long as the database says, also for a process whose clock is %i ms ahead',
+    'the wait of a connection follows the clock of the database, also if that of the process is %i ms ahead',
     async (ms) => {
       await open();
       const { companyId, connectionId } = await stage.company();
@@ -111,7 +111,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
     },
   );
 
-  test('from where files are parks the connection, too, and it goes on by itself', async () => {
+  test('429 from a download makes the connection wait, and it continues by itself', async () => {
     await open();
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 12);
@@ -124,7 +124,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
   });
 });
 
-test('5xx to one connection slow down that one alone, and answers make it as fast as before', {
+test('5xx answers to one connection slow down that connection only, and later answers restore its limit', {
   timeout: 5 * patience,
 }, async () => {
   await open({ CONNECTION_CONCURRENCY: '2' });
@@ -149,7 +149,7 @@ test('5xx to one connection slow down that one alone, and answers make it as fas
   expect((await shown(slow.connectionId)).adaptiveLimit).toEqual({ limit: 2, ceiling: 2, parkedUntil: null });
 });
 
-test('trouble that two processes see in the same seconds halves the limit once, although their clocks differ', async () => {
+test('errors that two processes see at the same time halve the limit once, although their clocks differ', async () => {
   await open();
   const { connectionId } = await stage.company();
   const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
@@ -159,7 +159,7 @@ test('trouble that two processes see in the same seconds halves the limit once, 
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });
 });
 
-test('the adaptiveLimit is in the row: who read an older one changes nothing, and no more is put on the queue than it says', async () => {
+test('a process with an outdated limit cannot change it, and the dispatcher enqueues no more than it allows', async () => {
   await open();
   const { companyId, connectionId } = await stage.company();
   await stage.upload(companyId, 10);
@@ -175,7 +175,7 @@ test('the adaptiveLimit is in the row: who read an older one changes nothing, an
   expect(await assets.dispatch({ perConnection: 4 })).toHaveLength(3);
 });
 
-test('during the first sync of a large library the queue stays short, and another connection’s asset arrives', {
+test('the queue stays short during a large first sync, and the asset of another connection arrives', {
   timeout: 5 * patience,
 }, async () => {
   const count = 20_000;
