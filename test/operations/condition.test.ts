@@ -28,25 +28,25 @@ describe('the condition of a connection', () => {
     ['that waits', { ...connection, lastError: 'asked to wait' }, { parkedUntil: '2026-03-01T12:10:00Z' }, 'waiting'],
     ['paused by an operator', { ...connection, status: 'paused', lastError: 'x' }, {}, 'paused'],
     ['disconnected', { ...connection, status: 'disconnected', lastError: 'x' }, {}, 'disconnected'],
-    ['every 5 minutes, 20 minutes ago', ago(20 * 60_000), {}, 'up_to_date'],
-    ['every 5 minutes, 22 minutes ago', ago(22 * 60_000), {}, 'late'],
-    ['once a day, 29 hours ago', ago(29 * hour), { syncInterval: 24 * hour }, 'up_to_date'],
-    ['once a day, 31 hours ago', ago(31 * hour), { syncInterval: 24 * hour }, 'late'],
-  ])('of one %s', (_, subject, changed, code) => {
+    ['with an interval of 5 minutes, synced 20 minutes ago', ago(20 * 60_000), {}, 'up_to_date'],
+    ['with an interval of 5 minutes, synced 22 minutes ago', ago(22 * 60_000), {}, 'late'],
+    ['with an interval of a day, synced 29 hours ago', ago(29 * hour), { syncInterval: 24 * hour }, 'up_to_date'],
+    ['with an interval of a day, synced 31 hours ago', ago(31 * hour), { syncInterval: 24 * hour }, 'late'],
+  ])('the condition is right for a connection %s', (_, subject, changed, code) => {
     const found = conditionOf(subject, { ...options, ...changed });
     expect(found.code).toBe(code);
     expect(found.until).toBe(code === 'waiting' ? '2026-03-01T12:10:00Z' : null);
   });
 });
 
-describe('when the library fails', () => {
+describe('a library that fails', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene();
   });
   afterAll(() => scene.close());
 
-  test('a sync leaves an error in the connection, and in the totals, until one succeeds', async () => {
+  test('a failed sync shows as an error of the connection and in the totals until a sync succeeds', async () => {
     const { mirror, connectionId, admin } = scene;
     const read = async () => {
       const { condition } = await mirror.api('GET', `/connections/${connectionId}`);

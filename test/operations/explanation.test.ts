@@ -50,25 +50,25 @@ const asset = (state: Asset['state'], more: Partial<Asset> = {}) =>
     ...more,
   }) as Asset;
 
-describe('why an asset is where it is', () => {
+describe('the explanation of an asset', () => {
   test.each<[string, Asset, Partial<Circumstances>, RegExp]>([
     ['waits for a slot', asset('pending'), {}, /not in the bucket yet.*waits for a free slot/],
     ['is queued', asset('pending', { queuedAt: now }), {}, /in the queue since 2026-03-01T12:00:00/],
-    ['is in hand', asset('transferring', { leaseUntil: later }), {}, /A worker is working on it/],
+    ['a worker has', asset('transferring', { leaseUntil: later }), {}, /A worker is working on it/],
     [
-      'is in hand, in parts',
+      'a worker transfers in parts',
       asset('transferring', { leaseUntil: later, upload: { bytes: 4096 } as never }),
       { stored: { parts: 1, bytes: 2048 } },
       /1 parts, 2\.0 KiB of 4\.0 KiB, are stored/,
     ],
     [
-      'was put off',
+      'waits for its transcript',
       asset('pending', { nextAt: later, reason: { code: 'error', text: 'the link answered 500' } }),
       {},
       /Next try at 2026-03-01T12:10.*the link answered 500.*retry a/,
     ],
     [
-      'is parked',
+      'waits because the library asked its connection to wait',
       asset('pending'),
       {
         connection: parked({
@@ -79,7 +79,7 @@ describe('why an asset is where it is', () => {
       /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
     ],
     [
-      'is parked during an outage',
+      'waits because the library does not answer',
       asset('pending'),
       {
         connection: parked({
@@ -91,7 +91,7 @@ describe('why an asset is where it is', () => {
       /does not answer, or only with errors, so the connection waits until 2026-03-01T12:10.*ECONNREFUSED/,
     ],
     [
-      'is parked for another reason',
+      'waits because its connection waits for another reason',
       asset('pending'),
       { connection: parked({ code: 'error', text: 'no access token for now' }) },
       /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
@@ -126,21 +126,31 @@ describe('why an asset is where it is', () => {
       { objects: [lost] },
       /^It is no longer in the library\. .* It should be in the bucket .* missing in the bucket: the media\.$/,
     ],
-    ['is paused', asset('pending'), { connection: { ...connection, status: 'paused' } }, /paused\. .*resume c/],
     [
-      'has lost its user',
+      'has a paused connection',
+      asset('pending'),
+      { connection: { ...connection, status: 'paused' } },
+      /paused\. .*resume c/,
+    ],
+    [
+      'has a disconnected connection',
       asset('pending'),
       { connection: { ...connection, status: 'disconnected' } },
       /connect-link --connection c/,
     ],
     [
-      "is nobody's",
+      'has no connection',
       asset('pending', { connectionId: null }),
       { connection: undefined },
       /No connection can read its company/,
     ],
-    ['cannot be read', asset('pending'), { readable: false }, /can no longer read its company/],
-    ['has no bucket', asset('pending'), { bucketTrouble: 'disk full' }, /all assets wait: disk full/],
+    ['no connection can read', asset('pending'), { readable: false }, /can no longer read its company/],
+    [
+      'waits because the bucket is unavailable',
+      asset('pending'),
+      { bucketTrouble: 'disk full' },
+      /all assets wait: disk full/,
+    ],
     [
       'is mirrored again',
       asset('pending', { media }),
@@ -154,7 +164,7 @@ describe('why an asset is where it is', () => {
       /skipped by a filter of connection c: type videos.*set c/,
     ],
     [
-      'is transcoded',
+      'is still processing',
       asset('processing', { nextAt: later, processingSince: now }),
       {},
       /still transcoding it, since .*Next try at/,
@@ -172,15 +182,15 @@ describe('why an asset is where it is', () => {
       /failed after 5 attempts: wrong size.*retry a/,
     ],
     [
-      'cannot be read where it is listed',
+      'has an unreadable listing',
       asset('failed', { nextAt: null, listed: {}, reason: { code: 'unreadable_listing', problem: 'size: x' } }),
       {},
       /breaks the API schema/,
     ],
     ['is gone', asset('gone', { nextAt: null }), {}, /never mirrored/],
-    ['is gone with its copy', asset('gone', { nextAt: null, media }), {}, /stay in the bucket.*k\/film\.mp4/],
+    ['is gone and has a copy', asset('gone', { nextAt: null, media }), {}, /stay in the bucket.*k\/film\.mp4/],
     [
-      'is there',
+      'is mirrored',
       asset('mirrored', { nextAt: null, media, mirroredAt: now, verifiedAt: later }),
       {},
       /since 2026-03-01T12:00.*k\/film\.mp4 \(2\.0 KiB, the mp4 rendition, crc32 0a\).*checksum was last verified at 2026-03-01T12:10/,
@@ -197,11 +207,11 @@ describe('why an asset is where it is', () => {
       {},
       /transcript was given up.*retry a/,
     ],
-  ])('%s', (_, of, more, words) => {
+  ])('the explanation covers an asset that %s', (_, of, more, words) => {
     expect(explanationOf(of, { ...circumstances, ...more }).join(' ')).toMatch(words);
   });
 
-  test('depends on the code of a reason, and not on its words', () => {
+  test('the explanation depends on the code of a reason, not on its words', () => {
     const why = (reason: Reason) =>
       explanationOf(asset('pending'), { ...circumstances, connection: parked(reason) })[1];
     expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);

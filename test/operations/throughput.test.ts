@@ -39,7 +39,7 @@ async function mirrored(id: string, minutesAgo: number, bytes: number) {
   );
 }
 
-test('what is read at once are whole minutes, however fast it goes', () => {
+test('throughput is read in steps of whole minutes, however fast the database is', () => {
   let width = 15 * 60_000;
   for (const ms of [100, 100, 100, 1, 1, 100, 1, 100, 100, 100, 100]) {
     width = widthAfter(width, ms);
@@ -47,7 +47,7 @@ test('what is read at once are whole minutes, however fast it goes', () => {
   }
 });
 
-test('the past is told by minute, also what has just happened, and is not written anew', async () => {
+test('throughput has one point per minute up to now, and past points stay unchanged', async () => {
   const [one, two, three, four] = await stage.ids(companyId);
   await mirrored(one!, 10, 100);
   await mirrored(two!, 10, 200);
@@ -77,7 +77,7 @@ test('the past is told by minute, also what has just happened, and is not writte
   expect([week.step, week.points.length]).toEqual([7200, 84]);
 });
 
-test('what is looked at again soon: what it is for, when, and nothing that is due or late', async () => {
+test('upcoming checks are listed with their kind and time, without those that are due', async () => {
   const ids = await stage.ids(companyId);
   const put = (id: string, minutes: number, values: string) =>
     stage.query(`UPDATE assets SET next_at = now() + $2 * interval '1 minute', ${values} WHERE id = $1`, [id, minutes]);
