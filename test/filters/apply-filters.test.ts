@@ -37,8 +37,8 @@ async function listed(settings: object = {}, more: Partial<SyncDeps> = {}) {
   return { companyId, connectionId, projectId, film: film!, text: text! };
 }
 
-describe('a listing', () => {
-  test('records what the settings skip, and counts it as nothing new and nothing to be done', async () => {
+describe('filters and listings', () => {
+  test('a skipped asset is recorded, and counts neither as new nor as outstanding', async () => {
     const { companyId, connectionId, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos'), [text]: waiting });
     const { counts } = await stage.mirror.api('GET', `/connections/${connectionId}`);
@@ -53,7 +53,7 @@ describe('a listing', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ seen: 2, new: 0, changed: 0, error: null });
   });
 
-  test('goes by the settings as they are at each page', async () => {
+  test('a listing applies the filters that are set when a page arrives', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.stopInTheMiddle({ companyId, connectionId }, 1);
@@ -64,7 +64,7 @@ describe('a listing', () => {
     expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['type documents']));
   });
 
-  test('of a company that is skipped is not asked for, and comes when it is let in', async () => {
+  test('a skipped company is not listed until its filter is removed', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId);
     await patch(connectionId, { exclude: { companyIds: [companyId] } });
@@ -79,7 +79,7 @@ describe('a listing', () => {
     expect(await rows(companyId)).toMatchObject({ [id!]: waiting });
   });
 
-  test('an asset that was asked for by name, and is skipped, is told', async () => {
+  test('a resync of a named asset that the filters skip fails with the rule', async () => {
     const { connectionId, film } = await listed({ include: { assetTypes: ['documents'] } });
     expect(await stage.sync(connectionId, 'full', { assetIds: [film] })).toMatchObject({
       status: 'failed',
@@ -87,14 +87,14 @@ describe('a listing', () => {
     });
   });
 
-  test('what the environment skips no more is let in by the next full run', async () => {
+  test('the next full sync mirrors what the environment no longer excludes', async () => {
     const { companyId, connectionId, film, text } = await listed({}, { excludeTypes: ['videos'] });
     expect(await rows(companyId)).toMatchObject({ [text]: waiting });
     await stage.sync(connectionId, 'full', {}, { excludeTypes: [] });
     expect(await rows(companyId)).toMatchObject({ [film]: waiting, [text]: waiting });
   });
 
-  test('finds what is skipped gone, like anything else', async () => {
+  test('a full sync marks a skipped asset as gone when it is deleted', async () => {
     const { companyId, connectionId, film } = await listed({ exclude: { assetTypes: ['videos'] } });
     await stage.admin.removeAsset(film);
     await stage.sync(connectionId, 'full');
@@ -102,8 +102,8 @@ describe('a listing', () => {
   });
 });
 
-describe('a change', () => {
-  test('that narrows skips what waits, is queued or failed; that widens has all of it due at once', async () => {
+describe('a change of filters', () => {
+  test('narrower filters skip pending, queued and failed assets; wider ones make them due at once', async () => {
     const { companyId, connectionId, projectId, film } = await listed();
     const films = [film, ...(await stage.upload(companyId, 2, { assetType: 'videos' }))];
     await stage.sync(connectionId, 'full');
@@ -130,7 +130,7 @@ describe('a change', () => {
     expect(due).toEqual(expect.arrayContaining(films));
   });
 
-  test('of which only the half was applied is gone on with', async () => {
+  test('a change of filters that was applied in part is completed', async () => {
     const { companyId, connectionId, film } = await listed();
     await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
@@ -145,7 +145,7 @@ describe('a change', () => {
 });
 
 describe('a company that two connections read', () => {
-  test('what the one skips, and the other wants, is mirrored by the other', async () => {
+  test('an asset that one connection skips is mirrored by another that does not', async () => {
     const { companyId, connectionId: first, film, text } = await listed({ exclude: { assetTypes: ['videos'] } });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
     const { connectionId: second } = await stage.person(companyId);
@@ -179,7 +179,7 @@ describe('a company that two connections read', () => {
     });
   });
 
-  test('both list it at once, and what one of them wants is due', async () => {
+  test('an asset that two connections list at the same time is due if one of them does not skip it', async () => {
     const { companyId, connectionId: first } = await stage.company();
     const { connectionId: second } = await stage.person(companyId);
     await patch(first, { exclude: { assetTypes: ['documents'] } });
@@ -192,7 +192,7 @@ describe('a company that two connections read', () => {
 });
 
 describe('settings of a connection', () => {
-  test('are told as they are, and which of them are its own', async () => {
+  test('the API returns all settings of a connection, and names those that are its own', async () => {
     const { connectionId } = await stage.company();
     const defaults = {
       syncInterval: 365 * 24 * 3_600_000,
@@ -229,7 +229,7 @@ describe('settings of a connection', () => {
     expect(await stage.events({ kind: 'connection.changed', connectionId })).toHaveLength(3);
   });
 
-  test('tell what they name and nobody has heard of, and take it all the same', async () => {
+  test('unknown names in filters are reported, and saved with force', async () => {
     const { companyId, connectionId, projectId } = await listed();
     const known = { companyIds: [companyId], projectIds: [projectId], assetTypes: ['videos', 'documents'] };
     const slips = { companyIds: ['no-company'], projectIds: ['no-project'], assetTypes: ['film'] };
@@ -253,12 +253,12 @@ describe('settings of a connection', () => {
     [{ include: { assetTypes: 'videos' } }, 'include.assetTypes'],
     [{ exclude: { companyIds: [''] } }, 'exclude.companyIds.0'],
     [{ speed: 1 }, 'speed'],
-  ])('%j is refused with the name of the field', async (body, field) => {
+  ])('the settings %j are refused with the name of the field', async (body, field) => {
     const { connectionId } = await stage.company();
     await expect(patch(connectionId, body)).rejects.toThrow(new RegExp(`400 .*invalid_request.*${field}`));
   });
 
-  test('of a connection that is unknown are told to be so', async () => {
+  test('settings of an unknown connection are refused', async () => {
     await expect(patch('nobody', { concurrency: 1 })).rejects.toThrow(/404 .*connection_not_found/);
   });
 });

@@ -17,50 +17,55 @@ const select = (include: Partial<Choice>, exclude: Partial<Choice> = {}): Filter
 });
 const film: Selectable = { companyId: 'acme', projectId: 'p1', assetType: 'videos' };
 
-describe('what the settings skip', () => {
+describe('the rule that skips an asset', () => {
   test.each<[string, Filters, Selectable, string | null]>([
-    ['nothing, where nothing is said', select({}), film, null],
-    ['not what is included', select({ assetTypes: ['audio', 'videos'] }), film, null],
-    ['what is not included', select({ assetTypes: ['audio'] }), film, 'type videos is not included'],
-    ['what is excluded', select({}, { assetTypes: ['videos'] }), film, 'type videos'],
-    ['what is both', select({ assetTypes: ['videos'] }, { assetTypes: ['videos'] }), film, 'type videos'],
+    ['nothing if they are empty', select({}), film, null],
+    ['no included asset', select({ assetTypes: ['audio', 'videos'] }), film, null],
+    ['an asset that is not included', select({ assetTypes: ['audio'] }), film, 'type videos is not included'],
+    ['an excluded asset', select({}, { assetTypes: ['videos'] }), film, 'type videos'],
     [
-      'what is included by its type, and excluded by its project',
+      'an asset that is included and excluded',
+      select({ assetTypes: ['videos'] }, { assetTypes: ['videos'] }),
+      film,
+      'type videos',
+    ],
+    [
+      'an asset included by its type and excluded by its project',
       select({ assetTypes: ['videos'] }, { projectIds: ['p1'] }),
       film,
       'project p1',
     ],
     [
-      'what only one of two lists includes',
+      'an asset that only one of two lists includes',
       select({ assetTypes: ['videos'], companyIds: ['globex'] }),
       film,
       'company acme is not included',
     ],
-    ['not what both include', select({ assetTypes: ['videos'], companyIds: ['acme'] }), film, null],
+    ['no asset that both lists include', select({ assetTypes: ['videos'], companyIds: ['acme'] }), film, null],
     [
-      'what has no project, where only some are included',
+      'an asset without a project if some projects are included',
       select({ projectIds: ['p1'] }),
       { ...film, projectId: null },
       'no project, and only some are included',
     ],
     [
-      'not what has none, where some are excluded',
+      'no asset without a project if some projects are excluded',
       select({}, { projectIds: ['p1'] }),
       { ...film, projectId: null },
       null,
     ],
     [
-      'not that of which nobody knows the type',
+      'no asset of unknown type',
       select({ assetTypes: ['audio'] }, { assetTypes: ['videos'] }),
       { ...film, assetType: undefined },
       null,
     ],
-    ['by names exactly as the service has them', select({}, { assetTypes: ['Videos'] }), film, null],
-  ])('%s', (_, filters, asset, rule) => {
+    ['nothing by a name in other case', select({}, { assetTypes: ['Videos'] }), film, null],
+  ])('filters skip %s', (_, filters, asset, rule) => {
     expect(skippingRule(filters, asset)).toBe(rule);
   });
 
-  test("a connection's own lists go before those of the environment, each for itself", () => {
+  test('each include or exclude list of a connection replaces that of the environment', () => {
     const defaults = { includeTypes: ['videos'], excludeTypes: ['audio'] };
     expect(filtersOf({}, defaults)).toEqual(select({ assetTypes: ['videos'] }, { assetTypes: ['audio'] }));
     expect(filtersOf({ include: { companyIds: ['acme'] } }, defaults)).toEqual(
@@ -86,8 +91,8 @@ const assets: fc.Arbitrary<Selectable> = fc.record({
 });
 const wants = (filters: Filters, asset: Selectable) => skippingRule(filters, asset) === null;
 
-describe('for any settings', () => {
-  test('exclude wins: to exclude more never lets anything in, and nothing that it names is wanted', () => {
+describe('filters of any content', () => {
+  test('exclude wins: a longer exclude list adds no asset, and no asset that it names is mirrored', () => {
     fc.assert(
       fc.property(selections, choices, assets, ({ include, exclude }, more, asset) => {
         const wider = { include, exclude };
@@ -107,7 +112,7 @@ describe('for any settings', () => {
     );
   });
 
-  test('an empty include is everything that is not excluded', () => {
+  test('an empty include list includes everything that is not excluded', () => {
     fc.assert(
       fc.property(choices, assets, (exclude, asset) => {
         const named =
@@ -119,7 +124,7 @@ describe('for any settings', () => {
     );
   });
 
-  test('whoever is not told to be wider lets nothing in that was skipped', () => {
+  test('filters that are not wider add no asset that was skipped', () => {
     fc.assert(
       fc.property(selections, selections, assets, (before, after, asset) => {
         if (!isWider(before, after) && wants(after, asset)) expect(wants(before, asset)).toBe(true);
@@ -131,7 +136,7 @@ describe('for any settings', () => {
     expect(isWider(select({}), select({ assetTypes: ['videos'] }))).toBe(false);
   });
 
-  test('of a company that is skipped nothing is wanted', () => {
+  test('no asset of a skipped company is mirrored', () => {
     fc.assert(
       fc.property(selections, assets, (filters, asset) => {
         if (skipsCompany(filters, asset.companyId)) expect(wants(filters, asset)).toBe(false);
