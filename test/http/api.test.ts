@@ -57,7 +57,7 @@ const problem = (status: number, code: string, detail: unknown = expect.any(Stri
   },
 });
 
-describe("the operators' token", () => {
+describe('the operator token', () => {
   test.each([
     ['none', ''],
     ['another', 'Bearer another'],
@@ -66,32 +66,32 @@ describe("the operators' token", () => {
     ['another scheme', 'Basic the-token-of-the-operators'],
     ['an empty one', 'Bearer '],
     ['one of other letters', 'Bearer the-token-of-the-operatörs'],
-  ])('%s lets nobody in', async (_, authorization) => {
+  ])('the API refuses a request with a wrong token (%s)', async (_, authorization) => {
     const answer = await ask('GET', '/api/status', { headers: { authorization } });
     expect(answer).toMatchObject({ ...problem(401, 'unauthorized'), challenge: 'Bearer realm="asset-mirror"' });
   });
 
-  test('is wanted wherever one asks', async () => {
+  test('every route of the API needs the operator token', async () => {
     const headers = { authorization: '' };
     expect((await ask('GET', `/api/connections/${connectionId}`, { headers })).status).toBe(401);
     expect((await ask('POST', '/api/connect-links', { headers })).status).toBe(401);
   });
 
-  test('is the same in any case of its scheme', async () => {
+  test('the scheme of the Authorization header may be in any case', async () => {
     const answer = await ask('GET', '/api/status', {
       headers: { authorization: 'bearer   the-token-of-the-operators' },
     });
     expect(answer.status).toBe(200);
   });
 
-  test('is not asked of who wants to know whether we live', async () => {
+  test('health checks need no token', async () => {
     for (const path of ['/healthz', '/readyz', '/']) {
       expect((await fetch(stage.ground.publicUrl + path)).status, path).toBe(200);
     }
   });
 });
 
-describe('what is asked for', () => {
+describe('API requests', () => {
   test.each([
     ['{', 'invalid_json'],
     ['"text"', 'invalid_request'],
@@ -100,18 +100,18 @@ describe('what is asked for', () => {
     ['{"connectionId":""}', 'invalid_request'],
     ['{"connectionId":"a\\u0000b"}', 'invalid_request'],
     ['{"connection":"x"}', 'invalid_request'],
-  ])('a link for %s is refused', async (body, code) => {
+  ])('a request for a connect link with the body %s is refused', async (body, code) => {
     expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(400, code));
   });
 
-  test.each([undefined, '', '{}', 'null'])('a link for anybody needs nothing (%s)', async (body) => {
+  test.each([undefined, '', '{}', 'null'])('a request for a connect link needs no body (%s)', async (body) => {
     const answer = await ask('POST', '/api/connect-links', body === undefined ? {} : { body });
     expect(answer.status).toBe(201);
     expect(answer.body).toEqual({ url: expect.stringContaining('/connect?link='), expiresAt: expect.any(String) });
     expect(Date.parse(answer.body.expiresAt)).toBeGreaterThan(Date.now());
   });
 
-  test('another kind of body is refused, and one that is too large', async () => {
+  test('a body of another type, or one that is too large, is refused', async () => {
     for (const type of ['application/x-www-form-urlencoded', 'text/plain']) {
       expect(await ask('POST', '/api/connect-links', { body: '{}', headers: { 'content-type': type } })).toMatchObject(
         problem(415, 'unsupported_media_type', expect.stringContaining('Content-Type: application/json')),
@@ -121,19 +121,22 @@ describe('what is asked for', () => {
     expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(413, 'payload_too_large'));
   });
 
-  test.each(['nobody', '%00', 'a%2Fb', '%F0%9F%8E%AC'])('the unknown connection %s is told', async (id) => {
-    const code = id === '%00' ? problem(400, 'invalid_request') : problem(404, 'connection_not_found');
-    expect(await ask('GET', `/api/connections/${id}`)).toMatchObject(code);
-    expect(await ask('POST', `/api/connections/${id}/resync`, { body: '{"mode":"full"}' })).toMatchObject(code);
-    const body = JSON.stringify({ connectionId: decodeURIComponent(id) });
-    expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(code);
-  });
+  test.each(['nobody', '%00', 'a%2Fb', '%F0%9F%8E%AC'])(
+    'the unknown connection %s is reported as not found',
+    async (id) => {
+      const code = id === '%00' ? problem(400, 'invalid_request') : problem(404, 'connection_not_found');
+      expect(await ask('GET', `/api/connections/${id}`)).toMatchObject(code);
+      expect(await ask('POST', `/api/connections/${id}/resync`, { body: '{"mode":"full"}' })).toMatchObject(code);
+      const body = JSON.stringify({ connectionId: decodeURIComponent(id) });
+      expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(code);
+    },
+  );
 
   test.each([
     ['/api/connections/%ff', 400, 'invalid_request'],
     ['/api/connections/%', 400, 'invalid_request'],
     [`/api/connections/${'x'.repeat(7000)}`, 414, 'address_too_long'],
-  ])('an address that cannot be read (%.30s) is told as all else is', async (path, status, code) => {
+  ])('an invalid address (%.30s) is answered with a problem and a request id', async (path, status, code) => {
     const answer = await fetch(stage.ground.publicUrl + path);
     const body = (await answer.json()) as { requestId: string; detail: string };
     expect([answer.status, answer.headers.get('content-type')]).toEqual([
@@ -147,7 +150,7 @@ describe('what is asked for', () => {
   test.each([
     ['headers that are too long', `GET /api/status HTTP/1.1\r\nHost: h\r\nCookie: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
     ['no request', 'nothing of the kind\r\n\r\n', 400],
-  ])('%s: told as all else is', async (_, text, status) => {
+  ])('an HTTP error (%s) is answered with a problem and a request id', async (_, text, status) => {
     const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
     socket.end(text);
     const [head, body] = (await toText(socket)).split('\r\n\r\n');
@@ -155,7 +158,7 @@ describe('what is asked for', () => {
     expect(JSON.parse(body!)).toMatchObject({ status, detail: expect.any(String), requestId: expect.any(String) });
   });
 
-  test('nothing is written into an answer that is under way', async () => {
+  test('an invalid request on the connection of a stream writes nothing into the stream', async () => {
     const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
     socket.write('GET /api/events HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer the-token-of-the-operators\r\n\r\n');
     let heard = '';
@@ -166,11 +169,11 @@ describe('what is asked for', () => {
     expect(heard.match(/HTTP\/1\.1/g)).toHaveLength(1);
   });
 
-  test.each(['/api/nothing', '/nothing', '/api'])('an address where nothing is (%s) says so', async (path) => {
+  test.each(['/api/nothing', '/nothing', '/api'])('an unknown path (%s) is answered with not_found', async (path) => {
     expect(await ask('GET', path)).toMatchObject(problem(404, 'not_found'));
   });
 
-  test('a connection is told with its companies, counts and times', async () => {
+  test('the API returns a connection with its companies, counts and times', async () => {
     const { body } = await ask('GET', `/api/connections/${connectionId}`);
     expect(body).toMatchObject({
       id: connectionId,
@@ -185,7 +188,7 @@ describe('what is asked for', () => {
     expect(JSON.stringify(body)).not.toMatch(/svc|token|sealed|v1\./);
   });
 
-  test('the projects of a connection are told by name, as the library has them', async () => {
+  test('the API returns the projects of a connection in the order of their names', async () => {
     const path = `/api/connections/${connectionId}/projects`;
     expect(await ask('GET', path)).toMatchObject({ status: 200, body: { projects: [] } });
     for (const [id, name] of [
@@ -204,7 +207,7 @@ describe('what is asked for', () => {
     expect(await ask('GET', '/api/connections/nobody/projects')).toMatchObject(problem(404, 'connection_not_found'));
   });
 
-  test('the status counts what there is', async () => {
+  test('the status counts connections, assets, syncs and jobs', async () => {
     expect((await ask('GET', '/api/status')).body).toMatchObject({
       connections: { active: 1, paused: 0, disconnected: 0 },
       assets: { total: 25, byState: { pending: 25 } },
@@ -222,7 +225,7 @@ describe('a resync', () => {
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
 
-  test('is accepted, and in the records at once', async () => {
+  test('a resync is accepted, and recorded at once', async () => {
     // The library lists this project since the test above, but no asset belongs to it.
     const scope = { companyId, projectId: `${companyId}-p9`, assetType: 'audio', assetIds: ['d'] };
     const answer = await resync({ mode: 'full', since: '1970-01-01T02:00:00.005+02:00', ...scope });
@@ -244,7 +247,7 @@ describe('a resync', () => {
     [{ assetType: 'nosuch' }, 'No asset has the type nosuch. The types are videos, '],
     [{ companyId: 'nosuch' }, 'This connection cannot read a company nosuch. It reads '],
     [{ projectId: 'nosuch' }, 'No asset belongs to a project nosuch. The projects are '],
-  ])('of %j is refused, with the known names', async (scope, words) => {
+  ])('a resync of the unknown %j is refused with the known names', async (scope, words) => {
     const refused = await resync({ mode: 'full', ...scope });
     expect(refused).toMatchObject({ status: 400, body: { code: 'unknown_name', detail: expect.any(String) } });
     expect(refused.body.detail).toContain(words);
@@ -264,11 +267,11 @@ describe('a resync', () => {
     [{ mode: 'full', assetIds: ['a', ''] }, 'assetIds.1'],
     [{ mode: 'full', assetIds: Array(1001).fill('a') }, 'assetIds'],
     [{ mode: 'full', speed: 'high' }, 'speed'],
-  ])('of %j is refused with the name of the field', async (body, field) => {
+  ])('a resync with %j is refused with the name of the field', async (body, field) => {
     expect(await resync(body)).toMatchObject(problem(400, 'invalid_request', expect.stringContaining(field)));
   });
 
-  test('of a connection that has ended says what to do', async () => {
+  test('a resync of an ended connection is refused with advice to connect again', async () => {
     const other = await stage.company();
     await stage.store.connections.end(other.connectionId, 'as a test');
     const answer = await ask('POST', `/api/connections/${other.connectionId}/resync`, { body: '{"mode":"full"}' });
@@ -276,8 +279,8 @@ describe('a resync', () => {
   });
 });
 
-describe('assets', () => {
-  test('come in pages that miss nothing and repeat nothing', async () => {
+describe('the list of assets', () => {
+  test('assets are listed in pages without gaps or repeats', async () => {
     const found: string[] = [];
     let path = `/api/assets?companyId=${companyId}&limit=10`;
     for (let cursor: string | null = ''; cursor !== null; ) {
@@ -301,7 +304,7 @@ describe('assets', () => {
     ['companyId=nobody', 0],
     ['projectId=nothing', 0],
     ['limit=250', 25],
-  ])('are found by %s', async (query, count) => {
+  ])('assets are searched by %s', async (query, count) => {
     expect((await ask('GET', `/api/assets?${query}`)).body.assets).toHaveLength(count);
   });
 
@@ -316,13 +319,13 @@ describe('assets', () => {
     ['q=', 'q'],
     ['q=%00', 'q'],
     ['companyId=a%00b', 'companyId'],
-  ])('are not looked for by %s', async (query, field) => {
+  ])('a search of assets by %s is refused with the name of the field', async (query, field) => {
     expect(await ask('GET', `/api/assets?${query}`)).toMatchObject(
       problem(400, 'invalid_request', expect.stringContaining(field)),
     );
   });
 
-  test.each(['%00', 'AA', 'not a cursor!', '%F0%9F'])('a cursor that is not ours (%s) is refused', async (cursor) => {
+  test.each(['%00', 'AA', 'not a cursor!', '%F0%9F'])('an invalid cursor (%s) is refused', async (cursor) => {
     const answer = await ask('GET', `/api/assets?cursor=${cursor}`);
     expect(answer.status).toBe(400);
     expect(answer.body.code).toMatch(/^invalid_(cursor|request)$/);
@@ -335,7 +338,7 @@ describe('readiness', () => {
     return { status: response.status, body: (await response.json()) as { checks: Record<string, string> } };
   };
 
-  test('goes with the bucket', async () => {
+  test('/readyz fails while the bucket is away, except with ?without=bucket', async () => {
     expect(await ready()).toEqual({
       status: 200,
       body: { status: 'ready', checks: { database: 'ok', queue: 'ok', bucket: 'ok' } },
@@ -360,7 +363,7 @@ describe('readiness', () => {
     await until('it to be back', async () => (await ready()).status === 200);
   });
 
-  test('goes with the database, while the process lives', async () => {
+  test('/readyz fails while the database is away, and /healthz does not', async () => {
     const { pathname } = new URL(stage.ground.environment.DATABASE_URL!);
     const name = pathname.slice(1);
     const server = new pg.Client({ connectionString: inject('postgres') });
@@ -385,7 +388,7 @@ describe('readiness', () => {
   });
 });
 
-describe('the id of a request', () => {
+describe('the request id', () => {
   const path = '/api/connections/nobody';
   const askAs = (id: string | undefined, at = path, init: RequestInit = {}) =>
     fetch(stage.ground.publicUrl + at, {
@@ -400,7 +403,7 @@ describe('the id of a request', () => {
   const answered = (id: string | null) =>
     until('its line', () => linesOf(id).find(({ msg }) => msg === 'request answered'));
 
-  test('is the one it came with, in the answer, the problem and the log', async () => {
+  test('the request id of the client is in the answer, the problem and the log', async () => {
     const answer = await askAs('proxy/7f3a:1');
     expect(answer.headers.get('x-request-id')).toBe('proxy/7f3a:1');
     expect(await answer.json()).toMatchObject({ code: 'connection_not_found', requestId: 'proxy/7f3a:1' });
@@ -415,7 +418,7 @@ describe('the id of a request', () => {
   });
 
   test.each(['', 'two words', 'a'.repeat(129), '<script>', 'svca_abcdefghijklmnop', '{"a":1}', 'a?token=b'])(
-    'is a new one instead of %j',
+    'the invalid request id %j is replaced by a new one',
     async (id) => {
       const given = (await askAs(id)).headers.get('x-request-id');
       expect(given).toMatch(/^[\da-f]{8}-[\da-f-]{27}$/);
@@ -423,7 +426,7 @@ describe('the id of a request', () => {
     },
   );
 
-  test('is in the stream of events, and in the event of what an operator did', async () => {
+  test("the request id is in the answer of the event stream, and in the event of an operator's action", async () => {
     const stream = await askAs('follower', '/api/events', { headers: { accept: 'text/event-stream' } });
     expect(stream.headers.get('x-request-id')).toBe('follower');
     await stream.body!.cancel();
@@ -441,7 +444,7 @@ describe('the id of a request', () => {
     expect(await answered('deed-1')).toMatchObject({ level: 'info', route: '/api/connect-links', status: 404 });
   });
 
-  test('is on each line that is written in its course, also behind a body; no address is on any', async () => {
+  test('the request id is in each log line of the request, and no line has its address', async () => {
     // The body comes after the headers, in a lease of its own.
     const body = Readable.from(['token=wrong', '&to=/?secret=1']);
     const headers = { origin: stage.ground.publicUrl, 'content-type': 'application/x-www-form-urlencoded' };
@@ -457,7 +460,7 @@ describe('the id of a request', () => {
 describe('settings', () => {
   const patch = (body: object) => ask('PATCH', '/api/settings', { body: JSON.stringify(body) });
 
-  test('the bandwidth is that of the environment until it is set, and again after', async () => {
+  test('the bandwidth is that of the environment until it is set, and after it is removed', async () => {
     const own = { bandwidth: null, from: 'BANDWIDTH_LIMIT' };
     expect((await ask('GET', '/api/settings')).body).toEqual(own);
     for (const bandwidth of ['20MiB/s', 20 * 2 ** 20]) {
@@ -477,8 +480,8 @@ describe('settings', () => {
   );
 });
 
-describe('a type that only the library knows', () => {
-  test('can be asked for once something of it was seen', async () => {
+describe('an asset type that only the library knows', () => {
+  test('a resync accepts an unknown asset type once an asset of it was seen', async () => {
     const other = await stage.company();
     await stage.upload(other.companyId, 1, { assetType: 'holograms' });
     await stage.run(other.connectionId);

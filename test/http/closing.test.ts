@@ -7,17 +7,17 @@ import { until } from '../support/until.ts';
 test.each([
   // As it is for a moment behind every balancer.
   [
-    'what is not whole yet',
+    'a request with incomplete headers',
     'GET /api/status HTTP/1.1\r\nHost: here\r\n',
     'Authorization: Bearer the-token-of-the-operators\r\n\r\n',
   ],
   [
-    'what is under way, and its body takes its time',
+    'a request whose body is still to come',
     'POST /api/connect-links HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer the-token-of-the-operators\r\n' +
       'Content-Type: application/json\r\nContent-Length: 2\r\n\r\n',
     '{}',
   ],
-])('%s when the process stops is answered, and its connection closed behind it', async (_, before, after) => {
+])('when the process stops, %s is answered before its connection is closed', async (_, before, after) => {
   const scene = await newScene({ role: 'web' });
   const { port } = scene.ground;
   const socket = connect(port, '127.0.0.1');

@@ -49,7 +49,7 @@ function button(page: string): string {
 }
 
 describe('a connect link', () => {
-  test('leads to the consent page with PKCE, a state and the exact redirect URI', async () => {
+  test('a connect link redirects to the consent page with PKCE, a state and the exact redirect URI', async () => {
     const browser = newBrowser();
     const [first, second] = [await browser.get(await linkFor()), await newBrowser().get(await linkFor())];
     expect(first.status).toBe(302);
@@ -81,7 +81,7 @@ describe('a connect link', () => {
     for (const part of cookie!.split(/[=.;]/)) expect(challenge(part)).not.toBe(query.code_challenge);
   });
 
-  test('works more than once, for whoever has it', async () => {
+  test('a connect link works more than once, for different users', async () => {
     const link = await linkFor();
     for (const userId of [await somebody(), await somebody()]) {
       const { browser, back } = await consented(userId, link);
@@ -94,16 +94,16 @@ describe('a connect link', () => {
 
   test.each([
     ['no link', '/connect', 400],
-    ['two', '/connect?link=a&link=b', 400],
-    ['one of nobody', '/connect?link=abc.def', 400],
-    ['one with NUL', '/connect?link=%00.%00', 400],
-  ])('is checked: %s', async (_, path, status) => {
+    ['two links', '/connect?link=a&link=b', 400],
+    ['an unsigned link', '/connect?link=abc.def', 400],
+    ['a link with NUL', '/connect?link=%00.%00', 400],
+  ])('/connect with %s is refused', async (_, path, status) => {
     const page = await newBrowser().get(stage.ground.publicUrl + path);
     expect(page.headers.getSetCookie()).toEqual([]);
     expect(await text(page)).toMatchObject({ status, text: expect.stringContaining('This link does not work') });
   });
 
-  test('that was changed in any place does not work', async () => {
+  test('a connect link that was altered is refused', async () => {
     const link = new URL(await linkFor());
     const given = link.searchParams.get('link')!;
     const [body, signature] = given.split('.') as [string, string];
@@ -114,7 +114,7 @@ describe('a connect link', () => {
     }
   });
 
-  test('that has expired says so', async () => {
+  test('an expired connect link shows a page that says so', async () => {
     const { sealer } = stage.mirror.service.context;
     const link = signConnectLink(sealer, { madeAt: new Date(0), expiresAt: new Date(Date.now() - 1) });
     const page = await text(await newBrowser().get(`${stage.ground.publicUrl}/connect?link=${link}`));
@@ -122,8 +122,8 @@ describe('a connect link', () => {
   });
 });
 
-describe('coming back', () => {
-  test('makes the connection, with its companies and a first run', async () => {
+describe('the callback', () => {
+  test('the callback makes a connection with its companies and a first sync', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     const page = await text(await browser.get(back));
@@ -139,7 +139,7 @@ describe('coming back', () => {
     expect(await stage.run(connection.id)).toEqual({ outcome: 'done', done: 1 });
   });
 
-  test('is for the browser that began, and no other', async () => {
+  test('the callback works only in the browser that began', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     const stranger = await text(await newBrowser().get(back));
@@ -151,7 +151,7 @@ describe('coming back', () => {
     expect((await browser.get(back)).status).toBe(200);
   });
 
-  test('with a state is accepted once, also from a browser that kept its cookie, and the second time costs nothing', async () => {
+  test('a state is accepted once, and using it again does not end the connection', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     const kept = new Map([...browser.cookies].map(([host, jar]) => [host, new Map(jar)]));
@@ -177,7 +177,7 @@ describe('coming back', () => {
     expect(live.refreshTokens).toBe(1);
   });
 
-  test('many times at once is one', async () => {
+  test('several callbacks at the same time make one connection', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     const all = await Promise.all(Array.from({ length: 5 }, () => browser.get(back)));
@@ -185,7 +185,7 @@ describe('coming back', () => {
     expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(1);
   });
 
-  test('after cancelling shows a page that says so and offers to try again, and that works', async () => {
+  test('a user who cancels gets a page that says so, with a link to try again', async () => {
     const userId = await somebody();
     const browser = newBrowser();
     const consent = new URL((await browser.get(await linkFor())).headers.get('location')!);
@@ -200,7 +200,7 @@ describe('coming back', () => {
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
   });
 
-  test('after cancelling offers the same link again, which expires when it would have', async () => {
+  test('the link to try again after cancelling is the same one, with the same expiry', async () => {
     const link = await linkFor();
     const browser = newBrowser();
     const consent = new URL((await browser.get(link)).headers.get('location')!);
@@ -212,7 +212,7 @@ describe('coming back', () => {
     ['another error', 'error=server_error&error_description=%3Cscript%3E'],
     ['neither a code nor an error', ''],
     ['two codes', 'code=a&code=b'],
-  ])('with %s shows a page that offers to try again, and repeats nothing of it', async (_, query) => {
+  ])('a callback with %s shows a page with a link to try again, and none of its query', async (_, query) => {
     const browser = newBrowser();
     const state = new URL((await browser.get(await linkFor())).headers.get('location')!).searchParams.get('state');
     const page = await text(await browser.get(`${stage.ground.publicUrl}/oauth/callback?${query}&state=${state}`));
@@ -225,7 +225,7 @@ describe('coming back', () => {
   });
 
   test.each(['', 'state=', 'state=a&state=b', 'code=svcc_x&state=%00'])(
-    'with a state that is none (%s) is refused',
+    'a callback with an invalid state (%s) is refused',
     async (query) => {
       const browser = newBrowser();
       await browser.get(await linkFor());
@@ -233,7 +233,7 @@ describe('coming back', () => {
     },
   );
 
-  test('with a wrong code connects nobody and can be tried again', async () => {
+  test('a callback with a wrong code makes no connection, and can be tried again', async () => {
     const { browser, back } = await consented(await somebody());
     const before = (await connections()).length;
     const page = await text(await browser.get(back.replace(/code=[^&]+/, 'code=svcc_wrong')));
@@ -243,7 +243,7 @@ describe('coming back', () => {
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('svcc_wrong');
   });
 
-  test('while /me is away, and then asks to wait for a moment, connects all the same', async () => {
+  test('the callback makes a connection after short errors and a short wait of /me', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults(
@@ -255,7 +255,7 @@ describe('coming back', () => {
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(true);
   });
 
-  test('while /me asks to wait for longer than a person does says so, and connects in the background', async () => {
+  test('if /me asks for a long wait, the user is told, and the connection is made in the background', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
@@ -272,7 +272,7 @@ describe('coming back', () => {
     expect(await stage.rows('consents')).toBe(0);
   });
 
-  test('while /me is away for longer than the access token lives refreshes it, and connects in the background', async () => {
+  test('an access token that expires before /me answers is refreshed in the background', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
@@ -285,7 +285,7 @@ describe('coming back', () => {
     expect(await stage.rows('consents')).toBe(0);
   });
 
-  test('while /me makes no sense connects nobody, revokes the grant, and works when it is back', async () => {
+  test('an invalid answer of /me makes no connection and revokes the grant, and the user can try again', async () => {
     const userId = await somebody();
     const { browser, back } = await consented(userId);
     await stage.admin.addFault({ endpoint: 'me', body: { user: {}, companies: [] } });
@@ -299,7 +299,7 @@ describe('coming back', () => {
     expect((await again.browser.get(again.back)).status).toBe(200);
   });
 
-  test('and then again while the first consent is not finished yet keeps the newer one', async () => {
+  test('a second consent that finishes before the first one is kept', async () => {
     const userId = await somebody();
     const first = await consented(userId);
     await stage.admin.setFaults({ endpoint: 'me', retryAfter: 21, times: 1 });
@@ -314,13 +314,13 @@ describe('coming back', () => {
     expect(await stage.run(id)).toEqual({ outcome: 'done', done: 1 });
   });
 
-  test('while the token endpoint is away too', async () => {
+  test('a callback while the token endpoint is away answers 502', async () => {
     const { browser, back } = await consented(await somebody());
     await stage.admin.addFault({ endpoint: 'token', status: 503 });
     expect((await browser.get(back)).status).toBe(502);
   });
 
-  test('as somebody with a name of odd characters shows and keeps them', async () => {
+  test('unusual characters in names are shown escaped, and kept', async () => {
     const userId = await somebody();
     const name = `<script>alert("${userId}")</script> & 'co' \u0000\ud800`;
     await stage.admin.addFault({
@@ -339,7 +339,7 @@ describe('coming back', () => {
 });
 
 describe('connecting again', () => {
-  test('keeps the connection with its marks and records, and makes it active again', async () => {
+  test('a reconnect keeps the connection with its marks and records, and makes it active', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId);
     await stage.run(connectionId);
@@ -359,7 +359,7 @@ describe('connecting again', () => {
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
   });
 
-  test('as somebody else is refused, harms nobody, and leaves no grant behind', async () => {
+  test('a reconnect by another user is refused, and revokes the new grant', async () => {
     const owner = await stage.company();
     const stranger = await somebody();
     const { browser, back } = await consented(stranger, await linkFor(owner.connectionId));
@@ -375,7 +375,7 @@ describe('connecting again', () => {
     expect((await again.browser.get(again.back)).status).toBe(200);
   });
 
-  test('as somebody else who is connected harms neither', async () => {
+  test('a reconnect by another user who is connected changes neither connection', async () => {
     const [owner, other] = [await stage.company(), await stage.company()];
     const { browser, back } = await consented(other.userId, await linkFor(owner.connectionId));
     expect((await browser.get(back)).status).toBe(409);
@@ -383,7 +383,7 @@ describe('connecting again', () => {
       expect(await stage.sync(connectionId)).toMatchObject({ status: 'done' });
   });
 
-  test('as somebody else who had left does not connect them again', async () => {
+  test('a reconnect by another user who is disconnected does not connect that user', async () => {
     const [owner, other] = [await stage.company(), await stage.company()];
     await stage.mirror.service.context.tokens.disconnect(other.connectionId);
     const { browser, back } = await consented(other.userId, await linkFor(owner.connectionId));
@@ -393,10 +393,10 @@ describe('connecting again', () => {
   });
 });
 
-describe('a link that was made before an operator disconnected the user', () => {
+describe('a connect link after an operator disconnected the user', () => {
   const disconnect = (id: string) => stage.mirror.api('POST', `/connections/${id}/disconnect`);
 
-  test('does not work any more, and one that is made afterwards does', async () => {
+  test('a link from before a disconnect by the operator does not work, and one from afterwards does', async () => {
     const { connectionId, userId } = await stage.company();
     const before = await linkFor(connectionId);
     await disconnect(connectionId);
@@ -407,7 +407,7 @@ describe('a link that was made before an operator disconnected the user', () => 
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
   });
 
-  test('does not work either if the connection had ended already', async () => {
+  test('a link from before a disconnect by the operator does not work if the connection had ended already', async () => {
     const { connectionId, userId } = await stage.company();
     await stage.admin.endConnections(userId);
     await stage.sync(connectionId);
@@ -422,20 +422,23 @@ describe('a link that was made before an operator disconnected the user', () => 
     expect(events).toHaveLength(1);
   });
 
-  test.each(['that connection', 'any connection'])('for %s cannot be finished either', async (which) => {
-    const { connectionId, userId } = await stage.company();
-    const { browser, back } = await consented(
-      userId,
-      await linkFor(which === 'any connection' ? undefined : connectionId),
-    );
-    await disconnect(connectionId);
-    const page = await text(await browser.get(back));
-    expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
-    expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
-    expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
-  });
+  test.each(['that connection', 'any connection'])(
+    'a consent that began before a disconnect by the operator, with a link for %s, is refused',
+    async (which) => {
+      const { connectionId, userId } = await stage.company();
+      const { browser, back } = await consented(
+        userId,
+        await linkFor(which === 'any connection' ? undefined : connectionId),
+      );
+      await disconnect(connectionId);
+      const page = await text(await browser.get(back));
+      expect(page).toMatchObject({ status: 410, text: expect.stringContaining('This link has ended') });
+      expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
+      expect((await stage.admin.connections()).find((user) => user.userId === userId)!.refreshTokens).toBe(0);
+    },
+  );
 
-  test('works if the user has ended the connection instead', async () => {
+  test('a link from before a disconnect by the user still works', async () => {
     const { connectionId, userId } = await stage.company();
     const link = await linkFor(connectionId);
     await stage.admin.endConnections(userId);
@@ -446,7 +449,7 @@ describe('a link that was made before an operator disconnected the user', () => 
   });
 });
 
-test('every page may do nothing but show itself', async () => {
+test('pages of the connect flow allow no scripts, forms or frames', async () => {
   const pages = ['/connect', '/oauth/callback'];
   for (const path of pages) {
     const { headers } = await newBrowser().get(stage.ground.publicUrl + path);
@@ -482,7 +485,7 @@ async function at(publicUrl: (port: number) => string) {
   };
 }
 
-test('on https the cookie is secure', async () => {
+test('the cookie of the connect flow is secure on https', async () => {
   const web = await at(() => 'https://mirror.example.com');
   try {
     const link = await web.link();
@@ -498,7 +501,7 @@ test('on https the cookie is secure', async () => {
 });
 
 describe('PUBLIC_URL with a path', () => {
-  test.each(['keeps it', 'takes it off'])('works behind a proxy that %s', async (what) => {
+  test.each(['keeps it', 'takes it off'])('a PUBLIC_URL with a path works behind a proxy that %s', async (what) => {
     const proxyPort = await freePort();
     const web = await at(() => `http://127.0.0.1:${proxyPort}/tools/mirror`);
     const proxy = createServer((incoming, outgoing) => {
@@ -528,7 +531,7 @@ describe('PUBLIC_URL with a path', () => {
 });
 
 /** Moves the library's clock: last. */
-test('a code that has expired connects nobody', async () => {
+test('an expired code makes no connection', async () => {
   const { browser, back } = await consented(await somebody());
   await stage.admin.advanceClock(601);
   const page = await text(await browser.get(back));

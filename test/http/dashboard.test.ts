@@ -40,7 +40,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene?.close();
   });
 
-  test('asks for the token, and shows the overview', async () => {
+  test('the dashboard asks for the token, and shows the overview', async () => {
     await page.goto(`${scene.ground.publicUrl}/`);
     // Everything here is done as somebody does it who has a keyboard and a screen reader.
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
@@ -59,7 +59,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(focused).toEqual({ role: 'link', name: 'Skip to the content' });
   });
 
-  test('a sync is followed while it runs, without a reload', async () => {
+  test('the dashboard follows a running sync without a reload', async () => {
     broken = await scene.upload({
       name: 'Broken cut.mov',
       projectId: 'campaign',
@@ -92,7 +92,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await scene.admin.clearFaults();
   });
 
-  test('a project is synced again by its name, with the keyboard', async () => {
+  test('an operator syncs a project by its name, with the keyboard', async () => {
     await page.evaluate(`location.hash = '#/'; document.querySelector('input[type=search]').value = ''`);
     await tabTo('link', 'Ada Lindqvist');
     await page.keyboard.press('Enter');
@@ -119,7 +119,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(syncs[0]).toMatchObject({ mode: 'full', scope: { companyId: 'acme', projectId: 'campaign' } });
   });
 
-  test('a failed asset shows the reason, and can be retried', async () => {
+  test('the dashboard shows why an asset failed, and an operator retries it', async () => {
     await shows(/asset\.download\.url/);
     // The run before asks for what had failed, too.
     await scene.checked();
@@ -133,7 +133,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await eventually(focused).toEqual({ role: 'heading', name: 'Not mirrored' });
   });
 
-  test('library, database and bucket are compared, every byte', async () => {
+  test('an operator verifies library, database and bucket, every byte', async () => {
     await page.evaluate(`location.hash = '#/'`);
     await tabTo('button', 'Verify …');
     await page.keyboard.press('Enter');
@@ -164,7 +164,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     );
   });
 
-  test('settings are chosen by name, say what is skipped, and are refused by the labels of their fields', async () => {
+  test('an operator chooses filters by name, and refused settings are named by their labels', async () => {
     await page.evaluate(`location.hash = '#/connections/${scene.connectionId}'`);
     await press('Settings …');
     await page.waitForSelector('select[name="exclude.projectIds"]:not([disabled])');
@@ -205,7 +205,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.reload();
   });
 
-  test('without the library, projects are named by id; unknown ones are refused, and saved on request', async () => {
+  test('an operator filters projects by id while the library is away, and confirms unknown ones', async () => {
     await scene.admin.setFaults({ endpoint: 'projects', status: 500 });
     await press('Settings …');
     await shows('The library does not list its projects now.');
@@ -225,7 +225,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await page.reload();
   });
 
-  test('an error that begins with a name is shown as it is', async () => {
+  test('the dashboard shows an error that begins with a name as it is', async () => {
     const { connectionId } = scene;
     const data = { reason: 'icon set 42: the listing was cut off' };
     await scene.mirror.store.events.add({ kind: 'sync.failed', connectionId, data });
@@ -235,7 +235,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Not mirrored');
   });
 
-  test('a connection is ended after a question, and its user connects again by a link', async () => {
+  test('an operator disconnects a connection after a confirmation, and its user reconnects by a link', async () => {
     await tabTo('button', 'Disconnect …');
     await page.keyboard.press('Enter');
     await eventually(dialogs).toEqual(['Disconnect Ada Lindqvist?']);
@@ -261,7 +261,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('Up to date');
   });
 
-  test('a notice covers no content on a phone', async () => {
+  test('a notice of the dashboard covers no content on a phone', async () => {
     await dress(page, { width: 360 });
     await page.evaluate('scrollTo(0, 200)');
     await press('Sync now');
@@ -278,7 +278,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await dress(page, { width: 1280 });
   });
 
-  test('who has no connection yet sees Connect first', async () => {
+  test('the dashboard shows Connect first if there is no connection', async () => {
     const stage = await newStage();
     const other = await chrome.createBrowserContext();
     try {
@@ -296,7 +296,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     }
   });
 
-  test('the queues can be looked at', async () => {
+  test('an operator opens the queue dashboard', async () => {
     await page.goto(`${scene.ground.publicUrl}/queues/queue/assets?status=completed`);
     await shows(/(mirror-asset|follow-up) ast_\w+/);
     await picture('queues');
@@ -312,7 +312,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     ['activity', '#/activity', 'An operator signed in'],
     ['verifications', '#/verify', 'By an operator'],
     ['verification', 'verification', 'No differences'],
-  ])('%s: every text can be read, everything has a name and fits, in light and dark', async (name, hash, words) => {
+  ])('the page %s is readable, named and fits in light and dark', async (name, hash, words) => {
     const places: Record<string, string> = {
       connection: `#/connections/${scene.connectionId}`,
       asset: `#/assets/${broken}`,
@@ -336,7 +336,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
-  test('every dialog can be read, has a name for everything and fits, in light and dark', async () => {
+  test('every dialog is readable, named and fits in light and dark', async () => {
     await page.goto(`${scene.ground.publicUrl}/#/connections/${scene.connectionId}`);
     const flaws: string[] = [];
     for (const [label, words] of [
@@ -364,7 +364,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     expect(flaws).toEqual([]);
   });
 
-  test('so can the form that asks for the token', async () => {
+  test('the sign-in form is readable, named and fits in light and dark', async () => {
     const other = await chrome.createBrowserContext();
     const form = await other.newPage();
     for (const isDark of [false, true]) {

@@ -62,7 +62,7 @@ const told = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
   stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
 const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
 
-test('who follows is told at once, by whichever process it happened in', async () => {
+test('an event of any process reaches the followers of all processes at once', async () => {
   const port = await freePort();
   const environment = { ...stage.ground.environment, PORT: String(port), PUBLIC_URL: `http://127.0.0.1:${port}` };
   const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');
@@ -94,7 +94,7 @@ test('who follows is told at once, by whichever process it happened in', async (
   await there.reading;
 });
 
-test('who comes back goes on behind the last it has seen, and misses nothing', async () => {
+test('a follower that reconnects continues after the last event that it has seen', async () => {
   const first = await follow();
   await happen('test.one');
   await until('the event', () => told(first.stream, 'test.one').length === 1);
@@ -113,7 +113,7 @@ test('who comes back goes on behind the last it has seen, and misses nothing', a
   await fourth.end();
 });
 
-test('an event whose transaction ends late is not missed, though younger ones were there before', async () => {
+test('an event of a transaction that ends late reaches followers, although later events came before', async () => {
   const stream = await follow();
   const slow = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
   await slow.connect();
@@ -135,7 +135,7 @@ test('an event whose transaction ends late is not missed, though younger ones we
   }
 });
 
-test('a mark of another database, or none of ours, begins now', async () => {
+test('an unknown Last-Event-ID begins the stream at the present', async () => {
   for (const [i, last] of ['9999999999999-5', 'nonsense', '1'].entries()) {
     const stream = await follow({ last });
     await happen(`test.now${i}`);
@@ -145,7 +145,7 @@ test('a mark of another database, or none of ours, begins now', async () => {
   }
 });
 
-test('only what was asked for is told', async () => {
+test('a follower gets only the events that it asked for', async () => {
   const stream = await follow({ query: '?kind=test.wanted' });
   await happen('test.other');
   await happen('test.wanted');
@@ -154,7 +154,7 @@ test('only what was asked for is told', async () => {
   await stream.end();
 });
 
-test('who reads nothing costs no more than a page, and keeps nobody waiting', async () => {
+test('a follower that reads nothing takes little memory, and delays no other', async () => {
   const { host, hostname, port } = new URL(stage.ground.publicUrl);
   const deaf = connect(Number(port), hostname);
   deaf.pause();
@@ -173,7 +173,7 @@ test('who reads nothing costs no more than a page, and keeps nobody waiting', as
   await hearing.end();
 });
 
-test('past events come in pages, the newest first, and by what they are about', async () => {
+test('past events are listed in pages, newest first, and by asset or connection', async () => {
   const ask = async (query: string) => {
     const headers = { authorization, accept: 'application/json' };
     return (await fetch(`${stage.ground.publicUrl}/api/events${query}`, { headers })).json() as Promise<{

@@ -12,7 +12,7 @@ afterAll(async () => {
   await stage?.close();
 });
 
-test('the document is OpenAPI 3.1, needs no token, and names every schema it refers to', async () => {
+test('the OpenAPI document is valid 3.1, needs no token, and has every schema that it refers to', async () => {
   const response = await fetch(`${stage.ground.publicUrl}/openapi.json`);
   expect(response.headers.get('content-type')).toMatch(/^application\/json/);
   const document = (await response.json()) as { openapi: string };
@@ -25,7 +25,7 @@ test('the document is OpenAPI 3.1, needs no token, and names every schema it ref
   expect([...named].filter((name) => name.endsWith('Input'))).toEqual([]);
 });
 
-test('each route is there with its name, its words and what it answers, and in docs/reference/api.md', async () => {
+test('each route has an operationId, a summary and its answers, and is in docs/reference/api.md', async () => {
   const { document } = await contract(stage.ground.publicUrl);
   const docs = await readFile('docs/reference/api.md', 'utf8');
   const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -44,7 +44,7 @@ test('each route is there with its name, its words and what it answers, and in d
   }
 });
 
-test('each operation has exactly the refusals that its parameters and its connection can cause', async () => {
+test('each operation lists exactly the refusals that it can have', async () => {
   const { document } = await contract(stage.ground.publicUrl);
   const statusesOf = (path: string, method: string) =>
     Object.keys(document.paths[path]![method]!.responses).filter((status) => status >= '400' && status !== '5XX');
@@ -56,7 +56,7 @@ test('each operation has exactly the refusals that its parameters and its connec
   expect(statusesOf('/api/assets/{id}/retry', 'post')).toEqual([...changes, '404', '409', '414'].sort());
 });
 
-test('every time of an answer is in ISO 8601, unless its name ends in Ms, and may be so in a request', async () => {
+test('each time in the API is in ISO 8601, and `since` of a resync may also be in milliseconds', async () => {
   const { document } = await contract(stage.ground.publicUrl);
   const times: unknown[] = [];
   JSON.stringify(document, (name, value) => {
@@ -72,7 +72,7 @@ test('every time of an answer is in ISO 8601, unless its name ends in Ms, and ma
   ]);
 });
 
-test('a body is required where a request without one is refused, and nowhere else', async () => {
+test('the OpenAPI document requires a body exactly where a request without one is refused', async () => {
   const { document } = await contract(stage.ground.publicUrl);
   const { connectionId } = await stage.company();
   const bodies = Object.entries(document.paths).flatMap(([path, methods]) =>

@@ -41,7 +41,7 @@ const post = (verb: string, of = id) => ask('POST', `/connections/${of}/${verb}`
 const deeds = async (query: string) => (await ask('GET', `/events?${query}`)).body.events;
 
 describe('pause and resume', () => {
-  test('what is in hand elsewhere stops at once, nothing new begins, and all of it goes on after', async () => {
+  test('a pause stops transfers and syncs of a connection in all processes, and a resume continues them', async () => {
     await scene.admin.addFault({ endpoint: 'media', stallAfter: 1000 });
     const inHand = await scene.upload({ name: 'slow.bin', content: { seed: 1, size: 100_000 } });
     await scene.resync({ mode: 'incremental' });
@@ -78,7 +78,7 @@ describe('pause and resume', () => {
     expect(kinds.filter((kind: string) => kind === 'connection.resumed')).toHaveLength(1);
   });
 
-  test('a run in the middle of its listing stops, and goes on where it was', async () => {
+  test('a pause interrupts a listing, and a resume continues it', async () => {
     for (let i = 0; i < 3; i++) await scene.upload({ name: `listed ${i}` });
     await scene.mirror.quiet();
     await scene.admin.clearRequests();
@@ -102,7 +102,7 @@ describe('pause and resume', () => {
 });
 
 describe('retry', () => {
-  test('of one asset, and of all that failed, begins as on the first day', async () => {
+  test('a retry of one or all failed assets starts them afresh', async () => {
     await scene.admin.addFault({ endpoint: 'asset', body: { asset: 'nonsense' } });
     const ids = [await scene.upload(), await scene.upload(), await scene.upload()];
     await scene.resync({ mode: 'incremental' });
@@ -139,7 +139,7 @@ describe('retry', () => {
     expect((await ask('POST', `/assets/${ids[0]}/retry`)).body).toEqual(whole);
   });
 
-  test('looks again for what was given up beside the media, which stays', async () => {
+  test('a retry of an asset whose transcript was given up fetches it, and not the media', async () => {
     const id = await scene.film();
     await scene.admin.addFault({ endpoint: 'transcript', assetId: id, status: 404 });
     await scene.resync({ mode: 'incremental' });
@@ -151,11 +151,14 @@ describe('retry', () => {
     expect((await scene.admin.requests({ endpoint: 'media', assetId: id })).length).toBe(1);
   });
 
-  test.each(['pause', 'resume', 'disconnect', 'retry-failed'])('%s of nothing says so', async (verb) => {
-    expect(await post(verb, 'nobody')).toMatchObject(refused(404, 'connection_not_found'));
-  });
+  test.each(['pause', 'resume', 'disconnect', 'retry-failed'])(
+    '%s of an unknown connection is answered with connection_not_found',
+    async (verb) => {
+      expect(await post(verb, 'nobody')).toMatchObject(refused(404, 'connection_not_found'));
+    },
+  );
 
-  test('of what is not there, or no longer in the library, says so', async () => {
+  test('a retry of an unknown or gone asset is refused with the reason', async () => {
     expect(await ask('POST', '/assets/nothing/retry')).toMatchObject(refused(404, 'asset_not_found'));
     expect(await ask('GET', '/assets/nothing')).toMatchObject(refused(404, 'asset_not_found'));
     const longest = encodeURIComponent('漢'.repeat(666));
@@ -171,8 +174,8 @@ describe('retry', () => {
   });
 });
 
-describe('runs', () => {
-  test('come newest first, in pages that miss nothing and repeat nothing', async () => {
+describe('syncs', () => {
+  test('syncs are listed newest first, in pages without gaps or repeats', async () => {
     const all = (await ask('GET', `/syncs?connectionId=${id}&limit=250`)).body.syncs;
     expect(all.length).toBeGreaterThan(3);
     const found: string[] = [];
@@ -191,7 +194,7 @@ describe('runs', () => {
 });
 
 describe('connections', () => {
-  test('come in pages, and are found by their user, their company and their state', async () => {
+  test('connections are listed in pages, and searched by user, company and status', async () => {
     const { body } = await ask('GET', '/connections?limit=1');
     expect(body).toMatchObject({ connections: [{ id }], nextCursor: null });
     const { email } = body.connections[0].user;
@@ -204,8 +207,8 @@ describe('connections', () => {
   });
 });
 
-describe('what operators do', () => {
-  test('is written down: who, what, to what, and how it ended', async () => {
+describe('the audit log', () => {
+  test('the audit log has the actor, the action, its target and its outcome', async () => {
     const [pause] = await deeds(`connectionId=${id}&kind=operator.pauseConnection&limit=1`);
     expect(pause).toMatchObject({ assetId: null, data: { by: 'token', outcome: 'done', status: 200 } });
     const [refusal] = await deeds('kind=operator.retryAsset&limit=1');
@@ -231,7 +234,7 @@ describe('what operators do', () => {
 });
 
 describe('disconnect', () => {
-  test('ends it here and at the service, once; reconnecting brings it back with its records', async () => {
+  test('a disconnect ends the connection here and at the library, and a reconnect brings it back', async () => {
     expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
     const ended = await post('disconnect');
     expect(ended).toMatchObject({ status: 200, body: { id, status: 'disconnected', revoked: true, nextSyncAt: null } });

@@ -31,7 +31,7 @@ describe('pages below a path', () => {
     fetch(new URL(path, origin), { redirect: 'manual', headers: { cookie, ...headers } });
 
   test.each(['/mirror/', '/mirror', '/mirror?a=1', '/'])(
-    'the dashboard at %s: all that it names is there, and it may load nothing else',
+    'the dashboard at %s loads all its files, and allows no others',
     async (path) => {
       const page = await get(path);
       expect(page.headers.get('content-security-policy')).toBe(
@@ -45,7 +45,7 @@ describe('pages below a path', () => {
     },
   );
 
-  test('the queues at /mirror/queues/: the page asks for what it needs below there', async () => {
+  test('the queue dashboard at /mirror/queues/ loads its files below that path', async () => {
     const html = await (await get('/mirror/queues/')).text();
     expect(html).toContain('<base href="/mirror/queues/"');
     const script = /src="(static\/js\/main[^"]*)"/.exec(html)![1];
@@ -53,7 +53,7 @@ describe('pages below a path', () => {
     expect((await get('/mirror/queues/api/queues')).status).toBe(200);
   });
 
-  test('who sends the token needs no session, and who sends another has none', async () => {
+  test('a page needs no session if the request has the operator token, and refuses another token', async () => {
     for (const path of ['/', '/queues/']) {
       const of = async (token: string) =>
         (await get(path, { cookie: '', authorization: `Bearer ${token}`, accept: 'text/html' })).status;
@@ -61,7 +61,7 @@ describe('pages below a path', () => {
     }
   });
 
-  test('a script is sent once, and then only asked for by its tag', async () => {
+  test('a script is cached, and revalidated by its ETag', async () => {
     const first = await get('/mirror/dashboard/app.js');
     expect(first.headers.get('cache-control')).toBe('private, no-cache');
     expect(first.headers.get('content-type')).toMatch(/javascript/);
@@ -79,11 +79,11 @@ describe('pages below a path', () => {
     '/dashboard/..%2fserver.ts',
     '/dashboard/vendor/lit-html/package.json',
     '/dashboard/vendor/uplot/..%2f..%2f..%2fpackage.json',
-  ])('%s is not one of its files', async (path) => {
+  ])('%s is not served as a file of the dashboard', async (path) => {
     expect((await get(`/mirror${path}`)).status).toBe(404);
   });
 
-  test('who is not signed in gets none of it', async () => {
+  test('files of the dashboard need a sign-in', async () => {
     expect((await get('/mirror/dashboard/app.js', { cookie: '' })).status).toBe(303);
   });
 });

@@ -30,7 +30,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     await stage?.close();
   });
 
-  test('shows both queues with jobs that say what they are about, and hold nothing but ids', async () => {
+  test('the queue dashboard shows both queues, and jobs with names and ids only', async () => {
     const { queues } = (await (await get('/queues/api/queues?activeQueue=assets&page=1')).json()) as {
       queues: {
         name: string;
@@ -49,7 +49,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     for (const { readOnlyMode } of queues) expect(readOnlyMode).toBe(true);
   });
 
-  test('its page loads nothing from elsewhere, and its scripts are here', async () => {
+  test('the queue dashboard loads scripts from this server only', async () => {
     const page = await get('/queues/');
     expect(page.headers.get('content-security-policy')).toMatch(
       /^default-src 'self'; style-src 'self' 'unsafe-inline'/,
@@ -60,7 +60,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect((await get(`/queues/${script}`)).headers.get('content-type')).toMatch(/javascript/);
   });
 
-  test('its page has the name and the icon of the product, and leads back to the dashboard', async () => {
+  test('the queue dashboard has the name and icon of asset-mirror, and a link to the dashboard', async () => {
     const html = await (await get('/queues/')).text();
     expect(html).toContain('<title>asset-mirror queues</title>');
     expect(html).toContain('<a class="back" href="/">');
@@ -68,7 +68,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect((await get(icon!)).headers.get('content-type')).toContain('image/svg+xml');
   });
 
-  test('nothing is changed from there', async () => {
+  test('the queue dashboard is read-only', async () => {
     const { queues } = stage.mirror.service.context;
     for (const path of ['assets/pause', 'assets/empty', 'assets/obliterate', 'pause']) {
       const answer = await fetch(`${stage.ground.publicUrl}/queues/api/queues/${path}`, {
@@ -80,14 +80,14 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect(await queues.assets.getWaitingCount()).toBe(1);
   });
 
-  test('what is not there is told with the id that its request has elsewhere', async () => {
+  test('an unknown page of the queue dashboard is answered with the request id', async () => {
     const answer = await get('/queues/nothing');
     const body = (await answer.json()) as { code: string; requestId: string };
     expect([answer.status, body.code]).toEqual([404, 'not_found']);
     expect(body.requestId).toBe(answer.headers.get('x-request-id'));
   });
 
-  test('shows each attempt at an asset as a job of its own, failed with the reason or completed', async () => {
+  test('the queue dashboard shows each attempt at an asset as a job, failed with the reason or completed', async () => {
     const [good, bad] = await stage.upload(companyId, 2);
     await stage.admin.addFault({ endpoint: 'media', assetId: good!, times: 1, status: 500 });
     await stage.admin.addFault({ endpoint: 'asset', assetId: bad!, body: { asset: 'nonsense' } });
@@ -114,7 +114,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     }
   });
 
-  test('who is not signed in sees none of it', async () => {
+  test('the queue dashboard needs a sign-in', async () => {
     const page = await get('/queues/', { cookie: '' });
     expect([page.status, page.headers.get('location')]).toEqual([303, '/sign-in?to=%2Fqueues%2F']);
     const data = await get('/queues/api/queues', { cookie: '', accept: 'application/json, text/plain, */*' });

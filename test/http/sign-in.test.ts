@@ -28,7 +28,7 @@ async function signIn(): Promise<string> {
 }
 
 describe('signing in', () => {
-  test('a page asks who is not signed in, and leads back', async () => {
+  test('a page redirects to the sign-in form, and the form redirects back to it', async () => {
     const away = await get('/');
     expect(away.status).toBe(303);
     expect(away.headers.get('location')).toBe('/sign-in?to=%2F');
@@ -51,20 +51,20 @@ describe('signing in', () => {
     '',
     '/\t/x.example',
     '/.//x.example',
-  ])('never leads elsewhere (%j)', async (to) => {
+  ])('the sign-in never redirects to another site (%j)', async (to) => {
     const answer = await send('/sign-in', { token, to });
     const { origin: led } = new URL(answer.headers.get('location')!, origin);
     expect([answer.status, led]).toEqual([303, origin]);
   });
 
-  test('gives a cookie that scripts and other sites never see, and that says nothing', async () => {
+  test('the session cookie is hidden from scripts and other sites, and does not contain the token', async () => {
     const answer = await send('/sign-in', { token });
     const [cookie] = answer.headers.getSetCookie();
     expect(cookie).toMatch(/^asset_mirror_session=v1\.[\w.-]+; Max-Age=43200; Path=\/; HttpOnly; SameSite=Strict$/);
     expect(cookie).not.toContain(token);
   });
 
-  test('opens the API and the page', async () => {
+  test('a session opens the API and the dashboard', async () => {
     const cookie = await signIn();
     expect((await get('/api/status', { cookie })).status).toBe(200);
     expect(await (await get('/', { cookie })).text()).toContain('Sign out');
@@ -89,7 +89,7 @@ describe('signing in', () => {
     expect((await get('/api/status', { cookie })).status).toBe(401);
   });
 
-  test('one that was altered, or is of another purpose, opens nothing', async () => {
+  test('a cookie that was altered, or sealed for another purpose, opens nothing', async () => {
     const cookie = await signIn();
     const altered = cookie.slice(0, -2) + (cookie.endsWith('AA') ? 'BB' : 'AA');
     expect((await get('/api/status', { cookie: altered })).status).toBe(401);
@@ -101,7 +101,7 @@ describe('signing in', () => {
     }
   });
 
-  test('signing in and out is written down', async () => {
+  test('signing in and out are in the audit log', async () => {
     await send('/sign-out', {}, { cookie: await signIn() });
     const { events } = await stage.mirror.service.operations.events({ limit: 2 });
     expect(events.map(({ kind, data }) => [kind, data.by])).toEqual([
@@ -111,7 +111,7 @@ describe('signing in', () => {
   });
 });
 
-describe('a page elsewhere', () => {
+describe('requests from other sites', () => {
   test.each<[string, Record<string, string>, number]>([
     ['another origin', { origin: 'https://elsewhere.example' }, 403],
     ['no origin at all', {}, 403],
@@ -119,21 +119,21 @@ describe('a page elsewhere', () => {
     ['another site', { 'sec-fetch-site': 'cross-site' }, 403],
     ['a neighbour under the same domain', { 'sec-fetch-site': 'same-site' }, 403],
     ['a page of ours', { 'sec-fetch-site': 'same-origin' }, 201],
-  ])('changes nothing with the cookie of who is signed in: %s', async (_, headers, status) => {
+  ])('the session cookie allows changes only from pages of this origin: %s', async (_, headers, status) => {
     const cookie = await signIn();
     const answer = await fetch(`${origin}/api/connect-links`, { method: 'POST', headers: { cookie, ...headers } });
     expect(answer.status).toBe(status);
     if (status === 403) expect(await answer.json()).toMatchObject({ code: 'foreign_origin' });
   });
 
-  test('nor does it sign anybody in', async () => {
+  test('a page of another site cannot sign anybody in', async () => {
     const answer = await send('/sign-in', { token }, { origin: 'https://elsewhere.example' });
     expect([answer.status, answer.headers.getSetCookie()]).toEqual([403, []]);
   });
 });
 
 describe('wrong tokens', () => {
-  test('are slowed down after ten of them, and the right one is let in all the same', async () => {
+  test('sign-ins are slowed down after ten wrong tokens, and the right token still works', async () => {
     for (let i = 0; i < 10; i++) {
       const answer = await send('/sign-in', { token: `guess ${i}` });
       expect(answer.status).toBe(401);
@@ -152,7 +152,7 @@ describe('wrong tokens', () => {
     expect(JSON.stringify(stage.mirror.lines)).not.toContain('guess');
   });
 
-  test.each(['/api/status', '/queues/'])('in a header for %s are slowed down by address', async (path) => {
+  test.each(['/api/status', '/queues/'])('wrong tokens in a header for %s are slowed down by address', async (path) => {
     const from = `203.0.113.${path.length}`;
     const ask = (given: string, address: string) =>
       get(path, { authorization: `Bearer ${given}`, accept: 'application/json', 'x-forwarded-for': address });
@@ -165,7 +165,7 @@ describe('wrong tokens', () => {
     expect((await ask('guess', '203.0.113.200')).status).toBe(401);
   });
 
-  test('that came through the proxies count for the one who sent them, and for nobody else', async () => {
+  test("wrong tokens through trusted proxies count for the client's address only", async () => {
     const enter = (given: string, from: string) => send('/sign-in', { token: given }, { 'x-forwarded-for': from });
     for (let i = 0; i < 10; i++) expect((await enter(`guess ${i}`, '203.0.113.9')).status).toBe(401);
     // Who sends them may have made up what stands before its own address.
@@ -175,7 +175,7 @@ describe('wrong tokens', () => {
     expect((await enter('guess', '203.0.113.10')).status).toBe(401);
   });
 
-  test('are counted by the /64 of an IPv6 address, for one host has all of it', async () => {
+  test('wrong tokens from IPv6 addresses are counted by their /64', async () => {
     const enter = async (from: string) =>
       (await send('/sign-in', { token: 'guess' }, { 'x-forwarded-for': from })).status;
     for (let i = 0; i < 10; i++) expect(await enter(`2001:db8:1:2:${i}::1`)).toBe(401);
@@ -188,7 +188,7 @@ describe('wrong tokens', () => {
   });
 });
 
-test('on https the cookie is secure and of the path of the service; with another token all sessions end', async () => {
+test('on https the session cookie is secure and has the path of PUBLIC_URL; a new token ends all sessions', async () => {
   const cookie = await signIn().catch(() => '');
   const { environment } = stage.ground;
   await stage.mirror.stop();
