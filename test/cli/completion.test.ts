@@ -42,7 +42,7 @@ const isThere = (shell: string) => {
   }
 };
 
-describe.each(shells)('%s', (shell) => {
+describe.each(shells)('completion in %s', (shell) => {
   const there = isThere(shell);
   test.skipIf(!there).each<[string, string[]]>([
     ['asset-mirror re', ['rebuild', 'resume', 'resync', 'retry']],
@@ -53,7 +53,7 @@ describe.each(shells)('%s', (shell) => {
     ['asset-mirror events --fo', ['--follow']],
     ['asset-mirror keys ro', ['rotate']],
     ['asset-mirror completion z', ['zsh']],
-  ])(`completes %s${there ? '' : ` (skipped: ${shell} is not installed)`}`, async (line, offered) => {
+  ])(`a shell completes %s${there ? '' : ` (skipped: ${shell} is not installed)`}`, async (line, offered) => {
     const { stdout } = await promisify(execFile)(shell, asks[shell](line), { timeout: 20_000 });
     // Behind a tab fish says what each is for.
     const words = stdout.split(/\r?\n/).map((word) => word.split('\t')[0]!);

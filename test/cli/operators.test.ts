@@ -7,7 +7,7 @@ import { program } from '../../src/cli/program.ts';
 import { newScene, type Scene } from '../support/scene.ts';
 import { until } from '../support/until.ts';
 
-describe('the verbs of operators', () => {
+describe('commands of operators', () => {
   let scene: Scene;
   let id: string;
   let whole: string;
@@ -42,7 +42,7 @@ describe('the verbs of operators', () => {
     });
   }
 
-  test('list connections, assets and syncs, as text and as JSON', async () => {
+  test('list commands print connections, assets and syncs as text and as JSON', async () => {
     const [connections, json, assets, runs, none] = await Promise.all([
       run(['connections']),
       run(['connections', '--status', 'active', '--json']),
@@ -71,7 +71,7 @@ describe('the verbs of operators', () => {
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[31massets failed');
   });
 
-  test('say what a full sync would transfer, and explain one asset', async () => {
+  test('plan prints what a full sync would transfer, and explain the history of one asset', async () => {
     const plan = await run(['plan', id]);
     expect(plan).toMatchObject({
       code: 0,
@@ -105,7 +105,7 @@ describe('the verbs of operators', () => {
     });
   });
 
-  test('retry failed assets, and say which cannot be retried', async () => {
+  test('retry retries failed assets, and names those that cannot be retried', async () => {
     expect(await run(['retry', failed, 'nothing'])).toMatchObject({
       code: 2,
       stdout: expect.stringMatching(new RegExp(`^✓ ${failed}: retrying now\n✗ nothing: There is no asset nothing`)),
@@ -117,7 +117,7 @@ describe('the verbs of operators', () => {
     }
   });
 
-  test('show and change the settings of a connection', async () => {
+  test('set prints and changes the settings of a connection', async () => {
     const set = await run(['set', id, '--exclude', 'type=videos', '--exclude', 'type=audio', '--interval', '15m']);
     expect(set.stdout).toMatch(/interval +15m 00s\n.*\nexclude +type=videos type=audio\n/);
     const slips = ['company=acmé', 'project=p\u001b[31m', 'type=film'].flatMap((slip) => ['--exclude', slip]);
@@ -185,7 +185,7 @@ describe('the verbs of operators', () => {
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
   });
 
-  test('syncs shows below a failed sync why it failed', async () => {
+  test('syncs prints the error below a failed sync', async () => {
     await scene.admin.setFaults({ endpoint: 'assets', status: 403 });
     const failed = await run(['resync', id, '--company', 'acme', '--wait', '--json']);
     await scene.admin.clearFaults();
@@ -195,7 +195,7 @@ describe('the verbs of operators', () => {
     );
   });
 
-  test('events lists the past, newest last, and with --follow new events, also after a restart', async () => {
+  test('events lists past events, and with --follow new ones, also after a restart of the service', async () => {
     const at = '\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z';
     const failures = await run(['events', '--kind', 'asset.failed', '--asset', failed, '--connection', id]);
     expect(failures.stdout).toMatch(new RegExp(`^${at} {2}asset.failed {2}${failed}, connection ${id} {2}.+\\n$`));
@@ -232,7 +232,7 @@ describe('the verbs of operators', () => {
     }
   });
 
-  test('webhooks test says that no endpoint is configured', async () => {
+  test('webhooks test fails if no endpoint is configured', async () => {
     const { code, stderr } = await run(['webhooks', 'test']);
     expect([code, stderr]).toEqual([
       1,
@@ -240,7 +240,7 @@ describe('the verbs of operators', () => {
     ]);
   });
 
-  test('resync --wait says once until when and why a connection waits', async () => {
+  test('resync --wait prints once why a connection waits, and until when', async () => {
     const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
@@ -262,7 +262,7 @@ describe('the verbs of operators', () => {
     await scene.mirror.api('POST', `/connections/${id}/resume`);
   });
 
-  test('pause, resume and disconnect; disconnect needs a confirmation', async () => {
+  test('pause, resume and disconnect change a connection; disconnect needs a confirmation', async () => {
     expect((await run(['pause', id])).stdout).toContain('is paused');
     expect(await run(['resync', id])).toMatchObject({
       code: 1,
@@ -279,7 +279,7 @@ describe('the verbs of operators', () => {
     expect(await scene.mirror.connect()).toBe(id);
   });
 
-  test('a connection is named by its id, the beginning of it, or the e-mail or name of its user', async () => {
+  test("a connection can be named by its id, the beginning of it, or its user's e-mail or name", async () => {
     const { user } = await scene.mirror.api('GET', `/connections/${id}`);
     for (const name of [id, id.slice(0, 8), user.email.toUpperCase(), user.name]) {
       expect(JSON.parse((await run(['set', name, '--json'])).stdout), name).toHaveProperty('syncInterval');
@@ -300,7 +300,7 @@ describe('the verbs of operators', () => {
     expect(company.stderr).toContain('This connection cannot read a company nope. It reads acme (Acme).');
   });
 
-  test('--json prints errors as JSON, on stderr', async () => {
+  test('errors are printed as JSON on stderr with --json', async () => {
     const [unknown, option, away] = await Promise.all([
       run(['explain', 'nothing', '--json']),
       run(['assets', '--colour', '--json']),
@@ -325,7 +325,7 @@ describe('the verbs of operators', () => {
     [['\u001b[2J']],
     [['retry', '\u001b[31m\u001b[2J']],
     [['explain', '\u001b[2J']],
-  ])('an argument that is refused moves no cursor: %j', async (args) => {
+  ])('a refused argument is printed without control characters: %j', async (args) => {
     const { code, stdout, stderr } = await run(args);
     expect(code).toBe(2);
     expect(stdout + stderr).toContain('\\u{1b}[2J');
@@ -333,17 +333,17 @@ describe('the verbs of operators', () => {
   });
 
   test.each<[string, string[], Record<string, string>, number]>([
-    ['nobody answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
-    ['nobody can be followed', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
+    ['no service answers', ['status'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
+    ['no service has events to follow', ['events', '--follow'], { ASSET_MIRROR_URL: 'http://127.0.0.1:1' }, 3],
     ['the token is wrong', ['connections'], { ADMIN_TOKEN: 'another-token-of-the-operators' }, 2],
-    ['the service there is another', ['status'], { ASSET_MIRROR_URL: 'the library' }, 3],
+    ['another service answers', ['status'], { ASSET_MIRROR_URL: 'the library' }, 3],
     ['an option is unknown', ['assets', '--colour'], {}, 2],
-    ['a value is not one of those that are possible', ['assets', '--state', 'lost'], {}, 2],
+    ['a value is not allowed', ['assets', '--state', 'lost'], {}, 2],
     ['a shell is unknown', ['completion', 'tcsh'], {}, 2],
     ['the connection is unknown', ['pause', 'nobody'], {}, 2],
     ['a setting is out of its range', ['set', 'ID', '--interval', '1ms'], {}, 2],
     ['the address has a password', ['status'], { ASSET_MIRROR_URL: 'http://u:geheim@127.0.0.1:1' }, 2],
-  ])('exit codes: %s', async (_, args, environment, code) => {
+  ])('the exit code is right if %s', async (_, args, environment, code) => {
     const places = Object.entries(environment).map(([name, value]) => [
       name,
       value === 'the library' ? scene.library.apiUrl : value,
@@ -358,7 +358,7 @@ describe('the verbs of operators', () => {
     expect(ended.stdout).toBe('');
   });
 
-  test('names that others gave reach no terminal as commands', async () => {
+  test('names from the library are printed without control characters', async () => {
     const hostile = 'x\u001b]0;title\u0007\u009b2J\u202ey\nz';
     const users = [scene.library.users[0]!.id];
     await scene.admin.addCompany({ id: 'hostile', name: hostile, userIds: users });
@@ -377,7 +377,7 @@ describe('the verbs of operators', () => {
     expect(JSON.parse(json.stdout).assets[0].name).toBe(`${hostile}.mov`);
   });
 
-  test('each verb has help of its own, with its words', async () => {
+  test('each command has a help text with a description', async () => {
     const app = program({} as never, '1.0.0');
     expect(app.commands.length).toBeGreaterThan(15);
     for (const command of [...app.commands, ...app.commands.flatMap((it) => it.commands)]) {

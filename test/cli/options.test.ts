@@ -31,7 +31,7 @@ async function served(words: string[]): Promise<string | undefined> {
   return exitCode === 0 ? media : said;
 }
 
-test.each(['library', 'demo'])('%s --media is a directory that is there, or nothing is started', async (verb) => {
+test.each(['library', 'demo'])('%s --media starts only with an existing directory', async (verb) => {
   expect(await served([verb, '--media', place])).toBe(place);
   const near = relative('.', place);
   expect(await served([verb, '--media', near])).toBe(near);
@@ -46,20 +46,20 @@ test.each([
   ['--website-url', 'ftp://x', 'such as https://library.example.com'],
   ['--logo-url', 'http://x/y.png', 'an https address'],
   ['--app-name', ' ', 'a text that is not empty'],
-])('the library does not start with %s %j, and says what it wants', async (option, value, wanted) => {
+])('library with %s %j does not start, and the error says what is expected', async (option, value, wanted) => {
   const said = await served(['library', option, value]);
   expect(said).toContain(option);
   expect(said).toContain(wanted);
 });
 
-test('the address of its database is not repeated, for it may have a password in it', async () => {
+test('library does not print the address of its database, which may have a password', async () => {
   const options = { database: 'postgers://u:geheim@h/db', host: '127.0.0.1', port: 0 };
   const error = await library(options as never, {} as never).catch((error) => error);
   expect([exitCodeOf(error), error.message]).toEqual([2, expect.stringContaining('LIBRARY_DATABASE_URL')]);
   expect(error.message).not.toContain('geheim');
 });
 
-test('--max-size is a size, and for generated files only', async () => {
+test('--max-size takes a size, and is refused without --synthetic', async () => {
   expect(await served(['library', '--synthetic', '5', '--max-size', 'big'])).toContain(
     'Expected a size, such as 10MiB.',
   );
@@ -67,7 +67,7 @@ test('--max-size is a size, and for generated files only', async () => {
   await expect(library(options as never, {} as never)).rejects.toThrow('give --synthetic, too');
 });
 
-test('a demo starts nothing with settings that are wrong, and names all of them', async () => {
+test('demo does not start with wrong settings, and names all of them', async () => {
   const never = () => expect.unreachable('nothing is started');
   const deps = { environment: { PORT: 'abc', LOG_LEVEL: 'loud' }, readConfig, startDatabase: never, freePort: never };
   await expect(demo({ assets: 1 } as never, deps as never)).rejects.toMatchObject({
@@ -75,7 +75,7 @@ test('a demo starts nothing with settings that are wrong, and names all of them'
   });
 });
 
-test('a directory that may not be read is refused, too', () => {
+test('library and demo refuse a directory that cannot be read', () => {
   const closed = mkdtempSync(join(place, 'closed-'));
   chmodSync(closed, 0);
   const script = `

@@ -28,11 +28,11 @@ test.each([
   [20, ['ID   NAME       SIZE', 'a1   a rathe…      5', 'b22  short     1,234']],
   [12, ['ID   NAME', 'a1   a rath…', 'b22  short']],
   [5, ['ID   NAME', 'a1   a rat…', 'b22  short']],
-])('a table in %i columns', (room, lines) => {
+])('a table fits into %i columns', (room, lines) => {
   expect(table(columns, rows, room)).toBe(lines.join('\n'));
 });
 
-test('a table is never wider than its room while anything can give way', () => {
+test('a table is as narrow as its space while its columns can shrink', () => {
   for (let room = 12; room < 60; room++) {
     for (const line of table(columns, rows, room).split('\n')) expect(width(line), `${room}`).toBeLessThanOrEqual(room);
   }
@@ -45,7 +45,7 @@ test.each([
   ['日本語', 6],
   ['👩‍👩‍👧', 2],
   ['', 0],
-])('%j takes %i columns', (text, columns) => {
+])('the text %j takes %i columns', (text, columns) => {
   expect(width(text)).toBe(columns);
 });
 
@@ -55,11 +55,11 @@ test.each([
   ['日本語', 4, '日…'],
   ['ab', 1, '…'],
   ['ab', 0, ''],
-])('%j in %i columns is %j', (text, room, expected) => {
+])('the text %j in %i columns is cut to %j', (text, room, expected) => {
   expect(cut(text, room)).toBe(expected);
 });
 
-test('what others name cannot move the cursor, hide, or make up lines', () => {
+test('names from the library cannot move the cursor, hide or add lines', () => {
   expect(harmless('a\nb\u001b[2Jc\u202ed\u2028e')).toBe('a\\u{a}b\\u{1b}[2Jc\\u{202e}d\\u{2028}e');
 });
 
@@ -67,13 +67,13 @@ test('what others name cannot move the cursor, hide, or make up lines', () => {
 const hostile = 'x\u001b]0;t\u0007\u009b2J\u001b[8m\r\u202ey';
 const shown = 'x\\u{1b}]0;t\\u{7}\\u{9b}2J\\u{1b}[8m\\u{d}\\u{202e}y';
 
-test('what is printed has no control characters but line ends and our own colours', () => {
+test('printed text has no control characters except line ends and our own colours', () => {
   expect(clean(`\u001b[1m\u001b[31mred\u001b[39m\u001b[22m\n${hostile}`)).toBe(
     `\u001b[1m\u001b[31mred\u001b[39m\u001b[22m\n${shown}`,
   );
 });
 
-test('every cell of a table is a line of harmless text', () => {
+test('each cell of a table is one line without control characters', () => {
   const columns = [{ title: 'NAME' }, { title: 'STATE' }];
   const [, row, ...more] = table(columns, [[`${hostile}\n`, { text: hostile, style: 'red' }]], 200).split('\n');
   expect(clean(row!)).toContain(`${shown}\\u{a}`);
@@ -98,7 +98,7 @@ test.each([
         { stop: new AbortController().signal },
       ),
   ],
-])('%s prints no control characters of others', async (_, verb) => {
+])('%s prints no control characters from the library', async (_, verb) => {
   let printed = '';
   const stdout = vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
     printed += text;
@@ -113,7 +113,7 @@ async function* of<T>(...values: T[]): AsyncGenerator<T> {
   yield* values;
 }
 
-test('JSON for terminals is escaped further, and says the same', () => {
+test('JSON for terminals escapes control characters, and has the same content', () => {
   const value = { name: hostile, 'a\u0085b': ['\u2028', 'plain'] };
   for (const indent of [undefined, 2]) {
     const text = jsonOf(value, indent);
@@ -122,16 +122,16 @@ test('JSON for terminals is escaped further, and says the same', () => {
   }
 });
 
-test('a bar is as full as the work is done, and never fuller', () => {
+test('a progress bar is as full as the work is done, and never fuller', () => {
   expect([bar(0, 0, 4), bar(1, 2, 4), bar(9, 4, 4)]).toEqual(['░░░░', '██░░', '████']);
 });
 
-test('times are short in tables', () => {
+test('times in tables are short', () => {
   expect(agoShort(null)).toBe('–');
   expect(agoShort(new Date(Date.now() - 7_200_000).toISOString())).toBe('2h ago');
 });
 
-test('how fast it goes, and for how long still, is said once it is known', () => {
+test('rate and time left are printed once they are known', () => {
   expect(speed({ done: 50, left: 100, ms: 1000 })).toBe('');
   expect(speed({ done: 0, left: 100, ms: 60_000 })).toBe('');
   expect(speed({ done: 500, left: 1000, ms: 10_000 })).toBe('50/s, 20.0 s left');

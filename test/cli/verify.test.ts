@@ -27,7 +27,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     });
   }
 
-  test('exits with 0 and one sentence when there are no differences, and with a line of each when it is asked to', async () => {
+  test('verify exits with 0 without differences, and --all prints a line for each object', async () => {
     const plain = await verify();
     expect(plain).toMatchObject({ code: 0, stderr: '' });
     expect(plain.stdout).toMatch(
@@ -39,7 +39,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(all.stdout).toMatch(/Compared every byte \([\d.]+ \w+\)/);
   });
 
-  test('the explanation of an asset has the latest finding about it, and what the bucket has now', async () => {
+  test('the explanation of an asset has the latest finding about it, and the present state of its objects', async () => {
     const explain = async () => (await scene.mirror.api('GET', `/assets/${id}`)).explanation.join('\n');
     const finding = /\nThe verification of \S+Z found: \S+: missing in the bucket: the media\./;
     expect(await explain()).toMatch(/^It is in the bucket .*\n[\s\S]*just now: all 2 objects are there\.$/);
@@ -57,7 +57,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await explain()).not.toMatch(finding);
   });
 
-  test('exits with 1 when there is any, and says what; a repair makes it 0 again', async () => {
+  test('verify exits with 1 if it finds differences, prints them, and --repair removes them', async () => {
     await scene.storage.remove(key);
     await scene.storage.put('stranger.txt', 'hello');
     await scene.storage.put('stranger \u001b[1A.txt', 'hello');
@@ -90,7 +90,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(await verify(['--deep'])).toMatchObject({ code: 0, stdout: expect.stringContaining('Objects: 2 as') });
   });
 
-  test('--repair --wait ends when a second verification finds no difference; foreign objects can be left out', async () => {
+  test('verify --repair --wait ends when a second verification finds no difference', async () => {
     await scene.storage.remove(key);
     await scene.storage.put('stranger.txt', 'hello');
     const repaired = await verify(['--repair', '--wait', '--ignore-foreign']);
@@ -110,7 +110,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     });
   });
 
-  test('assets skipped by filters are no difference, and are counted apart from those without a file in the library', async () => {
+  test('verify counts skipped assets separately, and not as differences', async () => {
     await scene.mirror.api('PATCH', `/connections/${scene.connectionId}`, { exclude: { assetTypes: ['videos'] } });
     const film = await scene.film({ name: 'skipped.mp4' });
     const { code, stdout } = await verify();
@@ -120,7 +120,7 @@ describe('asset-mirror verify', { timeout: 240_000 }, () => {
     expect(stdout).not.toContain('without a file in the library');
   });
 
-  test('exits with 2 for a connection that is not there or a wrong option, 3 when nothing answers', async () => {
+  test('verify exits with 2 for wrong arguments, and with 3 if no service answers', async () => {
     expect(await verify(['--connection', 'none'])).toMatchObject({
       code: 2,
       stderr: expect.stringContaining('No connection has the id, e-mail or name none'),
