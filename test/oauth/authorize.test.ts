@@ -23,7 +23,7 @@ function later(ms: number): void {
 }
 
 describe('a connect link', () => {
-  it('names its connection, or is for a new one', () => {
+  it('a connect link names its connection, or is for a new one', () => {
     const expiresAt = new Date(Date.now() + minute);
     const read = (connectionId?: string) =>
       readConnectLink(sealer, signConnectLink(sealer, { connectionId, madeAt, expiresAt }));
@@ -31,7 +31,7 @@ describe('a connect link', () => {
     expect(read()).toEqual({ connectionId: undefined, madeAt, expiresAt });
   });
 
-  it('works until it expires, and is then reported as expired', () => {
+  it('a connect link works until it expires, and is then reported as expired', () => {
     const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     later(minute - 1000);
     expect(readConnectLink(sealer, link)).toMatchObject({ expiresAt: expect.any(Date) });
@@ -39,7 +39,7 @@ describe('a connect link', () => {
     expect(readConnectLink(sealer, link)).toBe('expired');
   });
 
-  it('is invalid if it was altered, was signed for another purpose, or is any other text', () => {
+  it('a connect link is invalid if it was altered, was signed for another purpose, or is any other text', () => {
     const link = signConnectLink(sealer, { connectionId: 'c1', madeAt, expiresAt: new Date(Date.now() + minute) });
     const [body, signature] = link.split('.') as [string, string];
     const forged = Buffer.from(JSON.stringify({ c: 'c2', e: Date.now() + 1e9 })).toString('base64url');
@@ -49,7 +49,7 @@ describe('a connect link', () => {
     }
   });
 
-  it('stays valid after a key rotation while its key is still known', () => {
+  it('a connect link stays valid after a key rotation while its key is still known', () => {
     const link = signConnectLink(sealer, { madeAt, expiresAt: new Date(Date.now() + minute) });
     expect(readConnectLink(createSealer([young, old]), link)).toMatchObject({ connectionId: undefined });
     expect(readConnectLink(createSealer([young]), link)).toBe('invalid');
@@ -65,7 +65,7 @@ describe('a connect attempt', () => {
     linkMadeAt: 0,
   };
 
-  it('sends the PKCE S256 challenge and a state, and no secret', () => {
+  it('a connect attempt sends the PKCE S256 challenge and a state, and no secret', () => {
     const { attempt, url } = beginAttempt({ ...options, connectionId: 'c1' });
     const { origin, pathname, searchParams } = new URL(url);
     expect(origin + pathname).toBe('https://app.example.com/base/oauth/authorize');
@@ -81,7 +81,7 @@ describe('a connect attempt', () => {
     expect(attempt.connectionId).toBe('c1');
   });
 
-  it('has a new verifier of 43 to 128 URL-safe characters and a new random state each time', () => {
+  it('a connect attempt has a new verifier of 43 to 128 URL-safe characters and a new random state each time', () => {
     const attempts = Array.from({ length: 50 }, () => beginAttempt(options).attempt);
     for (const { verifier, state } of attempts) {
       expect(verifier).toMatch(/^[\w.~-]{43,128}$/);
@@ -90,12 +90,12 @@ describe('a connect attempt', () => {
     expect(new Set(attempts.flatMap(({ verifier, state }) => [verifier, state])).size).toBe(100);
   });
 
-  it('is opened with the cookie of the browser that began it and its state', () => {
+  it('a connect attempt is opened with its state and the cookie of the browser that began it', () => {
     const { attempt } = beginAttempt(options);
     expect(openAttempt(sealer, sealAttempt(sealer, attempt), attempt.state)).toEqual(attempt);
   });
 
-  it('does not show its verifier in the cookie', () => {
+  it('a connect attempt does not show its verifier in the cookie', () => {
     const { attempt } = beginAttempt(options);
     const cookie = sealAttempt(sealer, attempt);
     for (const part of cookie.split('.')) {
@@ -106,7 +106,7 @@ describe('a connect attempt', () => {
     expect(cookie.length).toBeLessThan(4000);
   });
 
-  it('is not opened with another state, the cookie of another browser, or one of another purpose or key', () => {
+  it('a connect attempt is not opened with another state, cookie, purpose or key', () => {
     const [one, two] = [beginAttempt(options).attempt, beginAttempt(options).attempt];
     const cookie = sealAttempt(sealer, one);
     for (const state of [two.state, '', `${one.state}x`, one.state.slice(1), one.state.toLowerCase(), 'é'.repeat(16)]) {
@@ -124,7 +124,7 @@ describe('a connect attempt', () => {
     }
   });
 
-  it('ends after an hour', () => {
+  it('a connect attempt ends after an hour', () => {
     const { attempt } = beginAttempt(options);
     const cookie = sealAttempt(sealer, attempt);
     later(59 * minute);
@@ -134,7 +134,7 @@ describe('a connect attempt', () => {
   });
 });
 
-describe('at the library', () => {
+describe('the consent page of the library', () => {
   let library: Library;
   beforeAll(async () => ({ library } = await startTestLibrary()));
   afterAll(() => library.close());

@@ -50,7 +50,7 @@ const good = { access_token: 'svca_1', token_type: 'Bearer', expires_in: 3600, r
 const lifeOf = (grant: { accessMs: number }) => grant.accessMs / 1000;
 
 describe('a token refresh', () => {
-  it('sends the token as a form, with HTTP Basic', async () => {
+  it('a token refresh sends the token as a form, with HTTP Basic', async () => {
     const grant = await clientWith().refresh(tokens.refresh_token);
     const [request] = relay.requests;
     expect(request?.headers).toMatchObject({
@@ -72,7 +72,7 @@ describe('a token refresh', () => {
     tokens = { ...tokens, access_token: grant.accessToken, refresh_token: grant.refreshToken! };
   });
 
-  it('sends credentials in the body if HTTP Basic is ambiguous for them', async () => {
+  it('a token refresh sends credentials in the body if HTTP Basic is ambiguous for them', async () => {
     await failureOf(clientWith({ clientSecret: 'svcs_a+b/c=:d e' }).refresh('x'));
     const [request] = relay.requests;
     expect(request?.headers.authorization).toBeUndefined();
@@ -82,7 +82,7 @@ describe('a token refresh', () => {
     });
   });
 
-  it('of a spent token is refused with invalid_grant', async () => {
+  it('a refresh with a spent token is refused with invalid_grant', async () => {
     const spent = tokens.refresh_token;
     const answer = await postToken(library, { grant_type: 'refresh_token', refresh_token: spent });
     tokens = (await answer.json()) as TokenAnswer;
@@ -92,14 +92,10 @@ describe('a token refresh', () => {
   });
 });
 
-describe('an unusual answer is accepted, because the old token is spent:', () => {
+describe('an unusual token response', () => {
   const cases: [string, Record<string, unknown>, { refreshToken?: string | undefined; life: [number, number] }][] = [
-    [
-      'no refresh_token: the one there is stays',
-      { refresh_token: undefined },
-      { refreshToken: undefined, life: [3500, 3540] },
-    ],
-    ['a null or empty refresh_token', { refresh_token: null }, { refreshToken: undefined, life: [3500, 3540] }],
+    ['no refresh_token', { refresh_token: undefined }, { refreshToken: undefined, life: [3500, 3540] }],
+    ['a refresh_token of null', { refresh_token: null }, { refreshToken: undefined, life: [3500, 3540] }],
     ['an empty refresh_token', { refresh_token: '' }, { refreshToken: undefined, life: [3500, 3540] }],
     ['no expires_in', { expires_in: undefined }, { life: [3500, 3540] }],
     ['an expires_in of null', { expires_in: null }, { life: [3500, 3540] }],
@@ -108,12 +104,12 @@ describe('an unusual answer is accepted, because the old token is spent:', () =>
     ['an expires_in that is no number', { expires_in: 'soon' }, { life: [3500, 3540] }],
     ['an expires_in as text', { expires_in: '600' }, { life: [530, 540] }],
     ['an expires_in of 2', { expires_in: 2 }, { life: [1, 1.6] }],
-    ['an expires_in without end', { expires_in: 1e300 }, { life: [86_000, 86_400] }],
-    ['no scope, no token_type', { scope: undefined, token_type: undefined }, { life: [3500, 3540] }],
-    ['a token_type and fields nobody knows', { token_type: 'bearer', more: { of: ['it'] } }, { life: [3500, 3540] }],
+    ['a huge expires_in', { expires_in: 1e300 }, { life: [86_000, 86_400] }],
+    ['neither scope nor token_type', { scope: undefined, token_type: undefined }, { life: [3500, 3540] }],
+    ['unknown fields and another token_type', { token_type: 'bearer', more: { of: ['it'] } }, { life: [3500, 3540] }],
   ];
   for (const [sentence, fields, expected] of cases) {
-    it(sentence, async () => {
+    it(`a token response with ${sentence} is accepted, because the old token is spent`, async () => {
       const grant = await refreshWith(200, { ...good, ...fields });
       const refreshToken = 'refreshToken' in expected ? expected.refreshToken : 'svcr_1';
       expect(grant).toMatchObject({ accessToken: 'svca_1', refreshToken });
@@ -122,15 +118,15 @@ describe('an unusual answer is accepted, because the old token is spent:', () =>
     });
   }
 
-  it('another status of success', async () => {
+  it('a token response with another 2xx status is accepted', async () => {
     expect(await refreshWith(201, good)).toMatchObject({ accessToken: 'svca_1' });
   });
 });
 
-describe('without a usable answer it is unknown whether the token is spent:', () => {
+describe('an unusable token response', () => {
   const cases: [string, number, unknown, RegExp][] = [
     ['HTML', 200, '<html>Back soon</html>', /not a token response \(body\)/],
-    ['nothing', 200, '', /not a token response/],
+    ['an empty body', 200, '', /not a token response/],
     ['no access_token', 200, { ...good, access_token: undefined }, /\(access_token\)/],
     ['an access_token that is no text', 200, { ...good, access_token: 5 }, /\(access_token\)/],
     ['a list', 200, [good], /not a token response/],
@@ -141,19 +137,19 @@ describe('without a usable answer it is unknown whether the token is spent:', ()
     ['503', 503, '', /answered 503/],
   ];
   for (const [sentence, status, body, words] of cases) {
-    it(sentence, async () => {
+    it(`a token response with ${sentence} leaves it unknown whether the old token is spent`, async () => {
       const error = await failureOf(refreshWith(status, body));
       expect(error).toBeInstanceOf(Unanswered);
       expect(error.message).toMatch(words);
     });
   }
 
-  it('a connection that is closed without one', async () => {
+  it('a connection that closes without a token response leaves it unknown whether the old token is spent', async () => {
     relay.instead = (response) => response.socket?.destroy();
     expect(await failureOf(clientWith().refresh('x'))).toBeInstanceOf(Unanswered);
   });
 
-  it('a connection that is closed in the middle of one', async () => {
+  it('a connection that closes within a token response leaves it unknown whether the old token is spent', async () => {
     relay.instead = (response) => {
       response.writeHead(200, { 'content-length': '500' }).write('{"access_token":"svca_', () => {
         response.socket?.destroy();
@@ -162,7 +158,7 @@ describe('without a usable answer it is unknown whether the token is spent:', ()
     expect(await failureOf(clientWith().refresh('x'))).toBeInstanceOf(Unanswered);
   });
 
-  it('none within the timeout, neither head nor body', async () => {
+  it('a token response that does not come in time leaves it unknown whether the old token is spent', async () => {
     const client = clientWith({ timeoutMs: 200 });
     relay.instead = () => {};
     expect(await failureOf(client.refresh('x'))).toBeInstanceOf(Unanswered);
@@ -171,8 +167,8 @@ describe('without a usable answer it is unknown whether the token is spent:', ()
   });
 });
 
-describe('a refusal', () => {
-  it('has its status and code; only 400 with invalid_grant ends a connection', async () => {
+describe('a refused refresh', () => {
+  it('a refused refresh has its status and code; only 400 with invalid_grant ends a connection', async () => {
     const cases: [number, unknown, string | undefined, boolean][] = [
       [400, { error: 'invalid_grant', error_description: 'x' }, 'invalid_grant', true],
       [400, { error: 'invalid_request' }, 'invalid_request', false],
@@ -192,20 +188,20 @@ describe('a refusal', () => {
     }
   });
 
-  it('has the wait that the service asks for', async () => {
+  it('a refused refresh has the wait that the library asks for', async () => {
     const error = await failureOf(refreshWith(429, {}, { 'retry-after': '60' }));
     expect(error.waitMs).toBeGreaterThanOrEqual(60_000);
     expect((await failureOf(refreshWith(429, {}))).waitMs).toBeUndefined();
   });
 
-  it('shows only the code of the answer', async () => {
+  it('the error of a refused refresh shows only the code of the answer', async () => {
     const error = await failureOf(refreshWith(400, { error: 'invalid_request', error_description: 'svcr_secret' }));
     expect(reasonOf(error)).toBe('refresh the access token: the service answered 400 invalid_request');
   });
 });
 
-describe('a request that was certainly not sent', () => {
-  it('fails with its own error, because the token is not spent', async () => {
+describe('a refresh that was not sent', () => {
+  it('a refresh that was certainly not sent has its own error, because the token is not spent', async () => {
     const nobody = clientWith({ apiUrl: `http://127.0.0.1:${await freePort()}` });
     const error = await failureOf(nobody.refresh('x'));
     expect(error).not.toBeInstanceOf(Unanswered);
@@ -214,8 +210,8 @@ describe('a request that was certainly not sent', () => {
   });
 });
 
-describe('revoking', () => {
-  it('ends the connection at the service', async () => {
+describe('a revocation', () => {
+  it('a revocation ends the connection at the library', async () => {
     const { refresh_token } = await connect(library);
     const live = async () => (await admin.connections()).reduce((sum, user) => sum + user.refreshTokens, 0);
     const before = await live();

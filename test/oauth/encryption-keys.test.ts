@@ -28,7 +28,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
   };
 
-  test('that is lost is named, and its connection waits without losing anything until the key is back', async () => {
+  test('a missing encryption key is named, and its connection waits unchanged until the key is back', async () => {
     const id = await scene.upload();
     const tokens = await sealed();
     await scene.restart({ ENCRYPTION_KEYS: next });
@@ -56,7 +56,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     expect((await connection()).lastError).toBeNull();
   });
 
-  test('that is not the first is no longer needed after `keys rotate`', async () => {
+  test('an encryption key that is not the first is not needed any more after keys rotate', async () => {
     await scene.restart({ ENCRYPTION_KEYS: `${next},${old}` });
     const before = await sealed();
     const first = await rotate();
@@ -72,7 +72,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
   });
 });
 
-test('keys rotate encrypts the grant of a consent that is not finished again, too', async () => {
+test('keys rotate also encrypts the grant of an unfinished consent with the first key', async () => {
   const { store, close } = await newStore();
   const [old, next] = [randomBytes(32), randomBytes(32)];
   const pair = { accessToken: 'svca_1', refreshToken: 'svcr_1' };

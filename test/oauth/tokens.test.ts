@@ -197,7 +197,7 @@ async function startProcess(connectionId: string, options: Partial<Order> = {}) 
 }
 
 describe('an access token', () => {
-  it('that has not expired is returned without a request to the service', async () => {
+  it('an access token that has not expired is returned without a request to the library', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     expect(await tokensOf().getAccessToken(connection.id)).toEqual({
       value: connection.grant.access_token,
@@ -206,7 +206,7 @@ describe('an access token', () => {
     expect(refreshes()).toBe(0);
   });
 
-  it('that has expired is refreshed, and the new pair is saved before it is used', async () => {
+  it('an access token that has expired is refreshed, and the new pair is saved before it is used', async () => {
     const connection = await newConnection();
     const token = await tokensOf().getAccessToken(connection.id);
     expect(token).toEqual({ value: expect.stringMatching(/^svca_/), version: 2 });
@@ -223,7 +223,7 @@ describe('an access token', () => {
     expect(record.accessExpiresAt!.getTime()).toBeGreaterThan(Date.now() + 3_500_000);
   });
 
-  it('and its refresh token are encrypted in the database', async () => {
+  it('an access token and its refresh token are encrypted in the database', async () => {
     const connection = await newConnection();
     const { value } = await tokensOf().getAccessToken(connection.id);
     const { rows } = await sql.query('SELECT c::text FROM connections c WHERE id = $1', [connection.id]);
@@ -231,7 +231,7 @@ describe('an access token', () => {
     for (const secret of [value, pair.refreshToken, 'svca_', 'svcr_']) expect(rows[0].c).not.toContain(secret);
   });
 
-  it('that lives two seconds is used, and refreshed after that', async () => {
+  it('an access token that lives two seconds is used, and refreshed after that', async () => {
     const connection = await newConnection();
     let count = 0;
     relay.instead = (response) =>
@@ -243,7 +243,7 @@ describe('an access token', () => {
     expect((await tokens.getAccessToken(connection.id)).value).toBe('svca_2');
   });
 
-  it('expires by the clock of the database, not by those of processes', async () => {
+  it('an access token expires by the clock of the database, not by those of processes', async () => {
     const connection = await newConnection();
     relay.instead = (response) =>
       response.end(JSON.stringify({ access_token: 'svca_1', expires_in: 300, refresh_token: 'svcr_1' }));
@@ -259,7 +259,7 @@ describe('an access token', () => {
     expect(await asProcess(-600_000)).toMatchObject({ version: 3 });
   });
 
-  it('can come without a new refresh token: the old one stays', async () => {
+  it('an access token can come without a new refresh token: the old one stays', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.end(JSON.stringify({ access_token: 'svca_x', expires_in: 3600 }));
     await tokensOf().getAccessToken(connection.id);
@@ -269,7 +269,7 @@ describe('an access token', () => {
     });
   });
 
-  it('whose encryption key is missing does not end the connection', async () => {
+  it('an access token whose encryption key is missing does not end the connection', async () => {
     const connection = await newConnection();
     const error = await failureOf(tokensOf({ sealer: createSealer([randomBytes(32)]) }).getAccessToken(connection.id));
     expect(error).not.toBeInstanceOf(Disconnected);
@@ -277,13 +277,13 @@ describe('an access token', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('of a connection that is unknown or has ended is refused', async () => {
+  it('an access token of a connection that is unknown or has ended is refused', async () => {
     expect(await failureOf(tokensOf().getAccessToken('nobody'))).toBeInstanceOf(Disconnected);
   });
 });
 
-describe('many concurrent callers', () => {
-  it('in three processes cause exactly one refresh, and all get the same token', async () => {
+describe('concurrent callers', () => {
+  it('concurrent callers in three processes cause exactly one refresh, and all get the same token', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -300,7 +300,7 @@ describe('many concurrent callers', () => {
     expect(await works(record.pair.accessToken)).toBe(true);
   });
 
-  it('in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
+  it('concurrent callers in three processes learn of a disconnect by one refresh, one event and one log line', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const held = breaker();
@@ -317,7 +317,7 @@ describe('many concurrent callers', () => {
     await expectDisconnected(connection.id, /^the user disconnected the app or lost access/);
   });
 
-  it('that were refused with an unexpired token cause one refresh', async () => {
+  it('concurrent callers that were refused with an unexpired token cause one refresh', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     const tokens = tokensOf();
     const { version } = await tokens.getAccessToken(connection.id);
@@ -328,7 +328,7 @@ describe('many concurrent callers', () => {
     expect(refreshes()).toBe(1);
   });
 
-  it('whose requests are answered with 401 send them once more, with the next token', async () => {
+  it('concurrent callers whose requests get 401 send them once more, with the next token', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     const agent = createAgent({ connections: 10 });
     const client = new LibraryClient({ apiUrl: library.apiUrl, dispatcher: agent });
@@ -344,7 +344,7 @@ describe('many concurrent callers', () => {
     await agent.destroy();
   });
 
-  it('do not keep a stop from waiting for the refresh that is under way', async () => {
+  it('a stop waits for the refresh that is under way, however many callers wait for it', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     let reads = 0;
     const grant: Store['connections']['grant'] = (id) => {
@@ -374,7 +374,7 @@ describe('many concurrent callers', () => {
   });
 });
 
-describe('after the service has rotated, the new pair is saved in spite of', () => {
+describe('saving a new token pair', () => {
   /** The store, with a look at each try to save. */
   function watchedStore(onSave?: (save: () => Promise<boolean>) => Promise<boolean>) {
     const watched = { tries: 0, store };
@@ -416,7 +416,7 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
     await expectStillConnected(id);
   }
 
-  it('a database that refuses connections for some time', async () => {
+  it('a new token pair is saved after a database refused connections for some time', async () => {
     const connection = await newConnection();
     const watched = watchedStore();
     const ours = (await sql.query('SELECT pg_backend_pid() AS pid')).rows[0].pid;
@@ -437,7 +437,7 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
     expect(lines.filter(({ msg }) => msg === 'rotated token not saved, will retry')).toHaveLength(1);
   });
 
-  it('a table that is locked, and a connection that is then cut', async () => {
+  it('a new token pair is saved although its table is locked and the connection is then cut', async () => {
     const connection = await newConnection();
     const waiting = async () =>
       (
@@ -462,7 +462,7 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
     await expectSaved(connection.id, call);
   });
 
-  it('a lost answer to a save that was carried out', async () => {
+  it('a new token pair is saved although the answer to the save is lost', async () => {
     const connection = await newConnection();
     const once = watchedStore(async (save) => {
       const done = await save();
@@ -475,25 +475,25 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
   });
 });
 
-describe('a connection is not ended by', () => {
+describe('errors that do not end a connection', () => {
   const answer =
     (status: number, body = '', headers: Record<string, string> = {}): Relay['instead'] =>
     (response) =>
       response.writeHead(status, headers).end(body);
   const cases: [string, Options, Relay['instead']][] = [
-    ['no service', { apiUrl: 'http://127.0.0.1:9' }, undefined],
+    ['a library that does not listen', { apiUrl: 'http://127.0.0.1:9' }, undefined],
     ['a dropped connection', {}, (response) => response.socket?.destroy()],
     ['no answer in time', { timeoutMs: 200 }, () => {}],
     ['500', {}, answer(500)],
-    ['500 that says invalid_grant', {}, answer(500, '{"error":"invalid_grant"}')],
+    ['500 and invalid_grant', {}, answer(500, '{"error":"invalid_grant"}')],
     ['503', {}, answer(503, '', { 'retry-after': '1' })],
     ['429', {}, answer(429, '', { 'retry-after': '1' })],
     ['a page in HTML', {}, answer(200, '<html>')],
     ['401 invalid_client', {}, answer(401, '{"error":"invalid_client"}')],
-    ['400 of another kind', {}, answer(400, '{"error":"invalid_request"}')],
+    ['400 invalid_request', {}, answer(400, '{"error":"invalid_request"}')],
   ];
   for (const [what, options, instead] of cases) {
-    it(what, async () => {
+    it(`a refresh that fails with ${what} does not end the connection`, async () => {
       const connection = await newConnection();
       relay.instead = instead;
       const errors = await Promise.all(
@@ -514,7 +514,7 @@ describe('a connection is not ended by', () => {
     });
   }
 
-  it('the wait for the next refresh grows with each failure, unless the service names a time', async () => {
+  it('the wait for the next refresh grows with each failure, unless the library names a time', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     relay.instead = (response) => response.writeHead(500).end();
@@ -534,7 +534,7 @@ describe('a connection is not ended by', () => {
 });
 
 describe('invalid_grant', () => {
-  it('to the current token ends the connection once, for all processes', async () => {
+  it('invalid_grant to the current token ends the connection once, for all processes', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const tokens = tokensOf();
@@ -548,7 +548,7 @@ describe('invalid_grant', () => {
     expect(refreshes()).toBe(1);
   });
 
-  it('after another process has refreshed is ignored, and the new pair is read', async () => {
+  it('invalid_grant after another process has refreshed is ignored, and the new pair is read', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -566,7 +566,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('to a token that a reconnect has replaced is ignored', async () => {
+  it('invalid_grant to a token that a reconnect has replaced is ignored', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const held = breaker();
@@ -579,7 +579,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('does not end a reconnect that comes at the same time', async () => {
+  it('invalid_grant does not end a reconnect that comes at the same time', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     let grant: { access_token: string } | undefined;
@@ -592,7 +592,7 @@ describe('invalid_grant', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('ends the connection when the database is back, if it was away', async () => {
+  it('invalid_grant ends the connection once the database is back, if it was away', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const broken = {
@@ -610,7 +610,7 @@ describe('invalid_grant', () => {
 describe('a lost answer to a refresh', () => {
   const grants = async () => (await admin.connections()).reduce((sum, { refreshTokens }) => sum + refreshTokens, 0);
 
-  it('after the service has rotated is recorded, and ends the connection with that reason', async () => {
+  it('a lost answer to a refresh after a rotation is recorded, and ends the connection with that reason', async () => {
     const before = await grants();
     const connection = await newConnection();
     await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
@@ -632,7 +632,7 @@ describe('a lost answer to a refresh', () => {
     expect(await grants()).toBe(before);
   });
 
-  it('to a request that never reached the service costs nothing: the old token is tried again', async () => {
+  it('a refresh that never reached the library costs nothing: the old token is tried again', async () => {
     const connection = await newConnection();
     relay.before = async (response) => {
       response.destroy();
@@ -647,7 +647,7 @@ describe('a lost answer to a refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('is still known as lost after an outage, when the service refuses the token', async () => {
+  it('a lost answer to a refresh is still known after an outage, when the library refuses the token', async () => {
     const connection = await newConnection();
     let response: { destroy(): void } | undefined;
     relay.before = async (it) => {
@@ -668,7 +668,7 @@ describe('a lost answer to a refresh', () => {
     await expectDisconnected(connection.id, lost);
   });
 
-  it('is forgotten after the next successful refresh', async () => {
+  it('a lost answer to a refresh is forgotten after the next successful refresh', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(502).end();
     await failureOf(tokensOf().getAccessToken(connection.id));
@@ -678,7 +678,7 @@ describe('a lost answer to a refresh', () => {
     expect(await saved(connection.id)).toMatchObject({ refreshUnansweredAt: null });
   });
 
-  it('is forgotten after a reconnect', async () => {
+  it('a lost answer to a refresh is forgotten after a reconnect', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(502).end();
     await failureOf(tokensOf().getAccessToken(connection.id));
@@ -688,8 +688,8 @@ describe('a lost answer to a refresh', () => {
   });
 });
 
-describe('a process with the refresh lease', () => {
-  it('that dies before the service has rotated costs only the time of its lease', async () => {
+describe('the refresh lease', () => {
+  it('a process that dies before the library has rotated costs only the time of its refresh lease', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = async (response) => {
@@ -706,7 +706,7 @@ describe('a process with the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('that dies before it has saved the new pair ends the connection with that reason', async () => {
+  it('a process that dies before it has saved the new pair ends the connection with that reason', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -721,7 +721,7 @@ describe('a process with the refresh lease', () => {
     await expectDisconnected(connection.id, lost);
   });
 
-  it('that pauses for longer than its lease can still save its new pair', async () => {
+  it('a process that pauses for longer than its refresh lease can still save its new pair', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -740,7 +740,7 @@ describe('a process with the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('that pauses until another one has refreshed does not end the connection by its invalid_grant', async () => {
+  it('invalid_grant to a process that paused while another one refreshed does not end the connection', async () => {
     const connection = await newConnection();
     const [late, delayed] = [breaker(), breaker()];
     relay.before = late.pass;
@@ -770,7 +770,7 @@ describe('a process with the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('renews its lease until the service answers', async () => {
+  it('a process renews its refresh lease until the library answers', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -787,7 +787,7 @@ describe('a process with the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('keeps other processes from refreshing while its lease lasts', async () => {
+  it('a refresh lease keeps other processes from refreshing while it lasts', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = held.pass;
@@ -824,7 +824,7 @@ describe('resealing all tokens with a new key', () => {
   const row = async (id: string) => (await store.connections.get(id))!;
   beforeEach(() => sql.query('UPDATE connections SET tokens = NULL'));
 
-  it('makes the old key unnecessary, changes no pair, and does nothing the second time', async () => {
+  it('resealing makes the old key unnecessary, changes no pair, and does nothing the second time', async () => {
     const [one, two] = [await newSealed(), await newSealed()];
     const before = await row(one.id);
     expect(await ofBoth().rotateKeys()).toMatchObject({ rotated: 2, already: 0, unreadable: [] });
@@ -838,7 +838,7 @@ describe('resealing all tokens with a new key', () => {
     expect((await row(one.id)).tokens).toBe(tokens);
   });
 
-  it('names the missing key of a pair, and leaves that pair unchanged', async () => {
+  it('resealing names the missing key of a pair, and leaves that pair unchanged', async () => {
     const [good, sealed] = [await newSealed(), await newConnection(inAnHour())];
     const { tokens } = await row(sealed.id);
     const done = await ofBoth().rotateKeys();
@@ -848,7 +848,7 @@ describe('resealing all tokens with a new key', () => {
     expect(await ofNext().getAccessToken(good.id)).toMatchObject({ version: 1 });
   });
 
-  it('works during a refresh', async () => {
+  it('resealing works during a refresh', async () => {
     const connection = await newSealed();
     const held = breaker();
     relay.after = held.pass;
@@ -866,7 +866,7 @@ describe('resealing all tokens with a new key', () => {
     expect(await works((await ofNext().getAccessToken(connection.id, 2)).value)).toBe(true);
   });
 
-  it('never replaces a newer pair by an older one, however often both happen at once', async () => {
+  it('resealing never replaces a newer pair by an older one, however often both happen at once', async () => {
     const all = await Promise.all(Array.from({ length: 4 }, newSealed));
     const back = tokensOf({ sealer: createSealer([old, next]) });
     let refreshing = true;
@@ -894,7 +894,7 @@ describe('resealing all tokens with a new key', () => {
 });
 
 describe('a reconnect', () => {
-  it('during a refresh wins', async () => {
+  it('a reconnect during a refresh wins', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -910,7 +910,7 @@ describe('a reconnect', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('after a disconnect gives tokens again', async () => {
+  it('a reconnect after a disconnect gives tokens again', async () => {
     const connection = await newConnection();
     await admin.endConnections();
     const tokens = tokensOf();
@@ -921,7 +921,7 @@ describe('a reconnect', () => {
 });
 
 describe('a disconnect by the operator', () => {
-  it('ends the connection here and at the service, and is reported once', async () => {
+  it('a disconnect by the operator ends the connection here and at the library, and is reported once', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     const both = await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)]);
@@ -936,7 +936,7 @@ describe('a disconnect by the operator', () => {
     expect(relay.requests.map(({ path }) => path)).toEqual(['/api/oauth/revoke']);
   });
 
-  it('ends the connection even if the service cannot be reached', async () => {
+  it('a disconnect by the operator ends the connection even if the library cannot be reached', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(500).end();
     expect(await tokensOf().disconnect(connection.id)).toEqual({ ended: true, revoked: false });
@@ -944,7 +944,7 @@ describe('a disconnect by the operator', () => {
     expect(lines).toContainEqual(expect.objectContaining({ event: 'grant.revoke_failed' }));
   });
 
-  it('during a refresh revokes the new token too', async () => {
+  it('a disconnect by the operator during a refresh revokes the new token too', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
