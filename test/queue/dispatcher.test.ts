@@ -35,7 +35,7 @@ describe('the dispatcher', () => {
     expect(await stage.store.assets.unavailable(leaseOf(asset), { code: 'no_file', status: null })).toBe(true);
   }
 
-  test('gives slots to the newest assets first, round robin, a bounded number per connection', async () => {
+  test('the dispatcher gives slots to the newest assets first, in turn per connection and up to its limit', async () => {
     const [a, b, c] = (await pending(300, 120, 2)) as [string[], string[], string[]];
     const first = await dispatch();
     expect(first).toHaveLength(10);
@@ -68,7 +68,7 @@ describe('the dispatcher', () => {
     expect(await dispatch()).toEqual([newest]);
   });
 
-  test('gives a quarter of the slots, and those that media leaves free, to follow-up checks, the longest due first', async () => {
+  test('the dispatcher gives a quarter of the slots, and all free ones, to follow-up checks, longest due first', async () => {
     const [ids] = (await pending(16)) as [string[]];
     const [media, looks] = [ids.slice(0, 6), ids.slice(6)];
     // Eight are due, each an hour longer than the next. Two are not due before the other tests have ended.
@@ -94,7 +94,7 @@ describe('the dispatcher', () => {
     expect(await dispatch()).toEqual([]);
   });
 
-  test('gives a single slot to a follow-up check one time in four, at random', async () => {
+  test('the dispatcher gives a single slot to a follow-up check one time in four, at random', async () => {
     // In however many companies.
     const companies = [];
     for (let i = 0; i < 8; i++) companies.push(await stage.company());
@@ -126,13 +126,13 @@ describe('the dispatcher', () => {
     await stage.store.connections.end(connectionId, 'as a test');
   });
 
-  test('gives each slot once, however many processes dispatch', async () => {
+  test('the dispatcher gives each slot once, in any number of processes', async () => {
     const [ids] = await pending(50);
     const given = (await Promise.all(Array.from({ length: 8 }, dispatch))).flat();
     expect(given).toEqual(ids!.slice(0, 4));
   });
 
-  test('counts the slots of a connection over all its companies', async () => {
+  test('the dispatcher counts the slots of a connection over all its companies', async () => {
     const [a, b] = [await stage.company(), await stage.company()];
     const { connectionId } = await stage.person(a.companyId, b.companyId);
     const old = await stage.upload(a.companyId, 10);
@@ -143,7 +143,7 @@ describe('the dispatcher', () => {
     expect(await dispatch()).toEqual([newest, ...old.slice(7).reverse()]);
   });
 
-  test('frees the slots of an ended connection when its jobs come off the queue', async () => {
+  test('the dispatcher frees the slots of an ended connection when its jobs leave the queue', async () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
@@ -153,7 +153,7 @@ describe('the dispatcher', () => {
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();
   });
 
-  test('dispatches an asset again only when its job counts as lost', async () => {
+  test('the dispatcher enqueues an asset again only when its job counts as lost', async () => {
     await pending(6);
     const given = await dispatch();
     const held = (await stage.store.assets.take(given[0]!, 60_000))!;
@@ -165,7 +165,7 @@ describe('the dispatcher', () => {
     expect(held.id).toBe(given[0]);
   });
 
-  test('dispatches an asset of a killed worker again, once, when its lease is over', async () => {
+  test('the dispatcher enqueues the asset of a killed worker again, once, after its lease', async () => {
     const [ids] = await pending(1);
     const [id] = await dispatch();
     expect([id]).toEqual(ids);
@@ -246,7 +246,7 @@ const backends = [
   ...(inject('redis') ? [{ name: 'Redis', redis: inject('redis') }] : []),
 ];
 
-describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }) => {
+describe.each(backends)('queues in $name', { timeout: 180_000 }, ({ redis }) => {
   test('an asset of a second connection does not wait behind hundreds of the first', async () => {
     const stage = await newStage({ redis });
     const { companyId } = await stage.company();
@@ -332,7 +332,7 @@ describe.each(backends)('with queues in $name', { timeout: 180_000 }, ({ redis }
     }
   });
 
-  test('after a connection ends, its hundreds of waiting assets make no requests, and continue after the reconnect', async () => {
+  test('waiting assets of an ended connection send no requests, and continue after a reconnect', async () => {
     const stage = await newStage({ redis });
     const { companyId, connectionId, userId } = await stage.company();
     await stage.upload(companyId, 150);

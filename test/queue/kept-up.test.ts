@@ -16,7 +16,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
   });
   const fetched = (assetId: string) => scene.admin.requests({ endpoint: 'media', assetId });
 
-  test('writes only the record again after a change of name, tags or project', async () => {
+  test('a new name, tag or project only rewrites the record', async () => {
     const { id: projectId } = await scene.admin.addProject({ companyId: 'acme', name: 'Spring' });
     const id = await scene.upload({ name: 'before.bin', tags: ['raw'] });
     await scene.resync();
@@ -43,7 +43,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect(await fetched(id)).toEqual([]);
   });
 
-  test('mirrors an unavailable asset when it becomes ready', async () => {
+  test('an unavailable asset is mirrored when it becomes ready', async () => {
     const id = await scene.upload({ status: 'unavailable' });
     await scene.resync();
     await scene.mirror.assetIn(id, 'unavailable', minutes);
@@ -53,7 +53,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect((await scene.media(id))?.toString()).toBe('here it is');
   });
 
-  test('keeps a deleted asset, and does not download it again when it is restored', async () => {
+  test('a deleted asset stays in the bucket, and is not downloaded again when it is restored', async () => {
     const [stays, goes] = [await scene.upload({ name: 'stays' }), await scene.upload({ name: 'goes' })];
     await scene.resync();
     for (const id of [stays, goes]) await scene.mirror.assetIn(id, 'mirrored', minutes);
@@ -74,7 +74,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect(await scene.keys(goes)).toEqual(keys);
   });
 
-  test('makes no requests while disconnected, and reports what arrived after the reconnect', async () => {
+  test('a disconnected mirror sends no requests, and mirrors what has arrived after the reconnect', async () => {
     const first = await scene.upload();
     await scene.resync({ mode: 'incremental' });
     await scene.mirror.assetIn(first, 'mirrored', minutes);
@@ -103,7 +103,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect(await fetched(first)).toEqual([]);
   });
 
-  test('continues with another connection of the same company, without gaps or second downloads', async () => {
+  test('another connection of the same company continues without gaps or second downloads', async () => {
     const user = await scene.admin.addUser({ id: 'second', name: 'Second', email: 'second@example.com' });
     await scene.admin.setAccess('acme', user.id, true);
     const second = await connectAs(scene.mirror, user.id);

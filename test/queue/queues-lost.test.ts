@@ -66,7 +66,7 @@ describe.skipIf(!inject('redis'))('queues that are lost during work', { timeout:
     );
   }
 
-  test('after FLUSHALL, running and waiting work continues, and the schedules are back', async () => {
+  test('after FLUSHALL, running and waiting work continues, and the schedules are recreated', async () => {
     const ids = await inTheMiddle();
     await redis.empty();
     await everythingIsDone(ids, 15);

@@ -30,7 +30,7 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   const add = (ageMs: number, more: object = {}) =>
     queues.assets.add('mirror-asset', { assetId: 'a' }, { timestamp: Date.now() - ageMs, ...more });
 
-  test('is the one that has been due for the longest time, delayed or waiting', async () => {
+  test('the oldest job is the one that has been due for the longest time, delayed or waiting', async () => {
     expect(await queues.oldest()).toEqual({ syncs: 0, assets: 0 });
     // Put there long ago, and not due yet.
     await add(600_000, { delay: 3_600_000 });
@@ -51,7 +51,7 @@ describe.each(backends)('the oldest job on $name', ({ redis }) => {
   });
 });
 
-test.runIf(inject('redis'))('two mirrors may share a Redis: neither sees the other', async () => {
+test.runIf(inject('redis'))("two mirrors can share a Redis without seeing each other's jobs", async () => {
   const redisUrl = await newRedis(inject('redis')!);
   const [one, other] = ['one', 'other'].map(
     (installation) => new Queues({ installation, databaseUrl: '', redisUrl, log: silent }),

@@ -53,7 +53,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
       expect(places.size).toBe(5);
     }));
 
-  test('incremental and full syncs run by themselves', () =>
+  test('incremental and full syncs run by their schedules', () =>
     staged(
       async (stage) => {
         const { companyId, connectionId } = await stage.company();

@@ -32,7 +32,7 @@ describe.each([richest()])('a listing of the bucket during work ($name)', { time
     }
   }
 
-  test('never shows a record without its media, and media without its record only while a worker has the lease', async () => {
+  test('a listing shows no record without its media, and media without a record only during a lease', async () => {
     const ids = await Promise.all(
       Array.from({ length: 24 }, (_, i) =>
         scene.upload({ name: `${i}.bin`, content: { seed: `${i}`, size: i === 0 ? 40 * 2 ** 20 : i * 9000 } }),
