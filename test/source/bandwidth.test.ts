@@ -55,7 +55,7 @@ test.each([
   ['one body', [65_536], 20],
   ['small files and the parts of large ones', many, 2],
   ['small files and the parts of large ones', many, 20],
-])('%s (%#) keep to the bandwidth limit within 5 %, at any speed', async (_, chunks, mib) => {
+])('%s (%#) keep to the bandwidth limit within 5 %', async (_, chunks, mib) => {
   for (const [name, lateness] of [
     ['on time', () => 0],
     ['on a busy machine', seeded((random) => random * 60)],
@@ -96,7 +96,7 @@ test('the bandwidth limit can be changed, removed and set again while downloads 
   expect(throttle.take(MiB, signal)).toBeInstanceOf(Promise);
 });
 
-test('a pause is not made up for by a burst', async () => {
+test('a pause of a download is not followed by a burst', async () => {
   const time = virtualClock();
   const throttle = createThrottle(1_000_000, time.clock);
   void throttle.take(200_000, signal);
@@ -131,7 +131,7 @@ test('a download that waits for bandwidth can be aborted', async () => {
   await expect(waiting).rejects.toThrow();
 });
 
-test('connections keep to their own limits within 5 %, also when these change while downloads wait', async () => {
+test('connections keep to their own bandwidth limits within 5 %, also when these change', async () => {
   const time = virtualClock();
   const [process, lines] = [createThrottle(10 * MiB, time.clock), createLines(time.clock)];
   lines.setLimits(

@@ -60,7 +60,7 @@ const newFilm = async (more: object = {}) => {
 };
 
 describe('/me', () => {
-  it('says who connected and which companies can be read', async () => {
+  it('/me says who connected and which companies are readable', async () => {
     const { id } = await newCompany();
     const me = await client().me({ token, signal });
     expect(me).toMatchObject({
@@ -72,7 +72,7 @@ describe('/me', () => {
     expect((await client().me({ token, signal })).companies.map((company) => company.id)).not.toContain(id);
   });
 
-  it('returns the companies that it can read, and names the others', async () => {
+  it('/me returns its readable companies, and names the others', async () => {
     const companies = [
       { id: 'c1', name: 'One' },
       { name: 'without id' },
@@ -95,12 +95,12 @@ describe('/me', () => {
     });
   });
 
-  it('treats a name or an e-mail address that is not text as absent', async () => {
+  it('/me without a valid name or e-mail address has none', async () => {
     bare.answer(answer(200, { user: { id: 'u', name: 5, email: [] }, companies: [] }));
     expect(await odd().me({ token, signal })).toMatchObject({ user: { id: 'u', name: '', email: '' } });
   });
 
-  it('returns names that a database can hold', async () => {
+  it('names in /me are stored without characters that a database cannot hold', async () => {
     bare.answer(
       answer(
         200,
@@ -112,7 +112,7 @@ describe('/me', () => {
     expect(me.companies).toEqual([{ id: 'c', name: 'C' }]);
   });
 
-  it('fails with the status if the token is refused', async () => {
+  it('/me fails with the status if the token is refused', async () => {
     const error = await failureOf(client().me({ token: 'svca_wrong', signal }));
     expect(error).toBeInstanceOf(HttpError);
     expect(error.status).toBe(401);
@@ -132,14 +132,14 @@ describe('a listing', () => {
     return ids;
   }
 
-  it('comes in pages of a hundred assets, newest first, to its end', async () => {
+  it('a listing comes in pages of a hundred assets, newest first, to its end', async () => {
     const { id, ids } = await newCompany(230);
     await admin.clearRequests();
     expect(await listAll(id)).toEqual(ids);
     expect(await admin.requests({ endpoint: 'assets' })).toHaveLength(3);
   });
 
-  it('ends if nextCursor is null, absent or empty', async () => {
+  it('a listing ends if nextCursor is null, absent or empty', async () => {
     const { id, ids } = await newCompany(3);
     for (const nextCursor of ['null', 'absent', 'empty'] as const) {
       await admin.setFaults({ endpoint: 'assets', nextCursor });
@@ -149,13 +149,13 @@ describe('a listing', () => {
     }
   });
 
-  it('since a time has only assets that were uploaded later', async () => {
+  it('a listing since a time has only assets that were uploaded later', async () => {
     const { id, ids } = await newCompany(5);
     expect(await listAll(id, 1_700_000_000_000 - 3)).toEqual(ids.slice(0, 3));
     expect(await listAll(id, 0)).toEqual(ids);
   });
 
-  it('can be limited to one type or one project, but not to both', async () => {
+  it('a listing can be limited to one type or one project, but not to both', async () => {
     const { id, ids } = await newCompany(2);
     const project = await admin.addProject({ companyId: id, name: 'Spring' });
     await admin.changeAsset(ids[0]!, { assetType: 'brand assets' });
@@ -167,7 +167,7 @@ describe('a listing', () => {
     expect(await list({ assetType: 'brand assets', projectId: project.id })).toEqual([ids[0]]);
   });
 
-  it('has the time of the service', async () => {
+  it('a listing has the time of the library', async () => {
     const { id } = await newCompany();
     const { date } = await client().listAssets({ token, signal, companyId: id });
     expect(Math.abs(date - Date.now())).toBeLessThan(5000);
@@ -175,7 +175,7 @@ describe('a listing', () => {
     expect((await odd().listAssets({ token, signal, companyId: 'c' })).date).toBe(Date.UTC(2015, 9, 21, 7, 28));
   });
 
-  it('has the valid assets, and names what is wrong with the others', async () => {
+  it('a listing has its valid assets, and names what is wrong with the others', async () => {
     const { id, ids } = await newCompany(3);
     await admin.changeAsset(ids[1]!, { override: { size: 'five' } });
     const page = await client().listAssets({ token, signal, companyId: id });
@@ -185,7 +185,7 @@ describe('a listing', () => {
     ]);
   });
 
-  it('keeps assets without a readable id apart from the others', async () => {
+  it('a listing keeps assets without a readable id apart from the others', async () => {
     bare.answer(answer(200, { assets: [{ id: 5 }, null, 'text', { name: 'x' }, { id: 'a' }] }));
     const page = await odd().listAssets({ token, signal, companyId: 'c' });
     expect(page.assets).toEqual([{ id: 'a' }]);
@@ -193,14 +193,14 @@ describe('a listing', () => {
     expect(page.broken.map(({ problem }) => problem.split(':')[0])).toEqual(['id', 'answer', 'answer', 'id']);
   });
 
-  it('keeps unknown fields', async () => {
+  it('a listing keeps unknown fields', async () => {
     const { id, ids } = await newCompany(1);
     await admin.changeAsset(ids[0]!, { override: { status: 'frozen', assetType: 'holograms', mood: { of: 'x' } } });
     const page = await client().listAssets({ token, signal, companyId: id });
     expect(page.assets).toMatchObject([{ status: 'frozen', assetType: 'holograms', mood: { of: 'x' } }]);
   });
 
-  it('that breaks the schema is rejected with the name of the field', async () => {
+  it('a listing that breaks the schema is rejected with the name of the field', async () => {
     for (const [body, field] of [
       [{}, 'assets'],
       [{ assets: [], nextCursor: 7 }, 'nextCursor'],
@@ -215,7 +215,7 @@ describe('a listing', () => {
     }
   });
 
-  it('of a company whose id must be escaped is that of this company', async () => {
+  it('a listing of a company whose id must be escaped has the assets of this company', async () => {
     bare.answer(answer(200, { assets: [] }));
     await odd().listAssets({ token, signal, companyId: 'a/b?c#d e', cursor: 'x&limit=1' });
     expect(bare.requests[0]!.path).toBe('/api/v1/companies/a%2Fb%3Fc%23d%20e/assets?limit=100&cursor=x%26limit%3D1');
@@ -223,26 +223,26 @@ describe('a listing', () => {
 });
 
 describe('an asset', () => {
-  it('has fresh links', async () => {
+  it('an asset comes with fresh links', async () => {
     const { id } = await newFilm();
     const asset = await client().getAsset({ token, signal, assetId: id });
     expect(asset.download).toMatchObject({ url: expect.stringContaining('signature='), filename: 'film.mp4' });
   });
 
-  it('that breaks the schema is rejected with the name of the field', async () => {
+  it('an asset that breaks the schema is rejected with the name of the field', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { download: { url: 5 } } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error).toBeInstanceOf(Rejected);
     expect(error.message).toContain(`read asset ${id}: the service's answer breaks its schema: asset.download.url:`);
   });
 
-  it('is refused if it is another one than requested', async () => {
+  it('an asset with another id than requested is refused', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { id: 'another' } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error.message).toBe(`read asset ${id}: the service answered with another asset, "another"`);
   });
 
-  it('that does not exist is an error with status 404', async () => {
+  it('an asset that does not exist is an error with status 404', async () => {
     expect(await failureOf(client().getAsset({ token, signal, assetId: 'nobody' }))).toMatchObject({ status: 404 });
   });
 });
@@ -252,7 +252,7 @@ describe('a transcript', () => {
   const spoken = { language: 'en', durationSec: 1, text: 'Hello', vtt: 'WEBVTT\n\nHello', words };
   const get = (assetId: string) => client().getTranscript({ token, signal, assetId });
 
-  it('is fetched once, as JSON, and kept exactly as served', async () => {
+  it('a transcript is fetched once, as JSON, and kept exactly as served', async () => {
     const { id } = await newFilm({ transcript: spoken });
     await admin.clearRequests();
     const found = await get(id);
@@ -264,22 +264,22 @@ describe('a transcript', () => {
     expect(await admin.requests({ endpoint: 'transcript' })).toHaveLength(2);
   });
 
-  it('may be empty', async () => {
+  it('a transcript may be empty', async () => {
     const { id } = await newFilm({ transcript: { ...spoken, words: null } });
     expect(await get(id)).toMatchObject({ kind: 'transcript', text: 'Hello' });
   });
 
-  it('of a video without speech is `no speech`', async () => {
+  it('a transcript of a video without speech is `no speech`', async () => {
     const { id } = await newFilm({ transcript: { noSpeech: true } });
     expect(await get(id)).toEqual({ kind: 'no speech' });
   });
 
-  it('that does not exist yet is `not yet`, not an error', async () => {
+  it('a transcript that does not exist yet is `not yet`, not an error', async () => {
     const { id } = await newFilm();
     expect(await get(id)).toEqual({ kind: 'not yet' });
   });
 
-  it('without captions or text has them requested separately', async () => {
+  it('the captions and text that a transcript lacks are requested separately', async () => {
     bare.answer(
       answer(200, { assetId: 'a', language: 'en' }),
       answer(200, 'WEBVTT\n', { 'content-type': 'text/vtt' }),
@@ -294,7 +294,7 @@ describe('a transcript', () => {
     expect(bare.requests.map(({ path }) => path.split('=')[1])).toEqual(['json', 'vtt', 'txt']);
   });
 
-  it('is refused if its captions might be truncated without notice', async () => {
+  it('a transcript is refused if its captions might be truncated without notice', async () => {
     bare.answer(
       answer(200, { assetId: 'a', text: 'Hello' }),
       raw('HTTP/1.1 200 OK\r\ncontent-type: text/vtt\r\n\r\nWEBVTT\n\n00:00'),
@@ -303,7 +303,7 @@ describe('a transcript', () => {
     expect(failure.message).toMatch(/transcript of asset a: the length of the vtt is unknown/);
   });
 
-  it('is `no speech` if the captions are answered with noSpeech', async () => {
+  it('a transcript is `no speech` if the captions are answered with noSpeech', async () => {
     bare.answer(
       answer(200, { assetId: 'a' }),
       answer(200, { assetId: 'a', noSpeech: true }, { 'content-type': 'application/json; charset=utf-8' }),
@@ -311,18 +311,18 @@ describe('a transcript', () => {
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'no speech' });
   });
 
-  it('is `not yet` if its captions do not exist yet', async () => {
+  it('a transcript is `not yet` if its captions do not exist yet', async () => {
     bare.answer(answer(200, { assetId: 'a', text: 'Hello' }), answer(404));
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toEqual({ kind: 'not yet' });
   });
 
-  it('keeps empty captions', async () => {
+  it('a transcript keeps empty captions', async () => {
     bare.answer(answer(200, { assetId: 'a', text: '', vtt: '' }));
     expect(await odd().getTranscript({ token, signal, assetId: 'a' })).toMatchObject({ vtt: '', text: '' });
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('of another asset, or with a field that breaks the schema, is refused', async () => {
+  it('a transcript of another asset, or with a field that breaks the schema, is refused', async () => {
     bare.answer(answer(200, { assetId: 'b', text: 'x', vtt: 'y' }));
     expect((await failureOf(odd().getTranscript({ token, signal, assetId: 'a' }))).message).toContain(
       'for another asset',
@@ -334,10 +334,10 @@ describe('a transcript', () => {
   });
 });
 
-describe('a service that asks the client to wait', () => {
+describe('a library that asks the client to wait', () => {
   const read = () => failureOf(client().me({ token, signal }));
 
-  it('by 429 or 503 with Retry-After, in seconds or as a date, is obeyed', async () => {
+  it('429 or 503 with Retry-After, in seconds or as a date, makes the client wait', async () => {
     for (const status of [429, 503]) {
       for (const retryAfter of [60, new Date(Date.now() + 61_000).toUTCString()]) {
         await admin.setFaults({ endpoint: 'me', status, retryAfter });
@@ -352,7 +352,7 @@ describe('a service that asks the client to wait', () => {
     }
   });
 
-  it('by 429 without a time gets a default wait', async () => {
+  it('429 without Retry-After makes the client wait for a default time', async () => {
     await admin.setFaults({ endpoint: 'me', status: 429 });
     const error = await read();
     expect(error).toBeInstanceOf(RetryLater);
@@ -363,7 +363,7 @@ describe('a service that asks the client to wait', () => {
 describe('a temporary error', () => {
   const tries = async () => (await admin.requests({ endpoint: 'me' })).length;
 
-  it('such as 5xx or a dropped connection is retried', async () => {
+  it('a temporary error such as 5xx or a dropped connection is retried', async () => {
     for (const fault of [{ status: 500 }, { status: 503 }, { dropAnswer: true }, { cutAfter: 5 }]) {
       await admin.setFaults({ endpoint: 'me', times: 2, ...fault });
       await admin.clearRequests();
@@ -372,13 +372,13 @@ describe('a temporary error', () => {
     }
   });
 
-  it('such as a connection that closes within a chunk is retried', async () => {
+  it('a connection that closes within a chunk is retried', async () => {
     bare.answer(raw('HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n9\r\n{"us'));
     expect(passing(await failureOf(odd().me({ token, signal })))).toBe(true);
     expect(bare.requests).toHaveLength(3);
   });
 
-  it('that persists is reported after three tries', async () => {
+  it('a temporary error that persists is reported after three tries', async () => {
     await admin.setFaults({ endpoint: 'me', status: 502 });
     await admin.clearRequests();
     const error = await failureOf(client().me({ token, signal }));
@@ -390,7 +390,7 @@ describe('a temporary error', () => {
     expect(bare.requests).toHaveLength(3);
   });
 
-  it('is neither a 4xx nor an invalid answer: these are not retried', async () => {
+  it('a request is not retried after a 4xx or an invalid answer', async () => {
     for (const body of ['<html>', '', '{"user":', '\ufeff']) {
       bare.answer(answer(200, body));
       expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the service's answer is not JSON");
@@ -403,14 +403,14 @@ describe('a temporary error', () => {
     }
   });
 
-  it('of the network is reported as such if nothing listens', async () => {
+  it('a network error is reported as such if nothing listens', async () => {
     const nobody = new LibraryClient({ apiUrl: `http://127.0.0.1:${await freePort()}`, dispatcher: agent });
     expect(passing(await failureOf(nobody.me({ token, signal })))).toBe(true);
   });
 });
 
 describe('an abort', () => {
-  it('ends a call that waits for an answer or for its next try', async () => {
+  it('an abort ends a request that waits for an answer or for its next try', async () => {
     for (const instead of [() => {}, answer(500)]) {
       bare.answer((request, response) => {
         instead(request, response);
@@ -423,8 +423,8 @@ describe('an abort', () => {
   });
 });
 
-describe('every call', () => {
-  it('has the token', async () => {
+describe('every request', () => {
+  it('every request has the token', async () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
@@ -432,7 +432,7 @@ describe('every call', () => {
     expect(bare.requests[0]!.headers['accept-encoding']).toBe('identity');
   });
 
-  it('stops reading an answer that does not end', async () => {
+  it('a request stops reading an answer that does not end', async () => {
     bare.answer((_request, response) => {
       const more = () => {
         while (!response.destroyed && response.write(' '.repeat(1 << 20)));

@@ -120,7 +120,7 @@ const rest = (start: number, headers: Record<string, string> = {}, body: Buffer 
   answer(206, body, { etag, 'content-range': `bytes ${start}-${bytes.length - 1}/${bytes.length}`, ...headers });
 
 describe('a download', () => {
-  it('is the whole file, with its length and type', async () => {
+  it('a download is the whole file, with its length and type', async () => {
     const { link } = await newFile();
     const download = await downloader().open(link, never);
     expect(download).toMatchObject({ bytes: bytes.length, contentType: 'application/octet-stream', unbounded: false });
@@ -128,14 +128,14 @@ describe('a download', () => {
     expect(link.renewed).toBe(0);
   });
 
-  it('of an empty file is empty', async () => {
+  it('a download of an empty file is empty', async () => {
     const { link } = await newFile(Buffer.alloc(0));
     const download = await downloader().open(link, never);
     expect(download.bytes).toBe(0);
     expect(await bytesOf(download)).toHaveLength(0);
   });
 
-  it('carries the exact Referer and no Authorization, on every hop of a redirect', async () => {
+  it('a download carries the exact Referer and no Authorization, on every hop of a redirect', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', redirect: 3 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
@@ -144,7 +144,7 @@ describe('a download', () => {
     for (const hop of hops) expect(hop).toMatchObject({ referer: library.appUrl, hasAuthorization: false });
   });
 
-  it('carries the Referer exactly as configured, and requests no encoding', async () => {
+  it('a download carries the Referer exactly as configured, and requests no encoding', async () => {
     bare.answer(answer(302, '', { location: '/there' }), answer(200, 'x'));
     await bytesOf(await downloader({ referer: 'https://app.example.com/' }).open(bareLink(), never));
     expect(bare.requests.map(({ path }) => path)).toEqual(['/', '/there']);
@@ -154,7 +154,7 @@ describe('a download', () => {
     }
   });
 
-  it('follows neither endless redirects nor one to something else than a web address', async () => {
+  it('a download follows neither endless redirects nor one to another scheme than http', async () => {
     bare.answer(answer(302, '', { location: '/again' }));
     expect((await failureOf(downloader().open(bareLink(), never))).message).toContain('redirects without end');
     for (const location of ['file:///etc/passwd', 'ftp://h/x', 'javascript:1']) {
@@ -166,7 +166,7 @@ describe('a download', () => {
     expect((await failureOf(downloader().open(nothing, never))).message).toBe('the download link is not a web address');
   });
 
-  it('without a length is complete if it is chunked, and unbounded if only the connection ends it', async () => {
+  it('a download without a length is complete if it is chunked, and unbounded if only the connection ends it', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', chunked: true });
     const chunked = await downloader().open(link, never);
@@ -179,7 +179,7 @@ describe('a download', () => {
     expect(String(await bytesOf(plain))).toBe('until the end');
   });
 
-  it('with any content encoding is refused', async () => {
+  it('a download with any content encoding is refused', async () => {
     const { link } = await newFile();
     const one = downloader();
     for (const contentEncoding of ['gzip', 'br', 'zstd', 'aws-chunked']) {
@@ -191,7 +191,7 @@ describe('a download', () => {
     expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
   });
 
-  it('has the length that the server declares, not that of the API', async () => {
+  it('a download has the length that the server declares, not that of the API', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', shortBy: 5 });
     const short = await downloader().open(link, never);
@@ -203,17 +203,17 @@ describe('a download', () => {
     expect(await bytesOf(long)).toHaveLength(bytes.length + 5);
   });
 
-  it('never has more bytes than declared', async () => {
+  it('a download never has more bytes than declared', async () => {
     bare.answer((request) => request.socket.end('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour and more'));
     const download = await downloader().open(bareLink(), never);
     expect(String(await bytesOf(download).catch(() => 'four'))).toBe('four');
   });
 });
 
-describe('a minimum rate', () => {
+describe('the minimum rate', () => {
   const minRate = { bytesPerSecond: 8_000_000, windowMs: 50 };
 
-  it('ends a download that the source sends more slowly', async () => {
+  it('the minimum rate ends a download that the source sends more slowly', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', bytesPerSecond: 1000 });
     const { error } = await broken(await downloader({ minRate }).open(link, never));
@@ -222,7 +222,7 @@ describe('a minimum rate', () => {
     expect(await requests()).toHaveLength(1);
   });
 
-  it('also ends a download whose many resumptions bring a few bytes each', async () => {
+  it('the minimum rate ends a download whose many resumptions bring a few bytes each', async () => {
     const slowly: Parameters<Bare['answer']>[0] = ({ headers: { range } }, response) => {
       const start = Number(/\d+/.exec(range!)![0]);
       const headers = { etag, 'content-range': `bytes ${start}-${bytes.length - 1}/${bytes.length}` };
@@ -235,7 +235,7 @@ describe('a minimum rate', () => {
     expect(error).toBeInstanceOf(TooSlow);
   });
 
-  it('still applies after another part of the file was given up', async () => {
+  it('the minimum rate still applies after another part of the file was given up', async () => {
     const { link } = await newFile();
     const { body } = await downloader({ minRate }).open(link, never);
     for await (const chunk of body) {
@@ -249,7 +249,7 @@ describe('a minimum rate', () => {
     expect(error).toBeInstanceOf(TooSlow);
   });
 
-  it('permits a download that is slow because of a bandwidth limit or of its reader', async () => {
+  it('the minimum rate permits a download that is slow because of a bandwidth limit or its reader', async () => {
     const content = bytes.subarray(0, 600_000);
     const { link } = await newFile(content);
     // A busy process is far faster than this rate, and the limit and the reader are slower.
@@ -270,7 +270,7 @@ describe('a minimum rate', () => {
 });
 
 describe('an answer without a file', () => {
-  it('with 404 or 410 means that the file is missing', async () => {
+  it('a download that gets 404 or 410 is of a missing file', async () => {
     const { id, link } = await newFile();
     await admin.changeAsset(id, { originalGone: true });
     expect(await failureOf(downloader().open(link, never))).toBeInstanceOf(Missing);
@@ -279,7 +279,7 @@ describe('an answer without a file', () => {
     expect(await failureOf(downloader().open(bareLink(), never))).toBeInstanceOf(Missing);
   });
 
-  it('with 429, or 503 and Retry-After, means to retry later', async () => {
+  it('a download that gets 429, or 503 with Retry-After, is retried later', async () => {
     const { link } = await newFile();
     for (const status of [429, 503]) {
       await admin.setFaults({ endpoint: 'media', status, retryAfter: 60 });
@@ -290,7 +290,7 @@ describe('an answer without a file', () => {
     expect(link.renewed).toBe(0);
   });
 
-  it('with any other status is an error with that status, never a body', async () => {
+  it('a download that gets any other status is an error with that status, never a body', async () => {
     for (const status of [201, 204, 206, 300, 304, 416, 500, 502, 503]) {
       bare.answer(answer(status, status === 204 || status === 304 ? '' : 'words'));
       const error = await failureOf(downloader().open(bareLink(), never));
@@ -299,7 +299,7 @@ describe('an answer without a file', () => {
     }
   });
 
-  it('never shows the address of the link in its error', async () => {
+  it('the error of a download never shows the address of the link', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', status: 500 });
     const error = await failureOf(downloader().open(link, never));
@@ -307,29 +307,29 @@ describe('an answer without a file', () => {
   });
 });
 
-describe('a link that has expired', () => {
-  it('is renewed once', async () => {
+describe('an expired link', () => {
+  it('an expired link is renewed once', async () => {
     const { link } = await newFile();
     await admin.advanceClock(901);
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
     expect(link.renewed).toBe(1);
   });
 
-  it('is renewed whatever 4xx it is refused with', async () => {
+  it('an expired link is renewed whatever 4xx it is refused with', async () => {
     for (const status of [400, 401, 403, 409, 451]) {
       bare.answer(answer(status, 'expired'), answer(200, 'x'));
       expect(String(await bytesOf(await downloader().open(bareLink(), never)))).toBe('x');
     }
   });
 
-  it('is an error if the renewed link is refused too', async () => {
+  it('an expired link is an error if the renewed link is refused too', async () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', expireLinks: true });
     expect(await failureOf(downloader().open(link, never))).toMatchObject({ status: 403 });
     expect(link.renewed).toBe(1);
   });
 
-  it('during a download is renewed, and the download continues', async () => {
+  it('a link that expires during a download is renewed, and the download continues', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     const { body } = await downloader().open(link, never);
@@ -347,14 +347,14 @@ describe('a link that has expired', () => {
     ]);
   });
 
-  it('during a download may also be answered with 404', async () => {
+  it('a link that answers 404 during a download is renewed', async () => {
     bare.answer(cutAt(1000), answer(404), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
 });
 
 describe('a download that breaks off', () => {
-  it('continues at the same byte of the same version', async () => {
+  it('a download that breaks off continues at the same byte of the same version', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
@@ -365,14 +365,14 @@ describe('a download that breaks off', () => {
     expect(more).toEqual([]);
   });
 
-  it('repeatedly continues as long as each try brings some bytes', async () => {
+  it('a download that breaks off repeatedly continues as long as each try brings some bytes', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 300_000 });
     expect((await bytesOf(await downloader().open(link, never))).equals(bytes)).toBe(true);
     expect(await requests()).toHaveLength(7);
   });
 
-  it('continues at the same byte through redirects', async () => {
+  it('a download that breaks off continues at the same byte through redirects', async () => {
     const { link } = await newFile();
     await admin.setFaults(
       { endpoint: 'media', cutAfter: 500_000, times: 1 },
@@ -384,14 +384,14 @@ describe('a download that breaks off', () => {
     for (const hop of hops) expect(hop).toMatchObject({ range: 'bytes=500000-', referer: library.appUrl });
   });
 
-  it('because of a stall is ended, and continues', async () => {
+  it('a download that stalls is ended, and continues', async () => {
     const { link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', stallAfter: 700_000, times: 1 });
     expect((await bytesOf(await downloader({ stallMs: 300 }).open(link, never))).equals(bytes)).toBe(true);
     expect((await requests()).map(({ range }) => range)).toEqual([null, 'bytes=700000-']);
   });
 
-  it('and brings no more bytes is given up after some tries', async () => {
+  it('a download that breaks off and brings no more bytes is given up after some tries', async () => {
     bare.answer(cutAt(1000), hangUp);
     const cut = await broken(await downloader().open(bareLink(), never));
     expect(cut.arrived.equals(bytes.subarray(0, 1000))).toBe(true);
@@ -403,26 +403,26 @@ describe('a download that breaks off', () => {
     expect(bare.requests).toHaveLength(4);
   });
 
-  it('continues after errors of the service', async () => {
+  it('a download that breaks off continues after errors of the library', async () => {
     bare.answer(cutAt(1000), answer(500), answer(503), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
 
-  it('before it is read continues too', async () => {
+  it('a download that breaks off before it is read continues too', async () => {
     bare.answer(cutAt(1000), rest(1000));
     const download = await downloader().open(bareLink(), never);
     await until('the end of the line', () => bare.sockets === 0);
     expect((await bytesOf(download)).equals(bytes)).toBe(true);
   });
 
-  it('waits if the service asks for it', async () => {
+  it('a download that breaks off waits if the library asks for it', async () => {
     bare.answer(cutAt(1000), answer(429, '', { 'retry-after': '60' }));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error).toBeInstanceOf(RetryLater);
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('ends if the connection was disconnected', async () => {
+  it('a download that breaks off ends if the connection was disconnected', async () => {
     bare.answer(cutAt(1000), answer(403));
     let renewals = 0;
     const link = bareLink(async () => {
@@ -435,7 +435,7 @@ describe('a download that breaks off', () => {
   });
 });
 
-describe('two versions of a file are never mixed:', () => {
+describe('the version of a file', () => {
   it('a file that is replaced during its download is an error', async () => {
     const { id, link, requests } = await newFile();
     await admin.setFaults({ endpoint: 'media', cutAfter: 1_000_000, times: 1 });
@@ -526,7 +526,7 @@ describe('two versions of a file are never mixed:', () => {
     expect(bare.requests.map(({ headers }) => headers.range)).toEqual([undefined, 'bytes=1000-', 'bytes=5000-']);
   });
 
-  it('without a strong ETag or a length, nothing is continued', async () => {
+  it('a download without a strong ETag or a length is not continued', async () => {
     const cases = [
       cutAt(1000, {}),
       cutAt(1000, { etag: `W/${etag}` }),
@@ -553,19 +553,19 @@ describe('an abort', () => {
     return { signal: stop.signal, abort: () => stop.abort(reason) };
   };
 
-  it('before a download sends no request', async () => {
+  it('an abort before a download sends no request', async () => {
     bare.answer(answer(200, 'x'));
     await failureOf(downloader().open(bareLink(), AbortSignal.abort(reason)));
     expect(bare.requests).toHaveLength(0);
   });
 
-  it('ends a download that waits for its answer', async () => {
+  it('an abort ends a download that waits for its answer', async () => {
     const { signal, abort } = aborting();
     bare.answer(abort);
     expect(await failureOf(downloader().open(bareLink(), signal))).toBe(reason);
   });
 
-  it('ends a download that waits for bytes, without another request', async () => {
+  it('an abort ends a download that waits for bytes, without another request', async () => {
     const { signal, abort } = aborting();
     bare.answer(stallAt(1000));
     const download = await downloader().open(bareLink(), signal);
@@ -577,7 +577,7 @@ describe('an abort', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('ends the tries after the connection has dropped again', async () => {
+  it('an abort ends the tries after the connection has dropped again', async () => {
     const { signal, abort } = aborting();
     const dropAndAbort: Parameters<Bare['answer']>[0] = (request, response) => {
       hangUp(request, response);
@@ -588,14 +588,14 @@ describe('an abort', () => {
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('ends a download that waits for its continuation', async () => {
+  it('an abort ends a download that waits for its continuation', async () => {
     const { signal, abort } = aborting();
     bare.answer(cutAt(1000), abort);
     const { error } = await broken(await downloader().open(bareLink(), signal));
     expect(error).toBe(reason);
   });
 
-  it('before the body is read frees the connection, and reading then fails', async () => {
+  it('an abort before the body is read frees the connection, and reading then fails', async () => {
     const { signal, abort } = aborting();
     bare.answer(stallAt(1000));
     const download = await downloader().open(bareLink(), signal);
@@ -607,15 +607,15 @@ describe('an abort', () => {
   });
 });
 
-describe('a body that is destroyed frees its socket', () => {
-  it('if nothing was read of it', async () => {
+describe('a destroyed body', () => {
+  it('a body that is destroyed before it is read frees its socket', async () => {
     const { link } = await newFile();
     const one = downloader();
     for (let i = 0; i < 5; i++) (await one.open(link, never)).body.destroy();
     expect((await bytesOf(await one.open(link, never))).equals(bytes)).toBe(true);
   });
 
-  it('in the middle of the file', async () => {
+  it('a body that is destroyed in the middle of the file frees its socket', async () => {
     const { link, requests } = await newFile();
     const one = downloader();
     for (let i = 0; i < 5; i++) for await (const _ of (await one.open(link, never)).body) break;
@@ -623,7 +623,7 @@ describe('a body that is destroyed frees its socket', () => {
     expect(await requests()).toHaveLength(6);
   });
 
-  it('while it waits for bytes, at once and without another request', async () => {
+  it('a body that is destroyed while it waits for bytes frees its socket at once, without another request', async () => {
     bare.answer(stallAt(1000));
     const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
     body.resume();
@@ -634,7 +634,7 @@ describe('a body that is destroyed frees its socket', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('while it waits for a continuation', async () => {
+  it('a body that is destroyed while it waits for a continuation frees its socket', async () => {
     const second = Promise.withResolvers<void>();
     bare.answer(cutAt(1000), () => second.resolve());
     const { body } = await downloader({ stallMs: 60_000 }).open(bareLink(), never);
@@ -646,7 +646,7 @@ describe('a body that is destroyed frees its socket', () => {
     expect(bare.requests).toHaveLength(2);
   });
 
-  it('with the error that it was destroyed with', async () => {
+  it('a body that is destroyed has the error that it was destroyed with', async () => {
     bare.answer(stallAt(1000));
     const { body } = await downloader().open(bareLink(), never);
     const closed = Promise.withResolvers<Error>();
@@ -655,7 +655,7 @@ describe('a body that is destroyed frees its socket', () => {
     expect((await closed.promise).message).toBe('the bucket is full');
   });
 
-  it('and so do unused answers, even if they never end', async () => {
+  it('unused answers free their sockets, even if they never end', async () => {
     const endless =
       (status: number, headers: Record<string, string> = {}): Parameters<Bare['answer']>[0] =>
       (_request, response) => {
@@ -674,13 +674,13 @@ describe('a body that is destroyed frees its socket', () => {
 });
 
 describe('a stall', () => {
-  it('is detected before the head of the answer', async () => {
+  it('a stall is detected before the head of the answer', async () => {
     bare.answer(() => {});
     const error = await failureOf(downloader({ stallMs: 200 }).open(bareLink(), never));
     expect(error.code).toBe('UND_ERR_HEADERS_TIMEOUT');
   });
 
-  it('is not detected while bytes come, however slowly', async () => {
+  it('a stall is not detected while bytes come, however slowly', async () => {
     const stallMs = 400;
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '8', etag });
@@ -694,7 +694,7 @@ describe('a stall', () => {
     expect(bare.requests).toHaveLength(1);
   });
 
-  it('is not detected while the reader pauses', async () => {
+  it('a stall is not detected while the reader pauses', async () => {
     // The service is in this process, which may itself stand still for some 100 ms.
     const stallMs = 500;
     const large = randomBytes(20_000_000);
@@ -713,7 +713,7 @@ describe('a stall', () => {
 });
 
 describe('the first bytes', () => {
-  it('can be peeked at before the body is read, which still has them', async () => {
+  it('the first bytes can be read before the body, which still has them', async () => {
     const { link, requests } = await newFile();
     const download = await downloader().open(link, never);
     const head = await download.peek(512);
@@ -722,7 +722,7 @@ describe('the first bytes', () => {
     expect(await requests()).toHaveLength(1);
   });
 
-  it('are as many as requested, in whatever chunks they come, or the whole file', async () => {
+  it('the first bytes are as many as requested, in whatever chunks they come, or the whole file', async () => {
     bare.answer(async (_request, response) => {
       response.writeHead(200, { 'content-length': '10' });
       for (const byte of '0123456789') {
@@ -746,14 +746,14 @@ describe('the first bytes', () => {
     expect((await bytesOf(empty)).length).toBe(0);
   });
 
-  it('that break off are an error, also of the body', async () => {
+  it('first bytes that break off are an error, also of the body', async () => {
     bare.answer(cutAt(100, {}));
     const download = await downloader().open(bareLink(), never);
     await expect(download.peek(512)).rejects.toThrow(/broke off|ended at byte/);
     expect((await broken(download)).error.message).toMatch(/broke off|ended at byte/);
   });
 
-  it('are available although the rest breaks off: the reader gets the error', async () => {
+  it('the first bytes are available although the rest breaks off: the reader gets the error', async () => {
     bare.answer(cutAt(1000, {}));
     const download = await downloader().open(bareLink(), never);
     expect((await download.peek(512)).length).toBeGreaterThanOrEqual(512);
@@ -762,7 +762,7 @@ describe('the first bytes', () => {
     await expect(download.body.toArray()).rejects.toThrow(/broke off|ended at byte/);
   });
 
-  it('that do not come can be aborted', async () => {
+  it('a wait for the first bytes can be aborted', async () => {
     bare.answer((_request, response) => response.writeHead(200, { 'content-length': '10' }).flushHeaders());
     const stop = new AbortController();
     const download = await downloader().open(bareLink(), stop.signal);

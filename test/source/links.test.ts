@@ -26,7 +26,7 @@ describe('a link', () => {
     '[::1]',
     '[::ffff:10.0.0.1]',
     '[fe80::1]',
-  ])('to a literal address that is not public is refused: %s', (host) => {
+  ])('a link to a literal address that is not public is refused: %s', (host) => {
     const address = new URL(`https://${host}`).hostname.replace(/^\[|\]$/g, '');
     expect(refused(`https://${host}/file?signature=1`)).toBe(
       `the download link leads to ${address}, which is not a public address; add ${address} to DOWNLOAD_ALLOW_PRIVATE to allow it`,
@@ -37,7 +37,7 @@ describe('a link', () => {
     expect(refused(`https://${host}/file`, { appUrl: `https://${host}` })).toBeUndefined();
   });
 
-  it('by http is refused when the API is https, whatever the host', () => {
+  it('a link by http is refused if the API is https, whatever the host', () => {
     const message =
       'the download link leads to api.example.com by http, while LIBRARY_API_URL is https; the library must give https links';
     expect(refused('http://api.example.com/file?signature=1')).toBe(message);
@@ -68,7 +68,7 @@ describe('a download', () => {
     }
   };
 
-  it('from a host name with a private address is refused when it connects', async () => {
+  it('a download from a host name with a private address is refused when it connects', async () => {
     const url = bare.url.replace('127.0.0.1', 'localhost');
     await expect(text(url)).rejects.toThrow(
       /^the download link leads to localhost \((127\.0\.0\.1|::1)\), which is not a public address/,
@@ -78,7 +78,7 @@ describe('a download', () => {
     bare.requests = [];
   });
 
-  it('through a proxy is refused private literal addresses; the proxy resolves names itself', async () => {
+  it('a download through a proxy is refused private literal addresses; the proxy resolves names itself', async () => {
     const proxy = await newProxy();
     try {
       await expect(text(bare.url, { proxy: proxy.url })).rejects.toThrow('127.0.0.1, which is not a public address');

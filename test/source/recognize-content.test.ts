@@ -11,7 +11,7 @@ describe('an error page in place of a file', () => {
     '{\n  "error": {"code": 403}}',
     '<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>',
     '<Error xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
-  ])('is recognized by its beginning: %j', (text) => {
+  ])('an error page is recognized by its beginning: %j', (text) => {
     expect(isErrorPage(Buffer.from(text))).toBe(true);
   });
 
@@ -25,7 +25,7 @@ describe('an error page in place of a file', () => {
     'GIF89a',
     'the <html>',
     '%PDF-1.7 <!doctype html>',
-  ])('is not recognized in other beginnings: %j', (text) => {
+  ])('a file that begins with %j is not taken for an error page', (text) => {
     expect(isErrorPage(Buffer.from(text))).toBe(false);
   });
 });
@@ -37,7 +37,7 @@ test.each([
   [Buffer.from('ftypisom'), false],
   [Buffer.from('\0\0\0'), false],
   [Buffer.alloc(0), false],
-])('%j as the beginning of an MP4: %s', (head, is) => {
+])('a file that begins with %j counts as an MP4: %s', (head, is) => {
   expect(isMp4(head)).toBe(is);
 });
 
@@ -52,6 +52,6 @@ test.each([
   ['', false],
   [undefined, false],
   [null, false],
-])('%s is a type of text: %s', (type, is) => {
+])('the type %s counts as text: %s', (type, is) => {
   expect(isTextual(type)).toBe(is);
 });

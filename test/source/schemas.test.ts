@@ -54,7 +54,7 @@ function withField(value: object, path: string, wrong: unknown): unknown {
   return copy;
 }
 
-describe('a wrong field is named in the error:', () => {
+describe('the error of an invalid answer', () => {
   const answer = { asset: { ...whole, download } };
   const cases: [string, unknown[]][] = [
     ['asset.id', [undefined, null, 5, '', 'x'.repeat(1001), 'ä'.repeat(501), 'a\0', '\ud800', 'x\udc00', '.', '..']],
@@ -72,7 +72,7 @@ describe('a wrong field is named in the error:', () => {
     ['asset', [undefined, null, 'a1', []]],
   ];
   for (const [path, values] of cases) {
-    it(path, () => {
+    it(`a wrong ${path} in the details of an asset is named in the error`, () => {
       for (const wrong of values) {
         const parse = () => parseAnswer(assetAnswer, 'read asset a1', withField(answer, path, wrong));
         expect(parse, String(wrong)).toThrow(Rejected);
@@ -90,20 +90,21 @@ describe('a wrong field is named in the error:', () => {
     ['vtt of a transcript', transcriptAnswer, { ...transcript, vtt: 5 }, 'vtt'],
     ['text of a transcript', transcriptAnswer, { ...transcript, text: ['x'] }, 'text'],
     ['an answer that is a list', meAnswer, [], 'answer'],
-    ['an answer that is nothing', assetAnswer, null, 'answer'],
+    ['an answer that is null', assetAnswer, null, 'answer'],
   ];
   for (const [what, schema, body, path] of others) {
-    it(what, () => expect(() => parseAnswer(schema, 'read', body)).toThrow(`breaks its schema: ${path}: `));
+    it(`a wrong answer is named in the error: ${what}`, () =>
+      expect(() => parseAnswer(schema, 'read', body)).toThrow(`breaks its schema: ${path}: `));
   }
 
-  it('without showing its value', () => {
+  it('the error of a wrong field does not show its value', () => {
     const parse = () => parseAnswer(assetAnswer, 'read', { asset: { ...whole, size: link, download } });
     expect(parse).toThrow(/^[^?]*$/);
   });
 });
 
 describe('an answer', () => {
-  it('keeps unknown fields, states and types', () => {
+  it('an answer keeps unknown fields, states and types', () => {
     const odd = { ...whole, status: 'archived', assetType: 'holograms', colour: { of: ['it'] }, deletedAt: null };
     expect(asset.parse(odd)).toEqual(odd);
     const detail = { asset: { ...odd, download: { ...download, hlsUrl: 'x' } }, meta: 1 };
@@ -111,7 +112,7 @@ describe('an answer', () => {
     expect(company.parse({ id: 'c', name: 'C', plan: 'gold' })).toEqual({ id: 'c', name: 'C', plan: 'gold' });
   });
 
-  it('keeps fields unchanged that no decision depends on', () => {
+  it('an answer keeps fields unchanged that no decision depends on', () => {
     for (const odd of ['soon', true, [], {}]) {
       const fields = { name: odd, width: odd, duration: odd };
       const detail = { asset: { ...whole, ...fields, download: { ...download, expiresAt: odd } } };
@@ -122,23 +123,23 @@ describe('an answer', () => {
     }
   });
 
-  it('treats a thumbnail link that is not text as absent', () => {
+  it('an answer treats a thumbnail link that is not text as absent', () => {
     const { thumbnailUrl: _, ...others } = whole;
     expect(asset.parse({ ...whole, thumbnailUrl: 7 })).toEqual(others);
   });
 
-  it('needs only the id of a project', () => {
+  it('an answer needs only the id of each project', () => {
     expect(project.parse({ id: 'p1', name: 5, status: 7 })).toMatchObject({ id: 'p1' });
   });
 
-  it('needs only the id of an asset', () => {
+  it('an answer needs only the id of each asset', () => {
     expect(asset.parse({ id: 'a1' })).toEqual({ id: 'a1' });
     const nulls = Object.fromEntries(Object.keys(whole).map((name) => [name, null]));
     expect(asset.parse({ ...nulls, id: 'a1' })).toEqual({ ...nulls, id: 'a1' });
     expect(assetAnswer.parse({ asset: { id: 'a1', download: null } })).toEqual({ asset: { id: 'a1', download: null } });
   });
 
-  it('may have a transcript without text, without speech, or with an explicit noSpeech', () => {
+  it('an answer may have a transcript without text, without speech, or with an explicit noSpeech', () => {
     for (const given of [
       transcript,
       { ...transcript, words: null },
@@ -152,17 +153,17 @@ describe('an answer', () => {
   });
 });
 
-describe('without links', () => {
+describe('removing links', () => {
   const clean = (value: object) => withoutLinks(value as ApiAsset);
 
-  it('an asset is as received except for its links', () => {
+  it('an asset without links has all its other fields as received', () => {
     expect(clean({ ...whole, download })).toEqual({
       ...Object.fromEntries(Object.entries(whole).filter(([name]) => name !== 'thumbnailUrl')),
       download: { filename: 'Film.mov', expiresAt: 1_700_000_900 },
     });
   });
 
-  it('an asset has no link in any field, whatever its name and depth', () => {
+  it('an asset without links has no link in any field, whatever its name and depth', () => {
     const signed = [
       link,
       `see ${link} now`,
@@ -183,7 +184,7 @@ describe('without links', () => {
     }
   });
 
-  it('text that people wrote stays, even with an address in it', () => {
+  it('text that people wrote stays when links are removed, even if it has an address', () => {
     const odd = {
       id: 'a1',
       name: 'https://h/x?y=1',
@@ -197,7 +198,7 @@ describe('without links', () => {
     });
   });
 
-  it('numbers, nulls, lists and empty values stay unchanged', () => {
+  it('numbers, nulls, lists and empty values stay when links are removed', () => {
     const odd = { id: 'a1', none: null, no: false, zero: 0, list: [1, [2, { three: 3 }]], empty: {} };
     expect(clean(odd)).toEqual(odd);
     expect(clean({ id: 'a1', download: null })).toEqual({ id: 'a1' });
@@ -208,7 +209,7 @@ describe('without links', () => {
 
 describe('an unknown field', () => {
   it.each(['a-', 'a.b+', 'a:/', '?a-', '&', '?sig'])(
-    'is looked through in a time that grows with its length, also if it is all %j',
+    'links in an unknown field are found in a time that grows with its length, also if it is all %j',
     (part) => {
       const asset = (length: number): ApiAsset => ({ id: 'a1', more: part.repeat(length / part.length) });
       expect(growth(asset, withoutLinks)).toBeLessThan(24);
@@ -216,18 +217,18 @@ describe('an unknown field', () => {
   );
 });
 
-describe('for the database', () => {
-  it('text has neither NUL nor half a surrogate pair, in keys and values', () => {
+describe('values for the database', () => {
+  it('text for the database has neither NUL nor half a surrogate pair, in keys and values', () => {
     expect(storable({ 'a\0b': ['x\0', '\ud83d', '\ude00y', '😀', { '\ud800': 1 }] })).toEqual({
       ab: ['x', '\ufffd', '\ufffdy', '😀', { '\ufffd': 1 }],
     });
   });
 
-  it('numbers are as JSON keeps them', () => {
+  it('numbers for the database are as JSON keeps them', () => {
     expect(storable(JSON.parse('{"a": [-0, 1e999, -1e999, 0.5]}'))).toEqual({ a: [0, null, null, 0.5] });
   });
 
-  it('any JSON becomes storable, and what was storable stays the same', () => {
+  it('any JSON becomes storable, and storable JSON stays the same', () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: 'binary' }), (value) => {
         const text = JSON.stringify(storable(value));
