@@ -46,7 +46,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
     describe('a stored object', () => {
       const lengths = [0, 1, 64 * KiB - 1, 64 * KiB, 64 * KiB + 1, 3 * MiB];
 
-      test.each(lengths)('a stream declared as %i bytes comes back byte for byte', async (length) => {
+      test.each(lengths)('a stream with the declared length of %i bytes is stored byte for byte', async (length) => {
         const bytes = bytesOf(length);
         const stored = await storage.put(`known/${length}`, streaming(bytes), { bytes: length });
         expect(stored).toMatchObject({ key: `known/${length}`, bytes: length });
@@ -58,7 +58,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
 
       test.each([...lengths, 16 * MiB, 16 * MiB + 1, 40 * MiB])(
-        'a stream of %i bytes that nobody declared comes back byte for byte',
+        'a stream of %i bytes without a declared length is stored byte for byte',
         async (length) => {
           const bytes = bytesOf(length);
           const stored = await storage.put(
@@ -78,18 +78,18 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         ['bytes', Buffer.from([0, 255, 0]), 3],
         ['empty text', '', 0],
         ['no bytes', Buffer.alloc(0), 0],
-      ])('%s comes back as it was given', async (_, body, length) => {
+      ])('a stored object of %s comes back as given', async (_, body, length) => {
         const stored = await storage.put('whole', body);
         expect(stored).toMatchObject({ bytes: length, checksums: { crc32: crc32Of(Buffer.from(body)) } });
         expect(await read('whole')).toEqual(Buffer.from(body));
       });
 
-      test('the CRC-32 is that of the standard', async () => {
+      test('the CRC-32 of a stored object is that of the standard', async () => {
         const stored = await storage.put('nine', '123456789');
         expect(stored.checksums.crc32).toBe('cbf43926');
       });
 
-      test('a body comes back whole however it is split into chunks, also with empty ones', async () => {
+      test('a body is stored whole however it is split into chunks, also with empty ones', async () => {
         await fc.assert(
           fc.asyncProperty(
             fc.array(fc.uint8Array({ maxLength: 200 }), { maxLength: 8 }),
@@ -118,7 +118,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect((await read('twice'))?.toString()).toBe('short');
       });
 
-      test('of puts to one key at the same time all succeed, and one of them is stored whole', async () => {
+      test('puts to one key at the same time all succeed, and one of them is stored whole', async () => {
         const bodies = Array.from({ length: 12 }, (_, i) => Buffer.alloc(i * 10 * KiB + 1, i));
         await Promise.all(
           bodies.map((body, i) =>
@@ -299,16 +299,19 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       ];
 
       describe.each(cases)('a body that $what (declared: $declared)', ({ declared, body: make, error }) => {
-        test.each(['nothing was there', 'something was there'])('changes nothing if %s before', async (before) => {
-          const key = `broken/${before}`;
-          await storage.remove(key);
-          if (before === 'something was there') await storage.put(key, 'old');
-          const body = make();
-          await expect(storage.put(key, body, { bytes: declared })).rejects.toEqual(error);
-          expect(body.destroyed).toBe(true);
-          expect((await read(key))?.toString()).toBe(before === 'something was there' ? 'old' : undefined);
-          expect(await ground.leftovers()).toEqual([]);
-        });
+        test.each(['nothing was there', 'something was there'])(
+          'a put that fails changes nothing if %s before',
+          async (before) => {
+            const key = `broken/${before}`;
+            await storage.remove(key);
+            if (before === 'something was there') await storage.put(key, 'old');
+            const body = make();
+            await expect(storage.put(key, body, { bytes: declared })).rejects.toEqual(error);
+            expect(body.destroyed).toBe(true);
+            expect((await read(key))?.toString()).toBe(before === 'something was there' ? 'old' : undefined);
+            expect(await ground.leftovers()).toEqual([]);
+          },
+        );
       });
 
       test.each([4, 6])('a buffer whose length is not the declared %i is refused', async (declared) => {
@@ -317,7 +320,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       });
 
       test.each(['ENOSPC', 'EACCES', 'ENOENT', 'ECONNREFUSED', 'AccessDenied', 'SlowDown'])(
-        'a body that breaks with %s is not mistaken for a store that does',
+        'a body that fails with %s is not taken for a failure of the store',
         async (code) => {
           const error = new Broken(code);
           const body = streaming(bytesOf(100), () => {
@@ -331,7 +334,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         ['declared', 2 * KiB],
         ['declared, large', 6 * MiB],
         ['unknown', undefined],
-      ])('until a put has returned, readers see what was there before (length: %s)', async (_, declared) => {
+      ])('readers see the old object until a put has returned (length: %s)', async (_, declared) => {
         await storage.put('seen', 'old');
         const bytes = bytesOf(declared ?? 20 * MiB);
         let goOn = () => {};
@@ -359,7 +362,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(bytes.equals((await read('seen'))!)).toBe(true);
       });
 
-      test('a body that breaks just when its put begins fails the put', async () => {
+      test('a body that fails when its put begins fails the put', async () => {
         const body = new PassThrough();
         const put = storage.put('at once', body, { bytes: 10 });
         body.destroy(new Broken());
@@ -381,7 +384,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const reason = new Error('enough');
       const isReason = (error: unknown) => error === reason;
 
-      test('before a put begins leaves the body unread', async () => {
+      test('an abort before a put begins leaves the body unread', async () => {
         const body = streaming(bytesOf(100));
         const put = storage.put('an abort', body, { bytes: 100, signal: AbortSignal.abort(reason) });
         await expect(put).rejects.toSatisfy(isReason);
@@ -394,20 +397,23 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         ['8 MiB', 8 * MiB, 4 * MiB],
         ['unknown, small', undefined, 1000],
         ['unknown, in parts', undefined, 40 * MiB],
-      ])('during a put rejects it at once and leaves nothing behind (length: %s)', async (_, declared, sent) => {
-        const stop = new AbortController();
-        const body = streaming(bytesOf(sent), async () => {
-          stop.abort(reason);
-          await new Promise(() => {});
-        });
-        const put = storage.put('an abort', body, { bytes: declared, signal: stop.signal });
-        await expect(put).rejects.toSatisfy(isReason);
-        expect(body.destroyed).toBe(true);
-        expect(await storage.head('an abort')).toBeUndefined();
-        await until('nothing is left of it', async () => (await ground.leftovers()).length === 0);
-      });
+      ])(
+        'an abort during a put rejects it at once and leaves nothing behind (length: %s)',
+        async (_, declared, sent) => {
+          const stop = new AbortController();
+          const body = streaming(bytesOf(sent), async () => {
+            stop.abort(reason);
+            await new Promise(() => {});
+          });
+          const put = storage.put('an abort', body, { bytes: declared, signal: stop.signal });
+          await expect(put).rejects.toSatisfy(isReason);
+          expect(body.destroyed).toBe(true);
+          expect(await storage.head('an abort')).toBeUndefined();
+          await until('nothing is left of it', async () => (await ground.leftovers()).length === 0);
+        },
+      );
 
-      test('at any moment leaves a whole object, or rejects with its reason', async () => {
+      test('an abort at any moment of a put leaves a whole object, or rejects with its reason', async () => {
         const bytes = bytesOf(3 * MiB);
         for (let leases = 0; leases < 60; leases++) {
           const key = `moment/${leases}`;
@@ -430,14 +436,14 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         await until('nothing is left of it', async () => (await ground.leftovers()).length === 0);
       });
 
-      test('after a put has returned changes nothing', async () => {
+      test('an abort after a put has returned changes nothing', async () => {
         const stop = new AbortController();
         await storage.put('later', streaming(bytesOf(100)), { bytes: 100, signal: stop.signal });
         stop.abort(reason);
         expect(await storage.head('later')).toMatchObject({ bytes: 100 });
       });
 
-      test('before get, head and list begin rejects them with its reason', async () => {
+      test('an abort before get, head or list rejects the call with its reason', async () => {
         const signal = AbortSignal.abort(reason);
         await storage.put('read', 'x');
         await expect(storage.get('read', { signal })).rejects.toSatisfy(isReason);
@@ -445,7 +451,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         await expect(Array.fromAsync(storage.list('', { signal }))).rejects.toSatisfy(isReason);
       });
 
-      test('while a body is read ends that body', async () => {
+      test('an abort while a body is read ends that body', async () => {
         await storage.put('reading', bytesOf(8 * MiB));
         const stop = new AbortController();
         const stream = (await storage.get('reading', { signal: stop.signal }))!;
@@ -475,7 +481,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         'a'.repeat(200),
       ];
 
-      test.each(strange)('%s', async (key) => {
+      test.each(strange)('an object can have the key %s', async (key) => {
         const at = `strange/${key}`;
         await storage.put(at, key);
         expect((await read(at))?.toString()).toBe(key);
@@ -485,7 +491,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await storage.head(at)).toBeUndefined();
       });
 
-      test('are listed by prefix, in the order of their UTF-8 bytes', async () => {
+      test('keys are listed by prefix, in the order of their UTF-8 bytes', async () => {
         const names = [
           'a',
           'a b',
@@ -514,7 +520,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         }
       });
 
-      test('are listed completely, also if there are more than a thousand', async () => {
+      test('keys are listed completely, also if there are more than a thousand', async () => {
         const all = Array.from({ length: 1100 }, (_, i) => `many/${String(i % 3)}/${String(i).padStart(5, '0')}`);
         const queue = [...all];
         const worker = async () => {
@@ -529,7 +535,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         );
       }, 120_000);
 
-      test('can be listed in part: leaving the list early frees its resources', async () => {
+      test('a list of keys that is left early frees its resources', async () => {
         for await (const object of storage.list('many/')) {
           expect(object.key).toBe('many/0/00000');
           break;
@@ -538,13 +544,13 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
     });
 
     describe('a missing object', () => {
-      test('has no head and no body', async () => {
+      test('a missing object has no head and no body', async () => {
         expect(await storage.head('no/such')).toBeUndefined();
         expect(await storage.get('no/such')).toBeUndefined();
         expect(await keys('no/such')).toEqual([]);
       });
 
-      test('can be removed repeatedly without an error', async () => {
+      test('a missing object can be removed repeatedly without an error', async () => {
         await storage.put('goes/away', 'x');
         await storage.remove('goes/away');
         await storage.remove('goes/away');
@@ -553,7 +559,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await keys('goes')).toEqual([]);
       });
 
-      test('is not found by the beginning of another key', async () => {
+      test('a missing object is not found by the beginning of another key', async () => {
         await storage.put('folder/object', 'x');
         expect(await storage.head('folder')).toBeUndefined();
         expect(await storage.get('folder')).toBeUndefined();
@@ -575,7 +581,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       const put = (upload: Upload, number: number, content = partOf(upload, number)) =>
         storage.uploads.put(upload, number, streaming(content));
 
-      test('takes parts in any order and at the same time, and its object appears only when it is completed', async () => {
+      test('an upload takes parts in any order and at once, and its object appears when it is completed', async () => {
         const upload = await begin('parts/whole');
         expect(upload).toMatchObject({ key: 'parts/whole', bytes: body.length, partBytes: 16 * MiB });
         // What is remembered of it may have been in a database.
@@ -595,7 +601,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(await ground.leftovers()).toEqual([]);
       });
 
-      test('does not store a part that breaks, has the wrong length or is aborted; the part can be put again', async () => {
+      test('an upload does not store a part that breaks, has the wrong length or is aborted; it can be put again', async () => {
         const upload = await begin('parts/broken');
         const first = partOf(upload, 1);
         const broken = streaming(first.subarray(0, MiB), () => {
@@ -620,7 +626,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(body.equals((await read('parts/broken'))!)).toBe(true);
       });
 
-      test('can be completed twice: the stored object decides', async () => {
+      test('an upload can be completed twice: the stored object decides', async () => {
         const upload = await begin('parts/again');
         const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
         const stored = await storage.uploads.complete(upload, parts);
@@ -632,7 +638,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         expect(body.equals((await read('parts/again'))!)).toBe(true);
       });
 
-      test('leaves nothing when it is aborted, and cannot be continued then', async () => {
+      test('an upload that is aborted leaves nothing, and cannot be continued', async () => {
         const upload = await begin('parts/ended');
         const parts = [await put(upload, 1), await put(upload, 2), await put(upload, 3)];
         await storage.uploads.abort(upload);
@@ -648,26 +654,23 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
     test.each([
       ['known', 300_000],
       ['unknown', undefined],
-    ])(
-      'a body of %s length whose fence refuses, asked once it has ended, leaves nothing behind',
-      async (length, bytes) => {
-        const key = `fenced ${length}`;
-        let ended = false;
-        const body = streaming(bytesOf(300_000), () => {
-          ended = true;
-        });
-        const fence = async () => {
-          expect(ended).toBe(true);
-          throw new Broken();
-        };
-        await expect(storage.put(key, body, { bytes, fence })).rejects.toThrow(Broken);
-        expect(await storage.head(key)).toBeUndefined();
-        expect(await ground.leftovers()).toEqual([]);
-        await expect(storage.put(key, 'text', { fence })).rejects.toThrow();
-        await storage.put(key, 'text', { fence: async () => {} });
-        expect((await read(key))!.toString()).toBe('text');
-      },
-    );
+    ])('a body of %s length is not stored if its fence refuses after its end', async (length, bytes) => {
+      const key = `fenced ${length}`;
+      let ended = false;
+      const body = streaming(bytesOf(300_000), () => {
+        ended = true;
+      });
+      const fence = async () => {
+        expect(ended).toBe(true);
+        throw new Broken();
+      };
+      await expect(storage.put(key, body, { bytes, fence })).rejects.toThrow(Broken);
+      expect(await storage.head(key)).toBeUndefined();
+      expect(await ground.leftovers()).toEqual([]);
+      await expect(storage.put(key, 'text', { fence })).rejects.toThrow();
+      await storage.put(key, 'text', { fence: async () => {} });
+      expect((await read(key))!.toString()).toBe('text');
+    });
 
     test('a buffer of the wrong length, or one whose put is aborted, does not replace the object', async () => {
       await storage.put('at hand', 'before');
@@ -700,7 +703,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
       expect(await ground.leftovers()).toEqual([]);
     });
 
-    test('check succeeds if objects can be written, and leaves none behind', async () => {
+    test('a check succeeds if objects can be written, and leaves none behind', async () => {
       const before = await keys('');
       await storage.check();
       expect(await keys('')).toEqual(before);

@@ -52,20 +52,20 @@ function expectSegment(segment: string): void {
 describe('a text of any length', () => {
   const odd = ['\u0315\u0300', 'a\u0338', '\u1100\u1161', ' ', '.', '/', '\u0001', family];
 
-  test.each(odd)('becomes a file name or a segment in a time that grows with its length (%j)', (part) => {
+  test.each(odd)('a text becomes a file name or a segment in a time that grows with its length (%j)', (part) => {
     const text = (length: number) => part.repeat(length / part.length);
     expect(growth(text, (name) => safeFilename(name))).toBeLessThan(24);
     expect(growth(text, idSegment)).toBeLessThan(24);
   });
 
-  test('keeps the extension of its name', () => {
+  test('a long file name keeps its extension', () => {
     const name = safeFilename(`${'long '.repeat(20_000)}.mov`);
     expectSegment(name);
     expect(name).toMatch(/^long long .*\.mov$/);
     expectSegment(safeFilename('\u0315\u0300'.repeat(50_000)));
   });
 
-  test('becomes a segment of its own, however long it is', () => {
+  test('a long id becomes a segment of its own', () => {
     const long = 'x'.repeat(100_000);
     const segments = new Set([long, `${long}y`, `y${long}`, long.slice(1)].map(idSegment));
     expect(segments.size).toBe(4);
@@ -97,7 +97,7 @@ describe('a file name', () => {
     ['/\u0338', '_\u0338'],
     [' '.repeat(300), 'asset'],
     [`${' '.repeat(300)}x`, 'asset'],
-  ])('%j becomes %j', (name, expected) => {
+  ])('the file name %j becomes %j', (name, expected) => {
     expect(safeFilename(name)).toBe(expected);
   });
 
@@ -110,7 +110,7 @@ describe('a file name', () => {
     ['ends with a dot.', 'ends with a dot..mp4'],
     ['', 'asset.mp4'],
     ['Talk with Mr. Smith', 'Talk with Mr. Smith.mp4'],
-  ])('%j as mp4 becomes %j', (name, expected) => {
+  ])('the file name %j as mp4 becomes %j', (name, expected) => {
     expect(safeFilename(name, 'mp4')).toBe(expected);
   });
 
@@ -120,7 +120,7 @@ describe('a file name', () => {
     [`${'ü'.repeat(300)}.mp4`, `${'ü'.repeat(98)}.mp4`],
     [`${family.repeat(20)}.jpg`, `${family.repeat(7)}.jpg`],
     [`x.${'y'.repeat(300)}`, `x.${'y'.repeat(198)}`],
-  ])('a long one is cut between characters, and keeps its extension', (name, expected) => {
+  ])('a long file name is cut between characters, and keeps its extension', (name, expected) => {
     expect(safeFilename(name)).toBe(expected);
   });
 
@@ -131,7 +131,7 @@ describe('a file name', () => {
     expectSegment(safe);
   });
 
-  test('becomes one segment of at most 200 bytes, and stays the same if it is one already', () => {
+  test('a file name becomes one segment of at most 200 bytes, and stays the same if it is one already', () => {
     fc.assert(
       fc.property(text, fc.option(fc.constantFrom('mp4', 'jpg', 'tar.gz'), { nil: undefined }), (name, extension) => {
         const safe = safeFilename(name, extension);
@@ -143,7 +143,7 @@ describe('a file name', () => {
     );
   });
 
-  test('gets a new extension only once', () => {
+  test('a file name gets a new extension only once', () => {
     fc.assert(
       fc.property(text, (name) => {
         const safe = safeFilename(name, 'mp4');
@@ -153,7 +153,7 @@ describe('a file name', () => {
     );
   });
 
-  test('keeps an extension of ordinary length', () => {
+  test('a file name keeps an extension of ordinary length', () => {
     fc.assert(
       fc.property(text, fc.stringMatching(/^[a-z0-9]{1,10}$/), (stem, extension) => {
         expect(safeFilename(`x${stem}.${extension}`).endsWith(`.${extension}`)).toBe(true);
@@ -161,7 +161,7 @@ describe('a file name', () => {
     );
   });
 
-  test('keeps within a longer limit too', () => {
+  test('a file name keeps within a longer limit too', () => {
     expect(bytes(safeFilename(`${'ü'.repeat(1000)}.mp4`, undefined, 800))).toBe(800);
   });
 });
@@ -183,17 +183,17 @@ describe('an id as a segment', () => {
     ['what?#', 'what%3F%23'],
     ['a\nb', 'a%0Ab'],
     ['~', '%7E'],
-  ])('%j becomes %j', (id, expected) => {
+  ])('the id %j becomes the segment %j', (id, expected) => {
     expect(idSegment(id)).toBe(expected);
   });
 
-  test('ends in a digest if it is empty, too long or not NFC', () => {
+  test('the segment of an id ends in a digest if the id is empty, too long or not NFC', () => {
     expect(idSegment('')).toMatch(/^~[\da-f]{64}$/);
     expect(idSegment('x'.repeat(201))).toMatch(/^x{120}~[\da-f]{64}$/);
     expect(idSegment('e\u0301')).toMatch(/^é~[\da-f]{64}$/);
   });
 
-  test('is one segment that is never hidden, `_` or `_mirror`', () => {
+  test('the segment of an id is one segment that is never hidden, `_` or `_mirror`', () => {
     fc.assert(
       fc.property(text, (id) => {
         const segment = idSegment(id);
@@ -215,11 +215,11 @@ describe('an id as a segment', () => {
     ['', '~'],
     ['.', '%2E'],
     ['_', '%5F'],
-  ])('is not the same for %j and %j', (a, b) => {
+  ])('the ids %j and %j have different segments', (a, b) => {
     expect(idSegment(a)).not.toBe(idSegment(b));
   });
 
-  test('is never shared by two ids, even if one imitates the segment of the other', () => {
+  test('two ids never share a segment, even if one imitates that of the other', () => {
     fc.assert(
       fc.property(text, text, (a, b) => {
         for (const other of [b, idSegment(a), a.normalize('NFC'), a.normalize('NFD'), a.toWellFormed(), `${a} `]) {
@@ -247,11 +247,11 @@ describe('a key', () => {
     [template, { ...parts, filename: '$& {assetId}.mp4' }, 'c1/p1/a1/$& {assetId}.mp4'],
     ['media/{assetId}/{filename}', parts, 'media/a1/clip.mp4'],
     ['{companyId}-{projectId}/{assetId}/{filename}', parts, 'c1-p1/a1/clip.mp4'],
-  ])('%j of %j is %j', (pattern, given, expected) => {
+  ])('the key with template %j of asset %j is %j', (pattern, given, expected) => {
     expect(mediaKey(pattern, given)).toBe(expected);
   });
 
-  test('has as many segments as its template, whatever the ids and the name', () => {
+  test('a key has as many segments as its template, whatever the ids and the name', () => {
     fc.assert(
       fc.property(text, fc.option(text), text, text, (companyId, projectId, assetId, name) => {
         const key = mediaKey(template, { companyId, projectId, assetId, filename: safeFilename(name) });
@@ -263,7 +263,7 @@ describe('a key', () => {
     );
   });
 
-  test('is never shared by two assets', () => {
+  test('a key is never shared by two assets', () => {
     fc.assert(
       fc.property(text, text, text, (a, b, name) => {
         const of = (assetId: string) => mediaKey(template, { ...parts, assetId, filename: safeFilename(name) });
@@ -272,7 +272,7 @@ describe('a key', () => {
     );
   });
 
-  test('has the keys of its sidecars beside it', () => {
+  test('a key has the keys of its sidecars beside it', () => {
     const key = 'c1/p1/a1/clip.mp4';
     expect({
       record: sidecarKeys.record(key),
@@ -289,7 +289,7 @@ describe('a key', () => {
     });
   });
 
-  test('and the keys of its sidecars fit into names of 255 bytes', () => {
+  test('a key and the keys of its sidecars fit into names of 255 bytes', () => {
     const longest = safeFilename('x'.repeat(300));
     for (const name of [
       sidecarKeys.record(longest),

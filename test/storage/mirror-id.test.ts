@@ -94,7 +94,7 @@ describe('a bucket with a mirror id', () => {
     expect(body.destroyed).toBe(true);
   }
 
-  test('gets the id before the first object, and is recognized by it from then on', async () => {
+  test('a bucket gets a mirror id before the first object, and is recognized by it from then on', async () => {
     const storage = await start();
     await storage.put('a/b', 'text');
     expect(await idIn(idFile)).toMatch(/^[\da-f-]{36}$/);
@@ -103,14 +103,14 @@ describe('a bucket with a mirror id', () => {
     await again.check();
   });
 
-  test('gets one id from many processes that start at the same time', async () => {
+  test('a bucket gets one mirror id from many processes that start at the same time', async () => {
     const processes = await Promise.all(Array.from({ length: 8 }, start));
     await Promise.all(processes.map((storage, i) => (i % 2 ? storage.check() : storage.put(`a/${i}`, 'text'))));
     await Promise.all(processes.map((storage) => storage.check()));
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
   });
 
-  test('is refused by records that know no id, unless they are rebuilt from it', async () => {
+  test('a bucket with a mirror id is refused by records without one, unless they are rebuilt from it', async () => {
     await mkdir(join(path, '_mirror'), { recursive: true });
     await writeFile(idFile, 'brought along\n');
     const refused = await start();
@@ -126,7 +126,7 @@ describe('a bucket with a mirror id', () => {
     expect(await idIn(idFile)).toBe('brought along');
   });
 
-  test('is recognized by the id of a process that died before the records had it', async () => {
+  test('a bucket is recognized by the mirror id of a process that died before the records had it', async () => {
     const dying = (await records.open()).id;
     await dying(async (proposed) => {
       await mkdir(join(path, '_mirror'), { recursive: true });
@@ -138,7 +138,7 @@ describe('a bucket with a mirror id', () => {
     expect(await (await records.open()).known()).toBe(await idIn(idFile));
   });
 
-  test('is not remembered if its id could not be written', async () => {
+  test('a bucket whose mirror id could not be written is not remembered', async () => {
     await writeFile(path, 'in the way');
     const storage = await start();
     await expectRefusal(storage, /a file is in the way/);
@@ -147,7 +147,7 @@ describe('a bucket with a mirror id', () => {
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
   });
 
-  test('gets no object from many concurrent writers once it was replaced', async () => {
+  test('a bucket that was replaced gets no object from many concurrent writers', async () => {
     const storage = await start();
     const writeLater = async (leases: number) => {
       for (let lease = 0; lease < leases; lease++) await setImmediate();
@@ -165,7 +165,7 @@ describe('a bucket with a mirror id', () => {
     }
   });
 
-  test('is reported missing at the start if an empty directory is in its place, and used when it is back', async () => {
+  test('a bucket that is an empty directory at the start is reported missing, and used when it is back', async () => {
     await (await start()).put('a/b', 'text');
     await rename(path, join(home, 'aside'));
     const storage = await start();
@@ -177,7 +177,7 @@ describe('a bucket with a mirror id', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
   });
 
-  test('can be emptied on purpose: writing the id that the error names makes it the right one again', async () => {
+  test('a bucket can be emptied on purpose: writing the mirror id that the error names makes it right again', async () => {
     await (await start()).put('a/b', 'text');
     await rm(path, { recursive: true });
     const storage = await start();
@@ -189,7 +189,7 @@ describe('a bucket with a mirror id', () => {
     await storage.put('c/d', 'text');
   });
 
-  test('is not accepted with another id', async () => {
+  test('a bucket with another mirror id is refused', async () => {
     await (await start()).put('a/b', 'text');
     const right = await idIn(idFile);
     await writeFile(idFile, 'of another');
@@ -222,7 +222,7 @@ describe('a bucket with a mirror id', () => {
         await writeFile(idFile, 'of another');
       },
     ],
-  ])('is refused by the next operation when it is %s while the process runs', async (_, replace) => {
+  ])('a bucket that is %s while the process runs is refused by the next operation', async (_, replace) => {
     let reports = 0;
     const storage = identified(await openDirectory({ path }), (await records.open()).id, {
       onWrong: async () => {
@@ -241,7 +241,7 @@ describe('a bucket with a mirror id', () => {
     expect(reports).toBe(1);
   });
 
-  test('is accepted without a report if the same id was written again, as by a copy of all files', async () => {
+  test('a bucket is accepted if the same mirror id was written again, as by a copy of all files', async () => {
     const storage = await start();
     await storage.put('a/b', 'text');
     await cp(path, join(home, 'copy'), { recursive: true });
@@ -251,7 +251,7 @@ describe('a bucket with a mirror id', () => {
     expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
   });
 
-  test('stores a buffer as it was when put was called, even if it changes while the id is checked', async () => {
+  test('a buffer is stored as it was when put was called, even if it changes while the mirror id is checked', async () => {
     const storage = await start();
     const bytes = Buffer.from('text');
     const put = storage.put('a/b', bytes);
@@ -260,7 +260,7 @@ describe('a bucket with a mirror id', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('text');
   });
 
-  test('ends a put at once that is aborted while the id is checked', async () => {
+  test('an abort while the mirror id is checked ends a put at once', async () => {
     const directory = await openDirectory({ path });
     const storage = identified(directory, () => new Promise(() => {}));
     const reason = new Error('enough');
@@ -272,9 +272,9 @@ describe('a bucket with a mirror id', () => {
     expect(body.destroyed).toBe(true);
   });
 
-  if (!canMount) test.skip('disks that come and go: this process may not mount any');
+  if (!canMount) test.skip('disks that come and go are not tested: this process may not mount any');
 
-  describe.runIf(canMount)('on a disk of its own', () => {
+  describe.runIf(canMount)('a disk of its own', () => {
     const disk = async (name: string) => {
       const place = join(home, name);
       await mkdir(place);
@@ -292,7 +292,7 @@ describe('a bucket with a mirror id', () => {
       mounted.splice(mounted.indexOf(path), 1);
     };
 
-    test('is waited for if the disk is not mounted at the start', async () => {
+    test('a disk that is not mounted at the start is waited for', async () => {
       const place = await disk('disk');
       await mount(place);
       await (await start()).put('a/b', 'text');
@@ -305,7 +305,7 @@ describe('a bucket with a mirror id', () => {
       expect((await Array.fromAsync(storage.list(''))).map(({ key }) => key)).toEqual(['_mirror/id', 'a/b', 'c/d']);
     });
 
-    test('reports no missing objects while the disk is away, and uses it when it is back, also under another device number', async () => {
+    test('a disk that was away is used again, also under another device number, and no object counts as missing', async () => {
       const [one, other] = [await disk('one'), await disk('other')];
       await mount(one);
       const storage = await start();
@@ -322,7 +322,7 @@ describe('a bucket with a mirror id', () => {
   });
 
   const s3 = inject('s3');
-  test.runIf(s3)('in S3 is reported missing after it was emptied', async () => {
+  test.runIf(s3)('a bucket in S3 that was emptied is reported missing', async () => {
     const ground = await newBucket(s3!);
     try {
       await identified(ground.storage, (await records.open()).id).put('a/b', 'text');
@@ -333,7 +333,7 @@ describe('a bucket with a mirror id', () => {
     }
   });
 
-  test.runIf(s3)('in S3 is refused some seconds after it was emptied while the process runs', async () => {
+  test.runIf(s3)('a bucket in S3 that is emptied while the process runs is refused after some seconds', async () => {
     const ground = await newBucket(s3!);
     try {
       const storage = identified(ground.storage, (await records.open()).id);

@@ -71,7 +71,7 @@ describe('a directory', () => {
     expect((await collected((await storage.get('a/b'))!)).toString()).toBe('again');
   }
 
-  test('has a file for each object, named by its key', async () => {
+  test('a directory has a file for each object, named by its key', async () => {
     const storage = await openDirectory({ path });
     await storage.put('c1/p1/a1/Grüße #1.txt', 'text');
     expect(await readFile(join(path, 'c1/p1/a1/Grüße #1.txt'), 'utf8')).toBe('text');
@@ -79,7 +79,7 @@ describe('a directory', () => {
   });
 
   test.each(['', '/', 'a//b', 'a/', '/a', '.', '..', '../out', 'a/../../out', 'a/./b', 'nul\0', '.asset-mirror-tmp/x'])(
-    'takes no key that leads elsewhere: %j',
+    'a directory refuses a key that leads outside: %j',
     async (key) => {
       const storage = await openDirectory({ path });
       const body = streaming(bytesOf(10));
@@ -92,7 +92,7 @@ describe('a directory', () => {
     },
   );
 
-  test('a file in the place of a directory, or the reverse, is an error of that object alone', async () => {
+  test('a file in the place of a directory, or the reverse, fails only the object concerned', async () => {
     const storage = await openDirectory({ path });
     await storage.put('a/b', 'text');
     for (const key of ['a', 'a/b/c']) {
@@ -104,7 +104,7 @@ describe('a directory', () => {
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  test('lists files of other programs, but neither drafts nor links', async () => {
+  test('a directory lists files of other programs, but neither drafts nor links', async () => {
     const storage = await openDirectory({ path });
     await writeFile(join(path, 'mine.txt'), 'x');
     await writeFile(join(path, '.asset-mirror-tmp', 'draft'), 'x');
@@ -113,7 +113,7 @@ describe('a directory', () => {
     expect((await Array.fromAsync(storage.list(''))).map((object) => object.key)).toEqual(['mine.txt']);
   });
 
-  test('removes abandoned drafts when it is opened, but none that is under way', async () => {
+  test('a directory removes abandoned drafts when it is opened, but none that is under way', async () => {
     const storage = await openDirectory({ path });
     const drafts = join(path, '.asset-mirror-tmp');
     await writeFile(join(drafts, 'abandoned'), 'x');
@@ -124,13 +124,13 @@ describe('a directory', () => {
     expect(await readdir(drafts)).toEqual(['under-way']);
   });
 
-  test('can be shared by two stores', async () => {
+  test('a directory can be shared by two stores', async () => {
     const [one, two] = await Promise.all([openDirectory({ path }), openDirectory({ path })]);
     await Promise.all([one!.put('k/1', bytesOf(MiB)), two!.put('k/2', bytesOf(MiB)), one!.check(), two!.check()]);
     expect((await Array.fromAsync(two!.list('k/'))).map((object) => object.bytes)).toEqual([MiB, MiB]);
   });
 
-  test('that is removed at run time is reported missing, and not made again', async () => {
+  test('a directory that is removed at run time is reported missing, and not made again', async () => {
     const storage = await openDirectory({ path });
     await storage.put('kept', 'x');
     await rename(path, join(home, 'elsewhere'));
@@ -141,7 +141,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('that is emptied at run time still works', async () => {
+  test('a directory that is emptied at run time still works', async () => {
     const storage = await openDirectory({ path });
     await storage.put('gone', 'x');
     await rm(path, { recursive: true });
@@ -150,7 +150,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('that is removed during a put makes that put fail as unavailable', async () => {
+  test('a directory that is removed during a put makes that put fail as unavailable', async () => {
     const storage = await openDirectory({ path });
     const body = streaming(bytesOf(MiB), () => rm(path, { recursive: true }));
     await expect(storage.put('a/b', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
@@ -161,7 +161,7 @@ describe('a directory', () => {
     ['in its own place', () => path],
     ['in the place of its parent', () => home],
     ['in the place of its drafts', () => join(path, '.asset-mirror-tmp')],
-  ])('is unavailable while a file is %s', async (_, place) => {
+  ])('a directory is unavailable while a file is %s', async (_, place) => {
     await rm(home, { recursive: true });
     if (place() !== home) await mkdir(home);
     if (place() !== home && place() !== path) await mkdir(path);
@@ -173,18 +173,21 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test.each([0o022, 0o027, 0o002])('creates files with the permissions that the umask %o leaves', async (mask) => {
-    const before = process.umask(mask);
-    try {
-      const storage = await openDirectory({ path });
-      await storage.put('a/b', 'content', {});
-      expect((await stat(join(path, 'a/b'))).mode & 0o777).toBe(0o666 & ~mask);
-    } finally {
-      process.umask(before);
-    }
-  });
+  test.each([0o022, 0o027, 0o002])(
+    'a directory creates files with the permissions that the umask %o leaves',
+    async (mask) => {
+      const before = process.umask(mask);
+      try {
+        const storage = await openDirectory({ path });
+        await storage.put('a/b', 'content', {});
+        expect((await stat(join(path, 'a/b'))).mode & 0o777).toBe(0o666 & ~mask);
+      } finally {
+        process.umask(before);
+      }
+    },
+  );
 
-  test.runIf(!isRoot)('is unavailable until this account may write to it', async () => {
+  test.runIf(!isRoot)('a directory is unavailable until this account may write to it', async () => {
     const storage = await openDirectory({ path });
     await chmod(join(path, '.asset-mirror-tmp'), 0o500);
     await expectUnavailable(storage, /may not write there/);
@@ -192,7 +195,7 @@ describe('a directory', () => {
     await expectAvailable(storage);
   });
 
-  test('keeps a draft under way however long its body pauses, in its own process and in others', async () => {
+  test('a directory keeps a draft under way however long its body pauses, in its own process and in others', async () => {
     const storage = await openDirectory({ path, touchMs: 20 });
     const other = await openDirectory({ path });
     const go = Promise.withResolvers<void>();
@@ -239,7 +242,7 @@ describe('a directory', () => {
     await storage.close();
   });
 
-  test('removes abandoned drafts also while it is open', async () => {
+  test('a directory removes abandoned drafts also while it is open', async () => {
     const storage = await openDirectory({ path, touchMs: 20 });
     const draft = join(path, '.asset-mirror-tmp', 'abandoned');
     const old = new Date(Date.now() - 2 * 60 * 60 * 1000);
@@ -249,7 +252,7 @@ describe('a directory', () => {
     await storage.close();
   });
 
-  test('rejects a key that is too long for the file system, and finds no object there', async () => {
+  test('a directory rejects a key that is too long for the file system, and finds no object there', async () => {
     const storage = await openDirectory({ path });
     for (const key of [`a/${'n'.repeat(256)}`, `${'deep/'.repeat(1000)}file`]) {
       const error = await storage.put(key, 'text').catch((reason) => reason);
@@ -282,21 +285,22 @@ describe('a directory', () => {
     return stdout;
   }
 
-  test('rejects a file that is larger than the file system takes', async () => {
+  test('a directory rejects a file that is larger than the file system takes', async () => {
     expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store takes/);
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  test('is unavailable if the process has too many open files, and the error names the limit', async () => {
+  test('a directory is unavailable if the process has too many open files, and the error names the limit', async () => {
     const full = `try { for (;;) openSync('/dev/null'); } catch {}`;
     expect(await underLimit('-n 256', full)).toMatch(/^StorageUnavailable .* raise its limit \(ulimit -n\)/);
   });
 
-  if (!canMount) test.skip('full and read-only disks: this process may not mount any');
+  if (!canMount) test.skip('full and read-only disks are not tested: this process may not mount any');
 
-  if (!hasExfat) test.skip('names that differ in case: exFAT (exfat-fuse, exfatprogs) cannot be mounted here');
+  if (!hasExfat)
+    test.skip('names that differ in case are not tested: exFAT (exfat-fuse, exfatprogs) cannot be mounted here');
 
-  describe.runIf(hasExfat)('on a file system that ignores case', () => {
+  describe.runIf(hasExfat)('a file system that ignores case', () => {
     const mountExfat = async () => {
       const image = join(home, 'disk');
       await writeFile(image, '');
@@ -314,33 +318,36 @@ describe('a directory', () => {
       ['c/Project/asset/file', 'c/project/asset/file', 'c/Project'],
       ['c/p/AbC/file', 'c/p/aBc/other', 'c/p/AbC'],
       ['c/p/a/File', 'c/p/a/file', 'c/p/a/File'],
-    ])('%s is neither replaced nor removed by %s, and the error says why', async (first, second, taken) => {
-      await mountExfat();
-      const storage = await openDirectory({ path });
-      await storage.put(first, 'the first');
-      for (const store of [storage, await openDirectory({ path })]) {
-        for (const put of [
-          () => store.put(second, 'the second'),
-          () => store.uploads.begin(second, { bytes: 20 * MiB }),
-        ]) {
-          const error = await put().catch((reason) => reason);
-          expect(error).toBeInstanceOf(Rejected);
-          expect(error.message).toContain(
-            `store ${second}: ${path}/${taken} differs only in case, and this file system ignores case`,
-          );
+    ])(
+      'a file whose name differs from %s in case is not changed by %s, and the error says why',
+      async (first, second, taken) => {
+        await mountExfat();
+        const storage = await openDirectory({ path });
+        await storage.put(first, 'the first');
+        for (const store of [storage, await openDirectory({ path })]) {
+          for (const put of [
+            () => store.put(second, 'the second'),
+            () => store.uploads.begin(second, { bytes: 20 * MiB }),
+          ]) {
+            const error = await put().catch((reason) => reason);
+            expect(error).toBeInstanceOf(Rejected);
+            expect(error.message).toContain(
+              `store ${second}: ${path}/${taken} differs only in case, and this file system ignores case`,
+            );
+          }
+          await store.remove(second);
+          expect((await collected((await store.get(first))!)).toString()).toBe('the first');
         }
-        await store.remove(second);
-        expect((await collected((await store.get(first))!)).toString()).toBe('the first');
-      }
-      // Others have their place beside it, and the first can be replaced and removed.
-      await storage.put('c/p/other/file', 'other');
-      await storage.put(first, 'again');
-      expect((await collected((await storage.get(first))!)).toString()).toBe('again');
-      await storage.remove(first);
-      expect(await storage.head(first)).toBeUndefined();
-    });
+        // Others have their place beside it, and the first can be replaced and removed.
+        await storage.put('c/p/other/file', 'other');
+        await storage.put(first, 'again');
+        expect((await collected((await storage.get(first))!)).toString()).toBe('again');
+        await storage.remove(first);
+        expect(await storage.head(first)).toBeUndefined();
+      },
+    );
 
-    test('this is logged once when the directory is opened', async () => {
+    test('a file system that ignores case is logged once when the directory is opened', async () => {
       await mountExfat();
       const lines: string[] = [];
       const destination = new Writable({
@@ -358,7 +365,7 @@ describe('a directory', () => {
       expect(lines).toHaveLength(1);
     });
 
-    test('of two such keys that are written at the same time one is refused', async () => {
+    test('of two keys that differ in case and are written at the same time, one is refused', async () => {
       await mountExfat();
       const storage = await openDirectory({ path });
       const results = await Promise.allSettled(['c/p/A/file', 'c/p/a/file'].map((key) => storage.put(key, key)));
@@ -369,7 +376,7 @@ describe('a directory', () => {
     });
   });
 
-  describe.runIf(canMount)('on a disk of its own', () => {
+  describe.runIf(canMount)('a disk of its own', () => {
     const mountDisk = async (size = 4) => {
       await mkdir(path);
       await run('mount', ['-t', 'tmpfs', '-o', `size=${size}m`, 'tmpfs', path]);
@@ -377,7 +384,7 @@ describe('a directory', () => {
     };
     const errorOf = (put: Promise<unknown>) => put.then(() => undefined).catch((reason) => reason);
 
-    test('a file that does not fit is refused before its body is read, and smaller ones still fit', async () => {
+    test('a file that does not fit on a disk is refused before its body is read, and smaller ones still fit', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       await storage.put('fill', bytesOf(10 * MiB));
@@ -399,7 +406,7 @@ describe('a directory', () => {
       await storage.check();
     });
 
-    test('free space is not promised twice', async () => {
+    test('free space of a disk is not promised twice', async () => {
       await mountDisk(20);
       const storage = await openDirectory({ path });
       const go = Promise.withResolvers<void>();
@@ -470,7 +477,7 @@ describe('a directory', () => {
       await expectAvailable(storage);
     });
 
-    test('the old object stays if the disk becomes full during a put', async () => {
+    test('a put that fails because the disk is full keeps the old object', async () => {
       await mountDisk();
       const storage = await openDirectory({ path });
       await storage.put('there', 'old');

@@ -9,7 +9,7 @@ const of = (findings: Finding[], what: string) => findings.find((finding) => fin
 const bad = (findings: Finding[]) => findings.filter(({ level }) => level === 'wrong');
 
 describe('the probe of a directory', () => {
-  test('that works finds nothing wrong, and leaves nothing behind', async () => {
+  test('the probe of a directory that works finds nothing wrong, and leaves nothing behind', async () => {
     const ground = await newDirectory();
     const findings = await Array.fromAsync(probeDirectory({ path: ground.path }));
     expect(findings.map(({ level }) => level)).toEqual(findings.map(() => 'ok'));
@@ -18,7 +18,7 @@ describe('the probe of a directory', () => {
     await ground.clear();
   });
 
-  test('that does not exist does not create it', async () => {
+  test('the probe of a directory that does not exist does not create it', async () => {
     const ground = await newDirectory();
     const path = join(dirname(ground.path), 'not', 'there');
     const findings = await Array.fromAsync(probeDirectory({ path }));
@@ -27,7 +27,7 @@ describe('the probe of a directory', () => {
     await ground.clear();
   });
 
-  test('reports a file in its place', async () => {
+  test('the probe of a directory reports a file in its place', async () => {
     const ground = await newDirectory();
     const path = join(dirname(ground.path), 'file');
     await writeFile(path, '');
@@ -35,7 +35,7 @@ describe('the probe of a directory', () => {
     await ground.clear();
   });
 
-  test('reports that it is not the one of the records, with or without an id', async () => {
+  test('the probe of a directory reports another mirror id than that of the records, or none', async () => {
     const ground = await newDirectory();
     const look = () => Array.fromAsync(probeDirectory({ path: ground.path }, 'the-id-we-know'));
     expect(of(await look(), 'mirror id')).toMatchObject({ level: 'wrong', found: 'there is no object _mirror/id' });

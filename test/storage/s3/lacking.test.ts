@@ -9,7 +9,7 @@ import { bytesOf, MiB, streaming } from '../bodies.ts';
 import { newBucket, openBucket } from '../grounds.ts';
 
 const server = inject('s3modern') ?? inject('s3');
-if (!server) test.skip('S3: no server is installed');
+if (!server) test.skip('S3 is not tested: no server is installed');
 
 const listParts = ({ method, url }: { method: string; url: string }) => method === 'GET' && url.includes('uploadId=');
 const listUploads = ({ method, url }: { method: string; url: string }) =>
@@ -47,7 +47,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     await ground.clear();
   });
 
-  test('to ListParts cannot continue an upload, but can abort it', async () => {
+  test('a store that refuses ListParts cannot continue an upload, but can abort it', async () => {
     lacks(listParts);
     const upload = await storage.uploads.begin('film.mp4', { bytes: 40 * MiB });
     const part = await storage.uploads.put(upload, 1, streaming(bytesOf(16 * MiB)));
@@ -57,7 +57,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     await expect(storage.uploads.complete(upload, [part])).rejects.toThrow(UploadLost);
   });
 
-  test('to AbortMultipartUpload is reported to keep parts, and uploads are given up nevertheless', async () => {
+  test('a store that refuses AbortMultipartUpload is reported to keep parts, and uploads are still given up', async () => {
     lacks(listParts, ({ method, url }) => method === 'DELETE' && url.includes('uploadId='));
     const upload = await storage.uploads.begin('film.mp4', { bytes: 40 * MiB });
     await storage.uploads.abort(upload);
@@ -68,7 +68,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     for (const { Key, UploadId } of Uploads) await ground.abort(Key!, UploadId!);
   });
 
-  test('to ListMultipartUploads has nothing to sweep', async () => {
+  test('a store that refuses ListMultipartUploads has nothing to sweep', async () => {
     lacks(listUploads);
     const strays = async () => new Set<string>();
     expect(await storage.sweep({ olderThan: new Date(), strays })).toBe(0);
@@ -78,7 +78,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     ['CreateMultipartUpload', asks.begin],
     ['UploadPart', asks.part],
     ['CompleteMultipartUpload', asks.complete],
-  ])('to %s fails the probe, because large files cannot be mirrored', async (_, request) => {
+  ])('a store that refuses %s fails the probe, because large files cannot be mirrored', async (_, request) => {
     lacks(request);
     const findings = await probe();
     expect(bad(findings).map(({ what }) => what)).toContain('parts');
@@ -89,7 +89,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('to ListParts and ListMultipartUploads passes the probe, which names the consequences', async () => {
+  test('a store that refuses ListParts and ListMultipartUploads passes the probe, which names the effects', async () => {
     lacks(listParts, listUploads);
     const findings = await probe();
     expect(bad(findings)).toEqual([]);
@@ -99,7 +99,7 @@ describe.runIf(server).each(refusals)('a store that answers $status', (answer) =
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('to CreateMultipartUpload rejects the object instead of trying again', async () => {
+  test('a store that refuses CreateMultipartUpload rejects the object without another try', async () => {
     lacks(asks.begin);
     await expect(storage.uploads.begin('film.mp4', { bytes: 40 * MiB })).rejects.toThrow(Rejected);
   });
@@ -127,7 +127,7 @@ describe.runIf(modern)('a store that takes no PUT without a checksum', () => {
     await ground.clear();
   });
 
-  test('stores objects whole and in parts, and passes the probe', async () => {
+  test('a store that takes no PUT without a checksum stores objects, and passes the probe', async () => {
     const storage = await openBucket({ ...modern!, endpoint: line.endpoint }, { bucket: ground.bucket });
     try {
       await storage.check();

@@ -29,7 +29,7 @@ const all: { name: string; start: Start; there: boolean }[] = [
   },
   { name: 'Ceph RGW', start: async () => ceph, there: ceph !== undefined },
 ];
-for (const { name, there } of all) if (!there) test.skip(`Object Lock: ${name} is not installed`);
+for (const { name, there } of all) if (!there) test.skip(`Object Lock is not tested: ${name} is not installed`);
 
 describe.each(all.filter(({ there }) => there))('a bucket of $name with locked versions', ({ start }) => {
   const stops: (() => Promise<unknown>)[] = [];
@@ -68,7 +68,7 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
     }));
   }
 
-  test('keeps one small object of each probe, and the probe says so', async () => {
+  test('a bucket with locked versions keeps one small object of each probe, and the probe says so', async () => {
     await newBucket();
     const { endpoint, region } = server;
     const options = { bucket, prefix: '', endpoint, region, forcePathStyle: true } as const;
@@ -94,7 +94,7 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
   test.each([
     ['whether it keeps versions', /[?&]versioning/, /^GOVERNANCE for 1 day:/],
     ['whether it keeps or locks versions', /[?&](versioning|object-lock)/, /denies access/],
-  ])('is recognized even if %s is denied', async (_, asks, lock) => {
+  ])('a bucket with locked versions is recognized even if %s is denied', async (_, asks, lock) => {
     await newBucket();
     const line = await newHttpLine(server.endpoint);
     const denied = { status: 403, body: '<Error><Code>AccessDenied</Code></Error>' };
@@ -116,7 +116,7 @@ describe.each(all.filter(({ there }) => there))('a bucket of $name with locked v
     }
   });
 
-  test('is checked without a write, until a write has failed', async () => {
+  test('a bucket with locked versions is checked without a write, until a write has failed', async () => {
     await newBucket();
     const line = await newHttpLine(server.endpoint);
     const objects = await openBucket({ ...server, endpoint: line.endpoint }, { bucket });

@@ -19,7 +19,7 @@ import { newBucket } from '../grounds.ts';
 
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
 const ceph = inject('s3')!;
-if (servers.length === 0) test.skip('S3: no server is installed');
+if (servers.length === 0) test.skip('S3 is not tested: no server is installed');
 
 const optionsOf = (server: (typeof servers)[number], bucket: string, more: Partial<S3Options> = {}): S3Options => ({
   bucket,
@@ -44,7 +44,7 @@ describe.each(servers)('a bucket of $name', (server) => {
   });
   afterAll(() => ground?.clear());
 
-  test('that works passes the probe, which leaves nothing behind', async () => {
+  test('a bucket that works passes the probe, which leaves nothing behind', async () => {
     await ground.storage.put('there/before', 'stays');
     const findings = await probe(options());
     expect(bad(findings)).toEqual([]);
@@ -57,7 +57,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     expect(await ground.leftovers()).toEqual([]);
   });
 
-  test('has nothing left of a probe that was interrupted', async () => {
+  test('the probe removes what an interrupted probe has left in the bucket', async () => {
     for (const last of ['objects', 'checksums', 'parts', 'give up']) {
       for await (const { what } of probeS3(options({ prefix: 'off' }))) if (what === last) break;
       expect((await keysIn(ground.storage)).filter((key) => key.startsWith('off'))).toEqual([]);
@@ -65,7 +65,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     }
   });
 
-  test('keeps the uploads of other programs, and the probe counts only those of the mirror', async () => {
+  test('the probe keeps the uploads of other programs, and counts only those of the mirror', async () => {
     const begin = (Key: string) => ground.raw.send(new CreateMultipartUploadCommand({ Bucket: ground.bucket, Key }));
     await begin('others/film.mov');
     await begin('mine/film.mov');
@@ -75,14 +75,14 @@ describe.each(servers)('a bucket of $name', (server) => {
     await Promise.all(Uploads!.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
   });
 
-  test('that does not exist gets this one finding only', async () => {
+  test('the probe of a bucket that does not exist has this one finding only', async () => {
     const findings = await probe({ ...options(), bucket: 'no-such-bucket-here' });
     expect(findings).toHaveLength(1);
     expect(findings[0]).toMatchObject({ level: 'wrong', found: 'the bucket does not exist' });
     expect(findings[0]!.remedy).toMatch(/make it, or correct STORAGE_URL/);
   });
 
-  test('tells an unknown access key from a wrong secret', async () => {
+  test('the probe tells an unknown access key from a wrong secret', async () => {
     const { AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY } = process.env;
     try {
       process.env.AWS_SECRET_ACCESS_KEY = 'not the secret of it';
@@ -94,7 +94,7 @@ describe.each(servers)('a bucket of $name', (server) => {
     }
   });
 
-  test('reports an endpoint where nothing listens', async () => {
+  test('the probe reports an endpoint where nothing listens', async () => {
     const findings = await probe(options({ endpoint: `http://127.0.0.1:${await freePort()}` }));
     expect(findings).toMatchObject([
       {
@@ -106,7 +106,7 @@ describe.each(servers)('a bucket of $name', (server) => {
   });
 });
 
-describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
+describe.runIf(ceph)('the probe of an unusual bucket', () => {
   let ground: Awaited<ReturnType<typeof newBucket>>;
   const options = (more: Partial<S3Options> = {}) => optionsOf(ceph, ground.bucket, more);
   beforeAll(async () => {
@@ -136,7 +136,7 @@ describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
     ['give up', 's3:AbortMultipartUpload', 'wrong'],
     ['parts', 's3:ListMultipartUploadParts', 'wrong'],
     ['open uploads', 's3:ListBucketMultipartUploads', 'note'],
-  ])('%s: names the missing permission %s', async (what, action, level) => {
+  ])('the finding "%s" of the probe names the missing permission %s', async (what, action, level) => {
     await deny(action);
     const findings = await probe(options());
     await ground.raw.send(new DeleteBucketPolicyCommand({ Bucket: ground.bucket }));
@@ -145,12 +145,12 @@ describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
     await Promise.all(Uploads.map((upload) => ground.abort(upload.Key!, upload.UploadId!)));
   });
 
-  test('reports an S3_CHECKSUMS that the store does not support', async () => {
+  test('the probe reports an S3_CHECKSUMS that the store does not support', async () => {
     const findings = await probe(options({ checksums: 'crc64nvme' }));
     expect(bad(findings)).toMatchObject([{ what: 'checksums', remedy: expect.stringMatching(/set it to auto/) }]);
   });
 
-  test('tells whether a rule removes unfinished uploads', async () => {
+  test('the probe tells whether a rule removes unfinished uploads', async () => {
     expect(of(await probe(options()), 'lifecycle')).toMatchObject({
       level: 'note',
       remedy: expect.stringMatching(/AbortIncompleteMultipartUpload/),
@@ -181,7 +181,7 @@ describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
       new PutBucketVersioningCommand({ Bucket: ground.bucket, VersioningConfiguration: { Status: 'Enabled' } }),
     );
 
-  test('leaves no version behind where versions are kept', async () => {
+  test('the probe leaves no version behind where versions are kept', async () => {
     await keepVersions();
     const findings = await probe(options({ prefix: 'versions' }));
     expect(of(findings, 'versions')!.found).toMatch(/^on/);
@@ -189,7 +189,7 @@ describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
     expect([...(left.Versions ?? []), ...(left.DeleteMarkers ?? [])]).toEqual([]);
   });
 
-  test('leaves one small version behind where versions may not be removed', async () => {
+  test('the probe leaves one small version behind where versions may not be removed', async () => {
     await keepVersions();
     await deny('s3:DeleteObjectVersion');
     const findings = await probe(options({ prefix: 'kept' }));
@@ -208,7 +208,7 @@ describe.runIf(ceph)('the probe of a bucket that is set up unusually', () => {
 describe('a lifecycle rule', () => {
   const enabled = { Status: 'Enabled' as const };
 
-  test("that removes objects is wrong if it applies to the mirror's objects", () => {
+  test("a lifecycle rule that removes objects is wrong if it applies to the mirror's objects", () => {
     const removes = (Prefix: string) => ({ ...enabled, ID: 'old', Filter: { Prefix }, Expiration: { Days: 30 } });
     for (const prefix of ['', 'mir', 'mirror/', 'mirror/acme/']) {
       expect(lifecycleFindings([removes(prefix)], 'mirror/')[0]).toMatchObject({
@@ -219,7 +219,7 @@ describe('a lifecycle rule', () => {
     expect(bad(lifecycleFindings([removes('logs/')], 'mirror/'))).toEqual([]);
   });
 
-  test('that moves objects to cold storage is noted', () => {
+  test('a lifecycle rule that moves objects to cold storage is noted', () => {
     const moves = {
       ...enabled,
       Filter: { Prefix: '' },

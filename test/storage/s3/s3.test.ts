@@ -20,7 +20,7 @@ import { newBucket, openBucket, removeBucket } from '../grounds.ts';
 import { newLine, type Trouble } from '../line.ts';
 
 const s3 = inject('s3')!;
-if (!s3) test.skip('S3: no server is installed');
+if (!s3) test.skip('S3 is not tested: no server is installed');
 
 const md5 = (bytes: Buffer) => createHash('md5').update(bytes).digest('hex');
 const answer = (status: string, body = '', headers = '') =>
@@ -44,34 +44,37 @@ describe.runIf(s3)('an S3 store', () => {
   describe('an object in S3', () => {
     const head = (Key: string) => ground.raw.send(new HeadObjectCommand({ Bucket: ground.bucket, Key }));
 
-    test.each(lengths)('has its content type, its name in UTF-8 and its metadata (%s)', async (_, length, declared) => {
-      const name = 'Grüße, "100 %" & 🎬; naïve.mp4';
-      await ground.storage.put('carries', streaming(bytesOf(length)), {
-        bytes: declared,
-        contentType: 'video/mp4',
-        contentDisposition: contentDisposition(name),
-        metadata: { 'asset-id': 'a%2F1', 'upload-date': '1700000000', variant: 'original' },
-      });
-      const found = await head('carries');
-      expect(found.ContentType).toBe('video/mp4');
-      expect(parse(found.ContentDisposition!).parameters.filename).toBe(name);
-      expect(found.Metadata).toEqual({ 'asset-id': 'a%2F1', 'upload-date': '1700000000', variant: 'original' });
-    });
+    test.each(lengths)(
+      'an object in S3 has its content type, its name in UTF-8 and its metadata (%s)',
+      async (_, length, declared) => {
+        const name = 'Grüße, "100 %" & 🎬; naïve.mp4';
+        await ground.storage.put('carries', streaming(bytesOf(length)), {
+          bytes: declared,
+          contentType: 'video/mp4',
+          contentDisposition: contentDisposition(name),
+          metadata: { 'asset-id': 'a%2F1', 'upload-date': '1700000000', variant: 'original' },
+        });
+        const found = await head('carries');
+        expect(found.ContentType).toBe('video/mp4');
+        expect(parse(found.ContentDisposition!).parameters.filename).toBe(name);
+        expect(found.Metadata).toEqual({ 'asset-id': 'a%2F1', 'upload-date': '1700000000', variant: 'original' });
+      },
+    );
 
-    test('has the general content type if none is given', async () => {
+    test('an object in S3 has the general content type if none is given', async () => {
       await ground.storage.put('plain', 'x');
       expect((await head('plain')).ContentType).toBe('application/octet-stream');
     });
 
     test.each(['vidéo/mp4', 'video/mp4; name=“clip”', 'text/plain\r\nx-evil: 1', `a/${'b'.repeat(9000)}`])(
-      'the general type where that is given which no header can hold (%.20s)',
+      'an object in S3 has the general content type if its own cannot be a header (%.20s)',
       async (contentType) => {
         await ground.storage.put('untyped', 'x', { contentType });
         expect((await head('untyped')).ContentType).toBe('application/octet-stream');
       },
     );
 
-    test('is stored below the prefix, and listed without it', async () => {
+    test('an object in S3 is stored below the prefix, and listed without it', async () => {
       const storage = await openBucket(s3, { bucket: ground.bucket, prefix: 'pre/fix' });
       await storage.put('one', 'x');
       expect((await head('pre/fix/one')).ContentLength).toBe(1);
@@ -95,7 +98,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each(lengths.slice(0, 3))(
-      'has its MD5 as ETag, and the two were compared (%s)',
+      'an object in S3 has its MD5 as ETag, and the two were compared (%s)',
       async (_, length, declared) => {
         const bytes = bytesOf(length);
         const stored = await ground.storage.put('proven', streaming(bytes), { bytes: declared });
@@ -113,7 +116,7 @@ describe.runIf(s3)('an S3 store', () => {
     };
     afterAll(() => Promise.all(opened.map((storage) => storage.close())));
 
-    test.each(['none', 'md5-etag', 'auto'] as const)('%s works with this store', async (checksums) => {
+    test.each(['none', 'md5-etag', 'auto'] as const)('S3_CHECKSUMS=%s works with this store', async (checksums) => {
       const storage = await open(checksums);
       await storage.check();
       const stored = await storage.put('checked', streaming(bytesOf(MiB)), { bytes: MiB });
@@ -121,7 +124,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each(['crc32', 'crc64nvme'] as const)(
-      '%s, which this store does not know, is told before anything is lost',
+      'S3_CHECKSUMS=%s, which this store does not support, is reported before anything is lost',
       async (checksums) => {
         const storage = await open(checksums);
         await expect(storage.check()).rejects.toThrow(/takes no checksum behind a stream; set S3_CHECKSUMS/);
@@ -133,7 +136,7 @@ describe.runIf(s3)('an S3 store', () => {
     );
   });
 
-  describe('the whole store is unavailable, until the cause is gone, because of', () => {
+  describe('causes that make the whole store unavailable', () => {
     const expectUnavailable = async (storage: Storage, message: RegExp) => {
       for (const attempt of [
         () => storage.check(),
@@ -156,7 +159,7 @@ describe.runIf(s3)('an S3 store', () => {
       }
     };
 
-    test('a bucket that does not exist', async () => {
+    test('a bucket that does not exist makes the store unavailable until it exists', async () => {
       const bucket = `missing-${Date.now()}`;
       const storage = await openBucket(s3, { bucket });
       await expectUnavailable(storage, /the bucket does not exist/);
@@ -175,7 +178,7 @@ describe.runIf(s3)('an S3 store', () => {
       ['a wrong secret key', { secretKey: 'not it' }, /refuses the signature; check the secret key/],
       ['an unknown access key', { accessKey: 'nobody' }, /does not know the access key/],
     ])(
-      '%s',
+      '%s makes the store unavailable',
       async (_, wrong, message) => {
         const storage = await openBucket({ ...s3, ...wrong }, { bucket: ground.bucket });
         await expectUnavailable(storage, message);
@@ -187,7 +190,7 @@ describe.runIf(s3)('an S3 store', () => {
       60_000,
     );
 
-    test('an endpoint where nothing listens', async () => {
+    test('an endpoint where nothing listens makes the store unavailable', async () => {
       const endpoint = `http://127.0.0.1:${await freePort()}`;
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expectUnavailable(
@@ -197,7 +200,7 @@ describe.runIf(s3)('an S3 store', () => {
       await storage.close();
     });
 
-    test('an endpoint without a host name for each bucket; the error names S3_FORCE_PATH_STYLE', async () => {
+    test('an endpoint without a host name for each bucket is reported with S3_FORCE_PATH_STYLE', async () => {
       const endpoint = 'http://store.invalid';
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint, forcePathStyle: false });
       const message = `the host name ${ground.bucket}.store.invalid cannot be resolved \\(ENOTFOUND\\); correct S3_ENDPOINT, or the name server, or set S3_FORCE_PATH_STYLE=true`;
@@ -205,7 +208,7 @@ describe.runIf(s3)('an S3 store', () => {
       await storage.close();
     });
 
-    test('https:// to a port that speaks http', async () => {
+    test('https:// to a port that speaks http makes the store unavailable', async () => {
       const endpoint = s3.endpoint.replace('http:', 'https:');
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expectUnavailable(
@@ -216,7 +219,7 @@ describe.runIf(s3)('an S3 store', () => {
       await storage.close();
     });
 
-    test('a certificate of an unknown authority', async () => {
+    test('a certificate of an unknown authority makes the store unavailable', async () => {
       const certificates = await newCertificates();
       const front = await newTlsFront(certificates, s3.endpoint);
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint: `https://localhost:${front.port}` });
@@ -229,7 +232,7 @@ describe.runIf(s3)('an S3 store', () => {
       }
     });
 
-    test('an endpoint whose host name cannot be resolved', async () => {
+    test('an endpoint whose host name cannot be resolved makes the store unavailable', async () => {
       const endpoint = 'http://no-such-host.invalid';
       const storage = await openBucket(s3, { bucket: ground.bucket, endpoint });
       await expect(storage.check()).rejects.toThrow(/the host name .*no-such-host.invalid cannot be resolved/);
@@ -237,7 +240,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
   });
 
-  describe('with a faulty network', () => {
+  describe('a faulty network', () => {
     let line: Awaited<ReturnType<typeof newLine>>;
     let storage: Storage;
     beforeAll(async () => {
@@ -274,7 +277,7 @@ describe.runIf(s3)('an S3 store', () => {
     }
 
     test.each(lengths.slice(1))(
-      'a line that drops in the middle (%s)',
+      'a connection that drops in the middle of a body fails this put only (%s)',
       async (_, length, declared) => {
         // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every try must drop.
         const error = await expectFailure(
@@ -316,7 +319,7 @@ describe.runIf(s3)('an S3 store', () => {
     );
 
     test.each(lengths.slice(0, 3))(
-      'an error that is answered before the body has flowed (%s)',
+      'an error that is answered before the body was sent is reported (%s)',
       async (_, length, declared) => {
         const error = await expectFailure(
           {
@@ -338,7 +341,7 @@ describe.runIf(s3)('an S3 store', () => {
       ['503 Slow Down', 'SlowDown'],
       ['503 Service Unavailable', 'ServiceUnavailable'],
       ['429 Too Many', 'TooManyRequests'],
-    ])('a store that answers %s is asked again later', async (status, code) => {
+    ])('a store that answers %s is called again later', async (status, code) => {
       const error = await expectFailure(
         {
           request(_chunk, sent, { client }) {
@@ -353,7 +356,7 @@ describe.runIf(s3)('an S3 store', () => {
       expect(error.waitMs).toBeGreaterThan(0);
     });
 
-    test('an error answer ends a put although its body of 8 MiB still flows', async () => {
+    test('an error answer ends a put although its body of 8 MiB is still being sent', async () => {
       let drained = 0;
       const error = await expectFailure(
         {
@@ -387,7 +390,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each(lengths)(
-      'bytes that were changed on the way are noticed, and do not stay (%s)',
+      'bytes that were changed in transit are noticed, and do not stay (%s)',
       async (_, length, declared) => {
         await ground.storage.put('line', 'old');
         const bytes = Buffer.alloc(length, 'x');
@@ -484,7 +487,7 @@ describe.runIf(s3)('an S3 store', () => {
         },
       ],
       [
-        'takes everything and says nothing',
+        'accepts requests and never answers',
         {
           response(_chunk, { client }) {
             client.destroy();
@@ -493,7 +496,7 @@ describe.runIf(s3)('an S3 store', () => {
         },
       ],
       [
-        'speaks another language',
+        'does not answer in HTTP',
         {
           response(_chunk, { client }) {
             client.end('what?\r\n\r\n');
@@ -514,7 +517,7 @@ describe.runIf(s3)('an S3 store', () => {
         ['remove', () => storage.remove('line')],
         ['check', () => storage.check()],
       ] as [string, () => Promise<unknown>][])(
-        'does not answer, and makes everything wait (%s)',
+        'a store without an answer makes all assets wait (%s)',
         async (what, call) => {
           line.set(trouble);
           const error = await call().then(
@@ -529,7 +532,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each(lengths.slice(1, 3))(
-      'a line that drops once is the matter of that one call, and may pass (%s)',
+      'a connection that drops once fails only that call, which may be repeated (%s)',
       async (_, length, declared) => {
         let drops = 1;
         line.set({
@@ -548,7 +551,7 @@ describe.runIf(s3)('an S3 store', () => {
       },
     );
 
-    test('an abort ends the wait while the mirror finds out whether the store answers at all', async () => {
+    test('an abort ends the wait while the mirror finds out whether the store answers', async () => {
       let asked = 0;
       line.set({
         request(chunk, _sent, { client }) {

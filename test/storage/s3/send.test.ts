@@ -112,7 +112,7 @@ describe.each(servers)('requests with bodies to $name', (server) => {
     return { client, send: createSender(client, agents, options) };
   }
 
-  test('have the same headers as those of the SDK', async () => {
+  test('requests with bodies have the same headers as those of the SDK', async () => {
     const heads: string[] = [];
     line.set({
       request(chunk, _sent, { client }) {

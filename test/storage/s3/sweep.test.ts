@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { newBucket, openBucket } from '../grounds.ts';
 
 const servers = [inject('s3'), inject('s3modern')].filter((server) => server !== undefined);
-if (servers.length === 0) test.skip('S3: no server is installed');
+if (servers.length === 0) test.skip('S3 is not tested: no server is installed');
 
 describe.each(servers)('abandoned uploads in a bucket of $name', (server) => {
   let ground: Awaited<ReturnType<typeof newBucket>>;
@@ -37,7 +37,7 @@ describe.each(servers)('abandoned uploads in a bucket of $name', (server) => {
   const later = () => new Date(Date.now() + 60_000);
   const before = () => new Date(Date.now() - 60_000);
 
-  test('are removed when they are old enough, and not before', async () => {
+  test('abandoned uploads are removed when they are old enough, and not before', async () => {
     await begin('copy/a');
     await begin('copy/deep/er/b');
     expect(await sweep('copy', before())).toBe(0);
@@ -46,20 +46,20 @@ describe.each(servers)('abandoned uploads in a bucket of $name', (server) => {
     expect(await left()).toEqual([]);
   });
 
-  test('stay if the records know them, however old they are', async () => {
+  test('abandoned uploads stay if the records know them, however old they are', async () => {
     const known = await begin('copy/a');
     await begin('copy/a');
     expect(await sweep('copy', later(), [known])).toBe(1);
     expect((await uploads()).map(({ UploadId }) => UploadId)).toEqual([known]);
   });
 
-  test('of other programs in the same bucket stay, also with a prefix that begins like that of the mirror', async () => {
+  test('uploads of other programs stay, also with a prefix that begins like that of the mirror', async () => {
     for (const key of ['copy/mine', 'copyright/theirs', 'cop', 'theirs']) await begin(key);
     expect(await sweep('copy', later())).toBe(1);
     expect(await left()).toEqual(['cop', 'copyright/theirs', 'theirs']);
   });
 
-  test("without a prefix are removed only if they belong to the mirror's assets or to its own objects", async () => {
+  test("without a prefix, uploads are removed only at keys of assets or of the mirror's own objects", async () => {
     for (const key of ['acme/_/1/film.mp4', 'acme/other', '_mirror/probe-1', 'theirs/film.mp4']) await begin(key);
     expect(await sweep('', later(), [], ['acme/_/1/film.mp4'])).toBe(2);
     expect(await left()).toEqual(['acme/other', 'theirs/film.mp4']);
@@ -67,7 +67,7 @@ describe.each(servers)('abandoned uploads in a bucket of $name', (server) => {
 
   // The Versity gateway 1.8.0 refuses its own markers of a next page.
   test.runIf(server === inject('s3'))(
-    'are found beyond the first page',
+    'abandoned uploads are found beyond the first page',
     async () => {
       for (let at = 0; at < 1010; at += 101)
         await Promise.all(Array.from({ length: 101 }, (_, i) => begin(`copy/${at + i}`)));
