@@ -9,7 +9,7 @@ const { store } = opened;
 afterAll(() => opened.close());
 
 describe('a grant', () => {
-  test('of a new user makes a connection; of a known user it keeps the connection with its companies', async () => {
+  test('the grant of a new user makes a connection; that of a known user keeps the connection', async () => {
     const userId = randomUUID();
     const first = await store.connections.saveGrant(grantOf(userId, 'first'));
     expect(first).toMatchObject({ created: true, recovered: false });
@@ -29,7 +29,7 @@ describe('a grant', () => {
     expect(await store.connections.companies([first.id])).toMatchObject([{ id: 'kept' }]);
   });
 
-  test('after a disconnect makes the connection active again and clears its error', async () => {
+  test('a grant after a disconnect makes the connection active again and clears its error', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
     await store.connections.park(id, 60_000, { code: 'error', text: 'asked to wait' });
@@ -49,13 +49,13 @@ describe('a grant', () => {
     });
   });
 
-  test('that is saved twice at the same moment makes one connection', async () => {
+  test('a grant that is saved twice at the same moment makes one connection', async () => {
     const userId = randomUUID();
     const saved = await Promise.all(Array.from({ length: 10 }, () => store.connections.saveGrant(grantOf(userId))));
     expect(new Set(saved.map(({ id }) => id)).size).toBe(1);
   });
 
-  test('keeps every character that PostgreSQL can store', async () => {
+  test('a grant keeps every character that PostgreSQL can store', async () => {
     const name = `Zoë "O'Neil" \\ %_; DROP TABLE assets; -- 東京 🎬 \u202e`;
     const userId = `${randomUUID()} ${name}`;
     const { id } = await store.connections.saveGrant({ ...grantOf(userId), user: { id: userId, name, email: name } });
@@ -66,14 +66,14 @@ describe('a grant', () => {
 });
 
 describe('the end of a connection', () => {
-  test('is reported to exactly one of many callers', async () => {
+  test('the end of a connection is reported to exactly one of many callers', async () => {
     const { connectionId } = await running(store, 'acme');
     const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
     expect(told.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
 
-  test('never follows from the refusal of earlier tokens', async () => {
+  test('the refusal of an earlier token never ends a connection', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
     await store.connections.saveGrant(grantOf(userId, 'newer'));
@@ -85,7 +85,7 @@ describe('the end of a connection', () => {
     expect(await store.connections.end(id, 'of this one', { tokenVersion: 2, owner })).toBe(true);
   });
 
-  test('fails waiting and running syncs, releases the lease and notifies other processes', async () => {
+  test('the end of a connection fails its syncs, releases its lease and notifies other processes', async () => {
     const other = await openStore({ url: opened.url, log: silent });
     const heard = new Set<string>();
     other.onNotice((notice) => heard.add(notice.connectionId!));
@@ -111,7 +111,7 @@ describe('the end of a connection', () => {
 });
 
 describe('the refresh lease', () => {
-  test('has one holder, for the current token pair only', async () => {
+  test('the refresh lease has one holder, and is for the current token pair only', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     const lease = (owner: string, version = 1, ms = 60_000) => store.connections.leaseRefresh(id, version, owner, ms);
     expect(await lease('too new', 2)).toBeUndefined();
@@ -131,14 +131,14 @@ describe('the refresh lease', () => {
     expect(await lease('third', 2)).toEqual({ tokens: 'newer', takenOver: false, unanswered: false });
   });
 
-  test('is known to be taken over after it has expired', async () => {
+  test('the holder of a refresh lease learns that it took over an expired one', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     await store.connections.leaseRefresh(id, 1, 'died', 1);
     const lease = await until('it to run out', () => store.connections.leaseRefresh(id, 1, 'next', 60_000));
     expect(lease).toEqual({ tokens: 'sealed', takenOver: true, unanswered: false });
   });
 
-  test('is not given for an ended connection, and no tokens are saved for it', async () => {
+  test('an ended connection gets no refresh lease, and no tokens are saved for it', async () => {
     const { id } = await store.connections.saveGrant(grantOf());
     await store.connections.end(id, 'why');
     expect(await store.connections.leaseRefresh(id, 1, 'late', 60_000)).toBeUndefined();

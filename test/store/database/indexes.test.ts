@@ -62,7 +62,7 @@ test('the dispatcher does not read assets that are not due, however many wait', 
   expect(await opened.store.assets.dispatch({ perConnection: 4 })).toMatchObject([{ id: 'film 7', state: 'mirrored' }]);
 });
 
-test('looking for assets to adopt from an ended connection reads neither all of its assets nor one’s own', async () => {
+test('adopting assets of an ended connection reads neither all of its assets nor those of the adopter', async () => {
   const ended = (await running(opened.store, 'acme', 'elsewhere')).connectionId;
   await opened.store.connections.end(ended, 'as a test');
   await client.query(
