@@ -37,8 +37,8 @@ const problemOf = (name: string, value: string) => {
   return problems[0]!;
 };
 
-describe('without more than the required four', () => {
-  it('everything has its documented default', () => {
+describe('the defaults', () => {
+  it('each optional variable has its documented default', () => {
     const { instance, ...config } = read();
     expect(config).toEqual({
       library: {
@@ -102,12 +102,12 @@ describe('without more than the required four', () => {
     });
   });
 
-  it('no two processes have the same name', () => {
+  it('each process has its own instance name', () => {
     expect(read().instance).not.toBe(read().instance);
   });
 });
 
-describe('each variable is read:', () => {
+describe('the value of each variable', () => {
   type Config = ReturnType<typeof readConfig>;
   const cases: [string, string, (config: Config) => unknown, unknown][] = [
     ['LIBRARY_API_URL', 'https://h/base/', (c) => c.library.apiUrl, 'https://h/base'],
@@ -182,16 +182,16 @@ describe('each variable is read:', () => {
     ],
   ];
   for (const [name, value, of, expected] of cases) {
-    it(`${name}=${value}`, () => expect(of(read({ [name]: value }))).toEqual(expected));
+    it(`the configuration reads ${name}=${value}`, () => expect(of(read({ [name]: value }))).toEqual(expected));
   }
 
-  it('ENCRYPTION_KEYS, in base64 or base64url, in order', () => {
+  it('ENCRYPTION_KEYS is read in base64 or base64url, in order', () => {
     const keys = [key(251), key(255), randomBytes(32)];
     const text = `${keys[0]!.toString('base64')} , ${keys[1]!.toString('base64url')},${keys[2]!.toString('base64')}`;
     expect(read({ ENCRYPTION_KEYS: text }).encryptionKeys).toEqual(keys);
   });
 
-  it('DATABASE_URL, which makes ENCRYPTION_KEYS and ADMIN_TOKEN required, since several processes share them', () => {
+  it('DATABASE_URL makes ENCRYPTION_KEYS and ADMIN_TOKEN required, because processes share them', () => {
     const database = { DATABASE_URL: 'postgresql://u:p@h/d' };
     expect(problemsOf({ ...required, ...database }).map((problem) => problem.split(' ')[0])).toEqual([
       'ENCRYPTION_KEYS',
@@ -205,7 +205,7 @@ describe('each variable is read:', () => {
     expect(config.databaseUrl).toBe('postgresql://u:p@h/d');
   });
 
-  it('WEBHOOK_URL, which makes WEBHOOK_SECRET required: one or more keys in base64', () => {
+  it('WEBHOOK_URL makes WEBHOOK_SECRET required: one or more keys in base64', () => {
     const url = 'https://h/hook?key=1';
     expect(problemsOf({ ...required, WEBHOOK_URL: url })).toEqual([
       expect.stringMatching(/^WEBHOOK_SECRET is not set; expected whsec_ and 24 to 64 bytes in base64/),
@@ -223,7 +223,7 @@ describe('each variable is read:', () => {
     }
   });
 
-  it('OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER_ARG, where there is a collector', () => {
+  it('OTEL_SERVICE_NAME and OTEL_TRACES_SAMPLER_ARG are read if a collector is set', () => {
     const more = { OTEL_SERVICE_NAME: 'mirror', OTEL_TRACES_SAMPLER_ARG: '0.25' };
     expect(read(more).tracing).toBeUndefined();
     expect(read({ ...more, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://c' }).tracing).toEqual({
@@ -232,7 +232,7 @@ describe('each variable is read:', () => {
     });
   });
 
-  it('none is skipped above', () => {
+  it('this test has a value for each variable', () => {
     const apart = ['ENCRYPTION_KEYS', 'DATABASE_URL', 'WEBHOOK_URL', 'WEBHOOK_SECRET'];
     const traces = ['OTEL_SERVICE_NAME', 'OTEL_TRACES_SAMPLER_ARG'];
     const tested = new Set([...cases.map(([name]) => name), ...apart, ...traces]);
@@ -259,7 +259,7 @@ test('PUBLIC_URL is required if the port is any free one', () => {
 });
 
 describe('a value', () => {
-  it('that is empty, or nothing but spaces, counts as unset', () => {
+  it('an empty value, or one of spaces, counts as not set', () => {
     const nothing = Object.fromEntries(variableNames.map((name) => [name, name.length % 2 ? '' : ' \n']));
     const { instance: _, ...config } = readConfig({ ...nothing, ...required });
     const { instance: __, ...expected } = read();
@@ -267,16 +267,16 @@ describe('a value', () => {
     expect(problemsOf({ ...required, LIBRARY_CLIENT_ID: '' })[0]).toMatch(/^LIBRARY_CLIENT_ID is not set;/);
   });
 
-  it('loses the line end of the file it comes from', () => {
+  it('a value loses the line end of the file it comes from', () => {
     expect(read({ LIBRARY_CLIENT_SECRET: 'the secret\n' }).library.clientSecret).toBe('the secret');
     expect(read({ LIBRARY_API_URL: ' https://api.example.com ' }).library.apiUrl).toBe('https://api.example.com');
   });
 
-  it('of a variable that is not ours is nobody’s business', () => {
+  it('unknown variables are ignored', () => {
     expect(read({ LIBRARY_API_URI: 'x', PATH: '/bin' }).port).toBe(8080);
   });
 
-  it('of a variable that resembles one of ours is reported', () => {
+  it('a variable with a name similar to a setting is reported', () => {
     const others = ['PATH', 'HOME', 'HOSTNAME', 'PORTS', 'LOGNAME', 'http_proxy', 'AWS_REGION', 'OTEL_TRACES_SAMPLER'];
     const ours = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'NO_PROXY', 'S3_REGION'];
     const names = [
@@ -304,8 +304,8 @@ describe('a value', () => {
   });
 });
 
-describe('what is wrong', () => {
-  it('is said all at once: one sentence each with the name, what was found and what is expected', () => {
+describe('invalid settings', () => {
+  it('all invalid settings are reported at once, each with its name, its value and what is expected', () => {
     expect(
       problemsOf({ LIBRARY_API_URL: 'api.example.com', PORT: '80800', SYNC_INTERVAL: '5', S3_CHECKSUMS: 'md5' }),
     ).toEqual([
@@ -398,12 +398,12 @@ describe('what is wrong', () => {
     OTEL_TRACES_SAMPLER_ARG: ['1.5', 'all', '-1'],
     ADMIN_TOKEN: ['a', 'one-short-of-24-letters'],
   };
-  it('with a STORAGE_URL is refused with the rule for buckets', () => {
+  it('a wrong bucket in STORAGE_URL is reported with the rule for names of buckets', () => {
     expect(problemOf('STORAGE_URL', 's3://b/p')).toMatch(/^STORAGE_URL is "s3:\/\/b\/p"; expected .* 3 to 63 letters/);
   });
 
   for (const [name, values] of Object.entries(wrong)) {
-    it(`with ${name} is refused by name`, () => {
+    it(`a wrong value of ${name} is reported by name`, () => {
       for (const value of values) {
         const secret = key(1).toString('base64');
         const together = {
@@ -417,7 +417,7 @@ describe('what is wrong', () => {
     });
   }
 
-  it('that lacks settings of the library names the template and the demo', () => {
+  it('missing settings of the library are reported with the template and the demo', () => {
     const remedyOf = (environment: Environment) => {
       try {
         return readConfig(environment) && 'none';
@@ -430,12 +430,12 @@ describe('what is wrong', () => {
     expect(remedyOf({ ...required, PORT: 'abc' })).toBeUndefined();
   });
 
-  it('takes a proxy in lower case, before one in upper case', () => {
+  it('a proxy variable in lower case takes precedence over one in upper case', () => {
     const config = readConfig({ ...required, HTTPS_PROXY: 'http://upper', https_proxy: 'http://lower', no_proxy: 'a' });
     expect(config.proxies).toEqual({ http: '', https: 'http://lower', no: 'a' });
   });
 
-  it('never shows a secret', () => {
+  it('an error about a setting never shows a secret', () => {
     const secrets: Environment = {
       DATABASE_URL: 'mysql://me:hunter2@h/d',
       REDIS_URL: 'http://:hunter2@h',
@@ -452,14 +452,14 @@ describe('what is wrong', () => {
     );
   });
 
-  it('never shows what is secret in an address', () => {
+  it('an error about an address never shows the secrets in it', () => {
     expect(problemOf('LIBRARY_API_URL', 'ftp://me:hunter2@h')).not.toContain('hunter2');
     expect(problemOf('LIBRARY_APP_URL', 'https://h/?token=hunter2')).not.toContain('hunter2');
     expect(problemOf('STORAGE_URL', 's3://id:hunter2@bucket')).not.toContain('hunter2');
   });
 });
 
-describe('a secret in a file', () => {
+describe('secrets in files', () => {
   const directory = mkdtempSync(join(tmpdir(), 'asset-mirror-secrets-'));
   afterAll(() => rmSync(directory, { recursive: true }));
   const file = (text: string) => {
@@ -479,7 +479,7 @@ describe('a secret in a file', () => {
     WEBHOOK_SECRET: `whsec_${key(2).toString('base64')}`,
   };
 
-  it('is read as if its variable had it, without the line end', () => {
+  it('a secret in a file is read as if its variable had it, without the line end', () => {
     expect(Object.keys(secrets).sort()).toEqual([...secretVariables].sort());
     const inFiles = Object.entries(secrets).map(([name, value]) => [`${name}_FILE`, `${file(`${value}\n`)}`]);
     const { LIBRARY_CLIENT_SECRET: _, ...others } = required;
@@ -488,7 +488,7 @@ describe('a secret in a file', () => {
     expect(config).toEqual(expected);
   });
 
-  it('makes the same other variables required', () => {
+  it('a secret in a file makes the same other variables required', () => {
     const DATABASE_URL_FILE = file(secrets.DATABASE_URL);
     expect(problemsOf({ ...required, DATABASE_URL_FILE }).map((problem) => problem.split(' ', 1)[0])).toEqual([
       'ENCRYPTION_KEYS',
@@ -496,12 +496,12 @@ describe('a secret in a file', () => {
     ]);
   });
 
-  it('is read by verbs that talk to a service, and only theirs', () => {
+  it('commands that talk to a service read the secret files that they need, and no others', () => {
     const environment = { ADMIN_TOKEN_FILE: file(secrets.ADMIN_TOKEN), DATABASE_URL_FILE: '/none' };
     expect(readClientConfig(environment).adminToken).toBe(secrets.ADMIN_TOKEN);
   });
 
-  it('is refused if it cannot be read, is set twice or is wrong, all at once and without its content', () => {
+  it('a secret file that is unreadable, wrong or set twice is reported without its content', () => {
     const [ADMIN_TOKEN_FILE, REDIS_URL_FILE] = [file('hunter2'), file('redis://h')];
     const LIBRARY_CLIENT_SECRET_FILE = join(directory, 'none');
     const { LIBRARY_CLIENT_SECRET: _, ...others } = required;
@@ -514,13 +514,13 @@ describe('a secret in a file', () => {
     ]);
   });
 
-  it('of a variable that is no secret is not read', () => {
+  it('a file is not read for a variable that is no secret', () => {
     expect(problemsOf({ ...required, LIBRARY_CLIENT_ID: '', LIBRARY_CLIENT_ID_FILE: file('x') })).toHaveLength(1);
   });
 });
 
-describe('a verb that talks to a running service', () => {
-  it('needs nothing, and finds the service where it listens by default', () => {
+describe('a command that talks to a running service', () => {
+  it('a command finds the service at its default address without any setting', () => {
     expect(readClientConfig({})).toEqual({
       url: 'http://127.0.0.1:8080',
       adminToken: undefined,
@@ -528,13 +528,13 @@ describe('a verb that talks to a running service', () => {
     });
   });
 
-  it('goes to ASSET_MIRROR_URL, else to HOST and PORT', () => {
+  it('a command uses ASSET_MIRROR_URL, or else HOST and PORT', () => {
     expect(readClientConfig({ ASSET_MIRROR_URL: 'https://m.example.com/' }).url).toBe('https://m.example.com');
     expect(readClientConfig({ HOST: '0.0.0.0', PORT: '81' }).url).toBe('http://127.0.0.1:81');
     expect(readClientConfig({ HOST: '::', PORT: '81' }).url).toBe('http://[::1]:81');
   });
 
-  it('refuses what is wrong', () => {
+  it('a command refuses an invalid address or port', () => {
     expect(problemsOf({ ASSET_MIRROR_URL: 'm', PORT: 'x' }, readClientConfig)).toHaveLength(2);
   });
 });
@@ -543,16 +543,16 @@ describe('.env.example', () => {
   const text = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
   const named = [...text.matchAll(/^#?([A-Z][A-Z0-9_]+)=(.*)$/gm)].map(([, name, value]) => ({ name, value: value! }));
 
-  it('names exactly the variables that are read, each once', () => {
+  it('.env.example names each variable once, and no others', () => {
     expect(named.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
   });
 
-  it('leaves only the required ones to be filled in', () => {
+  it('.env.example leaves only the required variables empty', () => {
     expect(Object.keys(parseEnv(text)).sort()).toEqual(Object.keys(required).sort());
     expect(Object.values(parseEnv(text))).toEqual(['', '', '', '']);
   });
 
-  it('shows the defaults: with all of them written out nothing changes', () => {
+  it('.env.example shows the defaults', () => {
     const { instance: _, ...config } = readConfig({
       ...Object.fromEntries(named.map(({ name, value }) => [name, value])),
       ...required,
@@ -595,16 +595,16 @@ describe('docs/reference/configuration.md', () => {
     value: value!,
   }));
 
-  it('names every secret that can be in a file', () => {
+  it('docs/reference/configuration.md names each secret that can be in a file', () => {
     const [paragraph] = /- A secret can be in a file[\s\S]*?\n- /.exec(text)!;
     for (const name of secretVariables) expect(paragraph).toContain(`\`${name}\``);
   });
 
-  it('describes exactly the variables that are read, each once', () => {
+  it('docs/reference/configuration.md describes each variable once, and no others', () => {
     expect(rows.map(({ name }) => name).sort()).toEqual([...variableNames, 'ASSET_MIRROR_URL'].sort());
   });
 
-  it('shows the defaults of .env.example', () => {
+  it('docs/reference/configuration.md shows the defaults of .env.example', () => {
     const example = readFileSync(new URL('../../.env.example', import.meta.url), 'utf8');
     // WEBHOOK_EVENTS is a long list, which the page describes in words.
     const defaults = [...example.matchAll(/^#([A-Z][A-Z0-9_]+)=(.+)$/gm)]

@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-test('whoever starts at the same time uses the same key, and one of them has made it', async () => {
+test('processes that start at the same time use the same encryption key', async () => {
   const all = await Promise.all(Array.from({ length: 50 }, () => encryptionKeyIn(directory)));
   expect(new Set(all.map(({ value }) => value)).size).toBe(1);
   expect(all.filter(({ made }) => made)).toHaveLength(1);
@@ -19,7 +19,7 @@ test('whoever starts at the same time uses the same key, and one of them has mad
   expect(await readdir(directory)).toEqual(['encryption-key']);
 });
 
-test('the token of operators is made once, kept for its owner only, and found again', async () => {
+test('the operator token is made once, readable for its owner only, and found by the next start', async () => {
   const { value, made } = await adminTokenOf({ dataDir: directory });
   expect(made).toBe(true);
   expect(await adminTokenOf({ dataDir: directory })).toMatchObject({ value, made: false });
@@ -27,7 +27,7 @@ test('the token of operators is made once, kept for its owner only, and found ag
   expect((await stat(join(directory, 'admin-token'))).mode & 0o777).toBe(0o600);
 });
 
-test('a token of operators in its file that is too short to be safe is refused, and kept', async () => {
+test('an operator token in the file that is too short is refused, and the file is kept', async () => {
   const path = join(directory, 'admin-token');
   await writeFile(path, 'a-token-of-23-character\n');
   const error = await adminTokenOf({ dataDir: directory }).catch((reason) => reason);
