@@ -11,14 +11,14 @@ const cases = 'ops/prometheus/alerts.test.yml';
 const isThere = await installed('promtool');
 const skipped = isThere ? '' : ' (skipped: promtool is not installed)';
 
-test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${skipped}`, async () => {
+test.skipIf(!isThere)(`each alert fires in its cases, and only there${skipped}`, async () => {
   const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
   await promtool('check', 'rules', rules);
   // What is not as expected is on stdout, and the exit code says so.
   await promtool('test', 'rules', cases).catch(({ stdout }) => expect.unreachable(stdout));
 });
 
-test('each alert has a case in which it fires, and one in which all is well', async () => {
+test('each alert has a case in which it fires, and one in which it does not', async () => {
   const alerts = parse(await readFile(rules, 'utf8')).groups[0].rules.map(({ alert }: { alert: string }) => alert);
   const told = parse(await readFile(cases, 'utf8')).tests.flatMap(
     (it: { alert_rule_test: { alertname: string; exp_alerts: object[] }[] }) => it.alert_rule_test,
@@ -29,7 +29,7 @@ test('each alert has a case in which it fires, and one in which all is well', as
   for (const alert of alerts) expect(named(false), alert).toContain(alert);
 });
 
-test('each alert leads to a section of the runbook that exists, and docs/operate/alerts.md lists it with that section', async () => {
+test('each alert links to a section of the runbook, and is in docs/operate/alerts.md', async () => {
   const runbook = await readFile('docs/operate/runbook.md', 'utf8');
   const anchors = [...runbook.matchAll(/^## (.+)$/gm)].map(([, title]) =>
     title!

@@ -59,7 +59,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     await scene?.close();
   });
 
-  test('of the web role shows gauges of the database and the queues', () => {
+  test('a scrape of the web role shows gauges of the database and the queues', () => {
     expect(web.contentType).toContain('text/plain');
     expect(web.by('asset_mirror_connections', 'status')).toEqual({ active: 1, paused: 0, disconnected: 0 });
     expect(web.by('asset_mirror_assets', 'state')).toMatchObject({ mirrored: 4, unavailable: 1, failed: 1, gone: 0 });
@@ -79,7 +79,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect(web.by('asset_mirror_build_info', 'version')).toEqual({ [version]: 1 });
   });
 
-  test('of a worker shows its own counters on its own port, and no shared gauges', async () => {
+  test('a scrape of a worker shows its own counters on its own port, and no shared gauges', async () => {
     expect(own.by('asset_mirror_assets_total', 'result')).toMatchObject({ mirrored: 4, unavailable: 1, failed: 1 });
     expect(own.value('asset_mirror_transfer_seconds_count')).toBe(4);
     const { done, failed } = own.by('asset_mirror_syncs_total', 'result');
@@ -98,7 +98,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     expect((await fetch(`http://127.0.0.1:${metricsPort}/api/status`)).status).toBe(404);
   });
 
-  test('counts the same bytes and requests as the library', async () => {
+  test('a scrape counts the same bytes and requests as the library', async () => {
     const links = ['media', 'mp4', 'thumbnail'];
     const entries = await scene.admin.requests();
     const bytes = entries
@@ -134,14 +134,14 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
     });
   });
 
-  test('names no person, token or link', () => {
+  test('a scrape names no person, token or link', () => {
     for (const { text } of [web, own]) {
       expect(text).not.toMatch(/svc[a-z]_|:\/\/|@/);
       expect(text).not.toContain(scene.library.users[0]!.name);
     }
   });
 
-  test('has every metric that alerts and dashboards use', async () => {
+  test('a scrape has every metric that alerts and dashboards use', async () => {
     const shown = new Set([...web.names, ...own.names]);
     const expressions = [...(await alertExpressions()), ...(await dashboardExpressions())];
     expect(expressions.length).toBeGreaterThan(30);
@@ -159,7 +159,7 @@ describe.each(backends)('a scrape ($name)', ({ redis }) => {
   });
 });
 
-test('while the database is away, only its own gauges are missing from a scrape', async () => {
+test('a scrape lacks only the gauges of the database while the database is away', async () => {
   const scene = await newScene({ role: 'web' });
   try {
     const { store } = scene.mirror.service.context;
