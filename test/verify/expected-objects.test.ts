@@ -18,7 +18,7 @@ describe('merging two sequences', () => {
     .uniqueArray(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 6 }))
     .map((list) => list.sort(compareKeys));
 
-  test('yields each key once, in byte order, with the entries of both', async () => {
+  test('a merge yields each key once, in byte order, with the entries of both sequences', async () => {
     await fc.assert(
       fc.asyncProperty(keys, keys, async (left, right) => {
         const pairs = await all(sideBySide(each(left.map((key) => ({ key }))), each(right.map((key) => ({ key })))));
@@ -33,7 +33,7 @@ describe('merging two sequences', () => {
     );
   });
 
-  test('reads at most one entry ahead', async () => {
+  test('a merge reads at most one entry ahead', async () => {
     const list = Array.from({ length: 1000 }, (_, n) => ({ key: String(n).padStart(4, '0') }));
     let taken = 0;
     let given = 0;
@@ -47,7 +47,7 @@ describe('merging two sequences', () => {
     expect(given).toBe(1000);
   });
 
-  test('sorts as buckets do, not as JavaScript does', () => {
+  test('a merge sorts in byte order as buckets do, not as JavaScript does', () => {
     expect(['\u{1F600}', '\uFF5E', 'z', 'a/b', 'a-b'].sort(compareKeys)).toEqual([
       'a-b',
       'a/b',
@@ -127,7 +127,7 @@ describe('the expected objects', () => {
       .sort(compareKeys);
   };
 
-  test('are complete and in byte order with any page size', async () => {
+  test('expected objects are complete and in byte order with any page size', async () => {
     const expected = await everything();
     expect(expected.length).toBe(keys.length * 2 + Math.floor(keys.length / 2) * 2);
     for (const pageSize of [1, 2, 7, 1000]) {
@@ -136,7 +136,7 @@ describe('the expected objects', () => {
     }
   });
 
-  test('continue after any key, also after one between a media file and its sidecars', async () => {
+  test('expected objects continue after any key, also between a media file and its sidecars', async () => {
     const expected = await everything();
     for (const [index, after] of expected.entries()) {
       if (index > 40 && index % 97 !== 0) continue;
@@ -148,7 +148,7 @@ describe('the expected objects', () => {
     }
   });
 
-  test('read one page of rows at a time, and the next one when it is used up', async () => {
+  test('expected objects read one page of rows at a time, and the next one when it is used up', async () => {
     const { store: watching, asked } = watched();
     let given = 0;
     for await (const _ of expectedObjects(watching as Store, { after: '', pageSize: 20 })) {
@@ -161,7 +161,7 @@ describe('the expected objects', () => {
     expect(asked.length).toBe(Math.floor(keys.length / 20) + 1);
   });
 
-  test('are moving while the asset is leased, by the clock of the database', async () => {
+  test('expected objects of a leased asset are moving, by the clock of the database', async () => {
     const client = new pg.Client({ connectionString: opened.url });
     await client.connect();
     const leasedFor = async (seconds: number) => {
@@ -180,7 +180,7 @@ describe('the expected objects', () => {
     }
   });
 
-  test('have size, ETag and checksum as they were stored', async () => {
+  test('expected objects have size, ETag and checksum as they were stored', async () => {
     const [first] = await all(expectedObjects(store, { after: '', pageSize: 50 }));
     expect(first).toMatchObject({ key: 'a/F', kind: 'media', bytes: 7, etag: undefined, crc32: '00000000' });
   });

@@ -53,7 +53,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     return { names, manifest, lines, content, sums: (await content('SHA256SUMS')).toString() };
   }
 
-  test('is written once a day, with the objects and checksums of each asset, or the reason why there are none', async () => {
+  test('the inventory is written once a day, with the objects of each asset or the reason for their absence', async () => {
     now = new Date('2031-03-01T00:00:30Z');
     expect(await runInventory(scheduled, never)).toBe(true);
     now = new Date('2031-03-01T23:59:59Z');
@@ -98,7 +98,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     }
   });
 
-  test('of the next day leaves the one of the day before unchanged', async () => {
+  test('the inventory of the next day leaves that of the day before unchanged', async () => {
     const before = (await read('2031-03-01')).sums;
     now = new Date('2031-03-02T00:00:00Z');
     expect(await runInventory(scheduled, never)).toBe(true);
@@ -106,13 +106,13 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect((await read('2031-03-01')).sums).toBe(before);
   });
 
-  test('is written by one of several processes', async () => {
+  test('the inventory is written by one of several processes', async () => {
     now = new Date('2031-03-03T00:00:00Z');
     const results = await Promise.all(Array.from({ length: 5 }, () => runInventory(scheduled, never)));
     expect(results.filter(Boolean)).toHaveLength(1);
   });
 
-  test('is written again after an interruption, and is not complete before', async () => {
+  test('the inventory is written again after an interruption, and is not complete before', async () => {
     now = new Date('2031-03-04T00:00:00Z');
     const stop = AbortSignal.abort(new Error('shutting down'));
     await expect(runInventory(scheduled, stop)).rejects.toThrow('shutting down');
@@ -121,7 +121,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect((await read('2031-03-04')).manifest.assets).toBe(8);
   });
 
-  test('is replaced when a verification is asked to write it', async () => {
+  test('the inventory is replaced when a verification is asked to write it', async () => {
     now = new Date();
     // The mirror's own may have come first.
     await runInventory(scheduled, never, { asked: true });
@@ -139,34 +139,37 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(Date.parse(manifest.writtenAt)).toBeGreaterThan(Date.now() - 60_000);
   });
 
-  test.runIf(!kind.s3)('can be checked with the commands of docs/reference/bucket-layout.md', async () => {
-    const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-    const document = await readFile('docs/reference/bucket-layout.md', 'utf8');
-    const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
-      ([, where, command]) => ({ where, command: command! }),
-    );
-    expect(commands.length).toBeGreaterThanOrEqual(3);
-    const outputs = async () => {
-      const texts: string[] = [];
-      for (const { where, command } of commands) {
-        const cwd = where === 'inventory' ? join(root, '_mirror/inventory/2031-03-01') : root;
-        const script = command.replaceAll('2026-01-31', '2031-03-01');
-        texts.push(
-          await run('bash', ['-c', script], { cwd }).then(
-            ({ stdout }) => stdout,
-            (error) => error.stdout,
-          ),
-        );
-      }
-      return texts.join('\n');
-    };
-    expect((await outputs()).replaceAll(/^.*: OK$/gm, '').trim()).toBe('');
-    const { key } = await scene.mirror.asset(ids[0]!);
-    const content = (await contentOf(scene.storage, key))!;
-    await scene.storage.put(key, Buffer.concat([content, content]));
-    await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
-    const told = await outputs();
-    expect(told).toContain('manifest.json: FAILED');
-    expect(told.split(key).length - 1).toBe(commands.length - 1);
-  });
+  test.runIf(!kind.s3)(
+    'the inventory can be checked with the commands of docs/reference/bucket-layout.md',
+    async () => {
+      const root = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
+      const document = await readFile('docs/reference/bucket-layout.md', 'utf8');
+      const commands = [...document.matchAll(/```sh\n# in the (directory|inventory)\n([\s\S]*?)```/g)].map(
+        ([, where, command]) => ({ where, command: command! }),
+      );
+      expect(commands.length).toBeGreaterThanOrEqual(3);
+      const outputs = async () => {
+        const texts: string[] = [];
+        for (const { where, command } of commands) {
+          const cwd = where === 'inventory' ? join(root, '_mirror/inventory/2031-03-01') : root;
+          const script = command.replaceAll('2026-01-31', '2031-03-01');
+          texts.push(
+            await run('bash', ['-c', script], { cwd }).then(
+              ({ stdout }) => stdout,
+              (error) => error.stdout,
+            ),
+          );
+        }
+        return texts.join('\n');
+      };
+      expect((await outputs()).replaceAll(/^.*: OK$/gm, '').trim()).toBe('');
+      const { key } = await scene.mirror.asset(ids[0]!);
+      const content = (await contentOf(scene.storage, key))!;
+      await scene.storage.put(key, Buffer.concat([content, content]));
+      await scene.storage.put('_mirror/inventory/2031-03-01/manifest.json', '{}');
+      const told = await outputs();
+      expect(told).toContain('manifest.json: FAILED');
+      expect(told.split(key).length - 1).toBe(commands.length - 1);
+    },
+  );
 });

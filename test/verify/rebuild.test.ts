@@ -33,7 +33,7 @@ async function command(scene: Scene, ...words: string[]): Promise<{ code: number
   return { code: done.code ?? 0, output: `${done.stdout}${done.stderr}` };
 }
 
-describe.each(grounds())('when the database is lost ($name)', { timeout: minutes(5) }, (kind) => {
+describe.each(grounds())('a lost database ($name)', { timeout: minutes(5) }, (kind) => {
   let scene: Scene;
   const databases: { drop(): Promise<void> }[] = [];
   const ids: string[] = [];
@@ -83,7 +83,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   const downloads = async () =>
     (await scene.admin.requests()).filter(({ endpoint }) => endpoint === 'media' || endpoint === 'mp4');
 
-  test('`rebuild` restores all records, and a later connect downloads nothing again', async () => {
+  test('rebuild restores all records, and a later connect downloads nothing again', async () => {
     const before = await contents(scene.mirror.store);
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
@@ -120,7 +120,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     expect((await downloads()).map(({ assetId }) => assetId ?? fresh)).toEqual([fresh]);
   });
 
-  test('a service with a new database refuses the bucket until `rebuild` has run', async () => {
+  test('a service with a new database refuses the bucket until rebuild has run', async () => {
     const keys = await keysOf(scene.storage);
     await loseTheDatabase();
     await scene.admin.clearRequests();
@@ -148,7 +148,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
   });
 });
 
-describe.each([richest()])('records that are read from the bucket ($name)', { timeout: minutes(5) }, (kind) => {
+describe.each([richest()])('a rebuild of records ($name)', { timeout: minutes(5) }, (kind) => {
   let ground: Awaited<ReturnType<typeof newGround>>;
   let store: Store;
   let storage: Storage;
@@ -196,7 +196,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     return record;
   }
 
-  test('are reported and skipped if they are invalid or belong to another place', async () => {
+  test('rebuild reports and skips records that are invalid or belong to another asset', async () => {
     await put('good');
     await storage.put('acme/_/broken/a.asset.json', '{"version": 1,');
     await storage.put('acme/_/empty/a.asset.json', '');
@@ -221,7 +221,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     ]);
   });
 
-  test('the mirror id is saved last: until all is restored, a service downloads nothing', async () => {
+  test('rebuild saves the mirror id last: until then, a service downloads nothing', async () => {
     await put('one');
     await storage.put('_mirror/id', 'the one before\n');
     const config = readConfig({
@@ -240,7 +240,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(await store.bucket.known()).toBe('the one before');
   });
 
-  test('a record that the database refuses does not keep others out', async () => {
+  test('rebuild skips a record that the database refuses, and restores the others', async () => {
     for (let i = 0; i < 5; i++) await put(`a${i}`);
     // Longer than an index takes.
     const long = Array.from({ length: 1900 }, (_, i) => String.fromCodePoint(0x4e00 + ((i * 7919) % 20_000))[0]).join(
@@ -254,7 +254,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(told).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
   });
 
-  test('a media file with the name and the content of a record is a media file', async () => {
+  test('rebuild does not take a media file with the name and content of a record for a record', async () => {
     // Uploaded by somebody who wants it to be taken for the record of `victim`.
     const forged = await put('victim', { key: 'acme/_/attack/x', text: null });
     const text = JSON.stringify(forged);
@@ -265,7 +265,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(told).toEqual([]);
   });
 
-  test('with a missing or different media file are reported, and the file is downloaded again', async () => {
+  test('rebuild reports records with a missing or different media file, and the file is downloaded again', async () => {
     await put('good');
     await put('missing', { text: null });
     await put('short', { media: { bytes: 5000 } });
@@ -288,7 +288,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     });
   });
 
-  test('are compared by content if the media file has another ETag after a copy', async () => {
+  test('rebuild compares the content of a media file that has another ETag after a copy', async () => {
     await put('copied', { media: { etag: 'of the place before' } });
     expect(await fromBucket()).toMatchObject({ restored: 1, pending: 0 });
     const object = (await storage.head('acme/_/copied/file.txt'))!;
@@ -323,7 +323,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
   });
 
   test.each(['a/first', 'z/first'])(
-    'two of one asset: the one written last counts, also when it is at %s',
+    'of two records of one asset, rebuild restores the last one, also if it is at %s',
     async (place) => {
       await put('twice', { key: 'm/file', record: { mirroredAt: '2026-01-01T00:00:00.000Z' } });
       await put('twice', { key: place, record: { mirroredAt: '2026-02-01T00:00:00.000Z' } });
@@ -336,7 +336,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     },
   );
 
-  test('thousands in one folder are all restored by a second run after an interruption', async () => {
+  test('a second rebuild after an interruption restores all of thousands of records in one folder', async () => {
     const count = kind.s3 ? 450 : 700;
     const names = Array.from({ length: count }, (_, i) => `asset-${i}`);
     const next = names.values();

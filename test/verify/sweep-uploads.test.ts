@@ -103,7 +103,7 @@ describe.each(grounds())('abandoned uploads ($name)', (kind) => {
     expect(await strays(open, { shared: false })).toEqual(new Set([upload.id, 'another', 'theirs']));
   });
 
-  test('one process sweeps for all, once a day', async () => {
+  test('one process sweeps abandoned uploads for all, once a day', async () => {
     const { chores } = scene.mirror.store;
     const took = await Promise.all(Array.from({ length: 5 }, () => chores.take('a chore', 60_000)));
     expect(took.filter(Boolean)).toHaveLength(1);

@@ -231,7 +231,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.removeAsset(id);
   });
 
-  test('an asset that is not mirrored is reported with the reason; one without a file in the library is no difference', async () => {
+  test('an asset that is not mirrored is reported with the reason; one without a file is no difference', async () => {
     const missing = await scene.upload({ status: 'unavailable' });
     const broken = await scene.upload({ name: 'broken.bin' });
     await scene.admin.addFault({ endpoint: 'media', assetId: broken, status: 403 });
@@ -258,7 +258,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.removeAsset(missing).catch(() => {});
   });
 
-  test('a wrong bucket is waited for, and not mistaken for an empty one', async () => {
+  test('a verification waits in front of a wrong bucket, and does not take it for an empty one', async () => {
     const own = (await contentOf(scene.storage, '_mirror/id'))!;
     const content = (await contentOf(scene.storage, plain.key))!;
     for (const key of ['_mirror/id', plain.key]) await scene.storage.remove(key);
@@ -271,7 +271,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run).toMatchObject({ status: 'done', counts: { missing: 0, repaired: 0 } });
   });
 
-  test('no false difference is reported while assets arrive and change', async () => {
+  test('a verification during transfers and changes reports no false difference', async () => {
     await scene.mirror.quiet();
     let going = true;
     const traffic = (async () => {
@@ -310,14 +310,14 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(run.differences).toBe(1);
   });
 
-  test('a verification that does not exist is answered with a message', async () => {
+  test('an unknown verification is answered with verification_not_found', async () => {
     await expect(scene.mirror.api('GET', '/verify/none')).rejects.toThrow(/404 .*verification_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { connectionId: 'none' })).rejects.toThrow(/connection_not_found/);
     await expect(scene.mirror.api('POST', '/verify', { deep: 'yes' })).rejects.toThrow(/invalid_request/);
   });
 });
 
-describe('a verification that is interrupted', { timeout: 240_000 }, () => {
+describe('an interrupted verification', { timeout: 240_000 }, () => {
   let scene: Scene;
   beforeEach(async () => {
     scene = await newScene();
@@ -326,7 +326,7 @@ describe('a verification that is interrupted', { timeout: 240_000 }, () => {
     await scene?.close();
   });
 
-  test('continues in the next process, and reports each object once', async () => {
+  test('an interrupted verification continues in the next process, and reports each object once', async () => {
     const ids = await Promise.all(Array.from({ length: 5 }, (_, n) => scene.upload({ name: `${n}.bin` })));
     await scene.resync();
     await scene.mirror.quiet();
@@ -359,7 +359,7 @@ const connectTo = async (scene: Scene): Promise<pg.Client> => {
   return client;
 };
 
-describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
+describe('changes during a verification', { timeout: 240_000 }, () => {
   let scene: Scene;
   let database: pg.Client;
   beforeEach(async () => {
@@ -409,7 +409,7 @@ describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
     return { of, counts };
   }
 
-  test('an asset that arrives is compared after the rest', async () => {
+  test('an asset that arrives during a verification is compared at its end', async () => {
     const old = await scene.upload({ name: 'there before.bin' });
     await settle();
     await age();
@@ -433,7 +433,7 @@ describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
     expect(counts).toMatchObject({ same: 7, missing: 1, moving: 0, foreign: 0 });
   });
 
-  test('an asset with a follow-up check that changes nothing is reported once', async () => {
+  test('an asset whose follow-up check changes nothing is reported once', async () => {
     const id = await scene.film();
     await settle();
     await age();
