@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createWebhookSender } from '../../src/webhooks/sender.ts';
 
-describe('an endpoint', () => {
+describe('the address of a webhook', () => {
   let server: Server;
   let asked = 0;
   let port: number;
@@ -30,7 +30,7 @@ describe('an endpoint', () => {
   };
 
   it.each(['127.0.0.1', 'localhost', '[::1]', '[::ffff:127.0.0.1]', '0.0.0.0', '2130706433', '0x7f.1'])(
-    'on this machine is never asked, however it is written: %s',
+    'a webhook endpoint on this machine is refused, however it is written: %s',
     async (host) => {
       asked = 0;
       await expect(send(`http://${host}:${port}/`, false)).rejects.toThrow('is not a public address');
@@ -39,7 +39,7 @@ describe('an endpoint', () => {
     },
   );
 
-  it('that sends elsewhere is not followed there', async () => {
+  it('a redirect of a webhook endpoint is not followed', async () => {
     asked = 0;
     expect(await send(`http://127.0.0.1:${port}/elsewhere`, true)).toEqual({
       taken: false,

@@ -44,7 +44,7 @@ describe('a webhook endpoint', () => {
   const settled = () =>
     until('nothing to be waiting', async () => (await query('SELECT FROM webhook_deliveries')).length === 0);
 
-  test('gets each event once, with a signature that it can verify', async () => {
+  test('a webhook endpoint gets each event once, with a signature that it can verify', async () => {
     const ids = [await scene.upload({ content: { text: 'one' } }), await scene.upload({ content: { text: 'two' } })];
     const broken = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: broken, status: 200, body: { asset: 'none' } });
@@ -74,7 +74,7 @@ describe('a webhook endpoint', () => {
     expect(new Set(receiver.received.map(({ id }) => id)).size).toBe(receiver.received.length);
   });
 
-  test('gets only the first failure of several failed syncs in a row', async () => {
+  test('a webhook endpoint gets only the first failure of several failed syncs in a row', async () => {
     await scene.admin.addFault({ endpoint: 'me', status: 400 });
     const failedRuns = async (count: number) => {
       await scene.resync({ mode: 'incremental' });
@@ -102,7 +102,7 @@ describe('a webhook endpoint', () => {
     });
   });
 
-  test('gets the end of a connection with a reconnect link that is stored nowhere', async () => {
+  test('a webhook endpoint gets the end of a connection with a reconnect link that is stored nowhere', async () => {
     await scene.admin.expireTokens();
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
@@ -127,7 +127,7 @@ describe('a webhook endpoint', () => {
     for (const secret of [link, 'the-key-of-the-address', ...secrets]) expect(log).not.toContain(secret);
   });
 
-  test('gets an event again until it accepts it, at the time it asked for, while other events go on', async () => {
+  test('an event is sent again until the endpoint accepts it, at the time it asked for; others are not held up', async () => {
     await settled();
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
@@ -161,7 +161,7 @@ describe('a webhook endpoint', () => {
     for (const response of hanging.values()) response.writeHead(500).end();
   });
 
-  test('gets no events that are too old, and they are logged as given up', async () => {
+  test('events that are too old are not sent, and logged as given up', async () => {
     await query("UPDATE webhook_deliveries SET at = now() - interval '4 days'");
     const count = (await query('SELECT FROM webhook_deliveries')).length;
     expect(count).toBeGreaterThanOrEqual(4);
@@ -175,7 +175,7 @@ describe('a webhook endpoint', () => {
     );
   });
 
-  test('gets nothing after a 410 until the next start', async () => {
+  test('an endpoint that answers 410 gets nothing until the next start', async () => {
     // What came while others hung is told behind them.
     receiver.answer((response) => response.writeHead(200).end());
     await until('all to have been told', async () => {
@@ -205,7 +205,7 @@ describe('a webhook endpoint', () => {
     expect(since.map(({ type }) => type)).toEqual(['connection.recovered', 'connection.recovered']);
   });
 
-  test('gets a signed test message at once, and operators are told what came of it', async () => {
+  test('a webhook endpoint gets a signed test message at once, and the operator gets its result', async () => {
     const send = () => scene.mirror.api('POST', '/webhooks/test');
     expect(await send()).toEqual({ delivered: true, reason: null });
     expect(receiver.of('webhook.test')).toMatchObject([{ data: {} }]);
@@ -216,7 +216,7 @@ describe('a webhook endpoint', () => {
   });
 });
 
-test('the waits between retries grow up to six hours', () => {
+test('the waits between attempts of a webhook grow up to six hours', () => {
   for (const [attempts, least] of [
     [1, 5000],
     [2, 20_000],
