@@ -239,7 +239,7 @@ describe('the end of a connection (3.2, 4.3)', () => {
     expect(await error(await refresh(refresh_token))).toEqual({ status: 400, error: 'invalid_grant' });
   });
 
-  it('a company that the user can no longer read leaves /me at once, and losing the last one ends the connection', async () => {
+  it('a company that the user can no longer read leaves /me, and losing the last one ends the connection', async () => {
     const user = await admin.addUser({ name: 'Lost', email: 'lost@example.com' });
     const kept = await admin.addCompany({ name: 'Kept', userIds: [user.id] });
     const lost = await admin.addCompany({ name: 'Lost', userIds: [user.id] });

@@ -234,7 +234,7 @@ describe('security of pages', () => {
     expect(response.status).toBe(400);
   });
 
-  it('an unknown address and a wrong password get the same answer, and attempts are limited, also parallel ones', async () => {
+  it('an unknown address and a wrong password get the same answer, and attempts are limited', async () => {
     const user = await admin.addUser({ name: 'G', email: 'guessed@example.com', password: 'right' });
     await browser.open(`${library.appUrl}/sign-in`);
     const page = browser.page();

@@ -88,7 +88,7 @@ describe('a synthetic library', () => {
     expect(sizes).toEqual(listing.map(({ size }) => Math.min(size, 1_000_000)));
   });
 
-  it('a synthetic library says how many bytes it has, of millions of assets about how many', () => {
+  it('a synthetic library reports its bytes, and an estimate for millions of assets', () => {
     expect(source.bytes).toBe(listing.reduce((sum, { size }) => sum + size, 0));
     const perAsset = new Synthetic({ count: 5_000_000, seed: 5 }).bytes / 5_000_000;
     expect(perAsset / (source.bytes / 2500)).toBeGreaterThan(0.9);
