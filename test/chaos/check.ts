@@ -173,7 +173,7 @@ async function bytesAreExact(
     }
   }
   return {
-    what: 'every asset byte for byte, or a true reason',
+    what: 'each asset is in the bucket byte for byte, or has a true reason',
     seen: `${exact} files, ${Math.round(bytes / MiB)} MiB; ${transcripts} transcripts, ${thumbnails} thumbnails; ${without} without a file, ${removed} removed`,
     problems,
   };
@@ -194,7 +194,7 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const ids = new Set(world.content.held.keys());
   const unknown = rows.filter((row) => !ids.has(row.id));
   return {
-    what: 'nothing in the bucket that no record knows',
+    what: 'the bucket has no object that no record knows',
     seen: `${there.size} objects${left > 0 ? `; ${left} of files that were removed at the service meanwhile` : ''}`,
     problems: [
       ...strange.map((key) => `nobody knows ${key}`),
@@ -213,7 +213,7 @@ async function uploads(rows: Row[], objects: Objects, history: Happened[]): Prom
   const caused = left.filter(({ begun }) => begun && overlaps(history, begun - aftermath, begun + aftermath));
   const orphans = left.filter((upload) => !caused.includes(upload));
   return {
-    what: 'no orphaned upload',
+    what: 'the bucket has no abandoned upload',
     seen: caused.length > 0 ? `${caused.length} left to the sweep by a process that died` : 'none is under way',
     problems: orphans.map(({ key }) => `an upload to ${key} is under way, and nobody knows why`),
   };
@@ -285,7 +285,7 @@ function downloads(world: World, rows: Row[], history: Happened[]): Finding {
     }
   }
   return {
-    what: 'no download beyond what a fault explains',
+    what: 'no file was downloaded again without a fault that explains it',
     seen: `${files} files; ${again} fetches again, ${(bytes / Math.max(1, needed)).toFixed(2)} times the bytes`,
     problems,
   };
@@ -325,7 +325,7 @@ async function tokens(world: World, history: Happened[]): Promise<Finding> {
       problems.push(`the connection of ${user_id} ended at ${clock(time)} without a cause: ${data.reason}`);
   }
   return {
-    what: 'exactly one live refresh token per connection',
+    what: 'each connection has exactly one valid refresh token',
     seen: `${connections.length} connections, which ended ${ended.length} times and came back`,
     problems,
   };
@@ -362,7 +362,7 @@ export function marks({ marks, ids }: Marks, dates: Dated[], held: Map<string, H
       }
     }
   }
-  return { what: 'marks never ahead of the records', seen: `${marks.length} marks`, problems };
+  return { what: 'no high-water mark is ahead of the records', seen: `${marks.length} marks`, problems };
 }
 
 const secret = /svc[acrs]_[\w-]{8,}|[?&]signature=\w|Bearer \w/;
@@ -381,13 +381,13 @@ async function secrets(world: World, objects: Objects, there: Map<string, number
     records++;
     if (secret.test(await textOf(await objects.read(key)))) problems.push(`${key} has a secret`);
   }
-  return { what: 'no token and no signed link written anywhere', seen: `3 logs, ${records} records`, problems };
+  return { what: 'no token and no signed link was written', seen: `3 logs, ${records} records`, problems };
 }
 
 function surprises(world: World): Finding {
   const programs = Object.values(world.programs);
   return {
-    what: 'no process ended by itself',
+    what: 'no process exited by itself',
     seen: `${programs.length} processes`,
     problems: programs.flatMap((program) => program.surprises),
   };

@@ -207,7 +207,7 @@ async function foundByThemselves(world: World): Promise<Finding> {
     else problems.push(`${plan.id}, dated ${plan.date.kind}, was found by no incremental sync`);
   }
   return {
-    what: 'incremental syncs find what is uploaded',
+    what: 'incremental syncs found all uploads within the overlap',
     seen: `${known.size} found; ${late} dated back too far, ${failed} failed: the full sync's`,
     problems,
   };
@@ -239,7 +239,7 @@ async function syncsWork(world: World): Promise<Finding> {
     }
   }
   return {
-    what: 'the tokens that are there work',
+    what: 'the saved tokens work',
     seen: `${connections.length} syncs with refreshed tokens`,
     problems,
   };
@@ -263,7 +263,11 @@ function watchMarks(world: World) {
     async stop(): Promise<Finding> {
       stopped = true;
       await watching;
-      return { what: 'marks never ahead of the records, all the way', seen: `${looks} looks`, problems: [...problems] };
+      return {
+        what: 'no high-water mark was ahead of the records during the run',
+        seen: `${looks} looks`,
+        problems: [...problems],
+      };
     },
   };
 }
