@@ -22,12 +22,12 @@ async function chaos(...options: string[]): Promise<{ code: number; output: stri
 describe.runIf(inject('redis'))('the fault suite', () => {
   const store = inject('s3modern') ? 's3' : 'directory';
 
-  test('loses nothing in twenty faults, and does nothing twice without a cause', { timeout: 900_000 }, async () => {
+  test('the fault suite passes twenty faults without a loss or a needless download', { timeout: 900_000 }, async () => {
     const { code, output } = await chaos('--seed', '31', '--assets', '300', '--faults', '20', '--store', store);
     expect(code, output).toBe(0);
   });
 
-  test('finds what is lost, added or changed behind its back', { timeout: 600_000 }, async () => {
+  test('the fault suite finds objects that were lost, added or changed', { timeout: 600_000 }, async () => {
     const few = ['--seed', '4', '--assets', '20', '--faults', '1', '--store', 'directory', '--sabotage'];
     const { code, output } = await chaos(...few);
     expect(code, output).toBe(1);
@@ -40,16 +40,16 @@ describe.runIf(inject('redis'))('the fault suite', () => {
   });
 });
 
-describe('a plan', () => {
+describe('the plan of the fault suite', () => {
   const options: Options = { seed: 7, assets: 500, faults: 100, store: 's3' };
 
-  test('is the same for the same seed, and another for another', () => {
+  test('the plan of the fault suite is the same for the same seed, and differs for another', () => {
     const plan = JSON.stringify(makePlan(options));
     expect(JSON.stringify(makePlan(options))).toBe(plan);
     expect(JSON.stringify(makePlan({ ...options, seed: 8 }))).not.toBe(plan);
   });
 
-  test('has every fault before any comes twice, and every kind of asset', () => {
+  test('the plan of the fault suite has every fault once before any repeats, and every kind of asset', () => {
     for (const store of ['s3', 'directory'] as const) {
       const kinds = faultKinds.filter(({ only }) => only === undefined || only === store).map(({ name }) => name);
       const { faults, assets } = makePlan({ ...options, store });
@@ -60,7 +60,7 @@ describe('a plan', () => {
   });
 });
 
-describe('a mark', () => {
+describe('the check of high-water marks', () => {
   const { assets } = makePlan({ seed: 7, assets: 20, faults: 1, store: 's3' });
   const content = createContent();
   const [first, second] = assets.map((asset: PlannedAsset) => {
@@ -71,7 +71,7 @@ describe('a mark', () => {
   const look = (...ids: string[]) =>
     marks({ marks: [{ user: 'ines', company: 'north', mark }], ids: new Set(ids) }, content.dates, content.held, 'now');
 
-  test('is ahead of what was uploaded earlier with an earlier date, and is in no record', () => {
+  test('the fault suite reports a high-water mark that is ahead of an asset without a record', () => {
     expect(first!.uploadDate).toBeLessThan(mark);
     expect(look(first!.plan.id, second!.plan.id).problems).toEqual([]);
     expect(look(second!.plan.id).problems).toEqual([
@@ -80,7 +80,7 @@ describe('a mark', () => {
   });
 });
 
-test('docs/reference/faults.md has every fault of the suite, and names tests that exist', () => {
+test('docs/reference/faults.md has every fault of the suite, and names test files that exist', () => {
   const table = readFileSync(join(import.meta.dirname, '../docs/reference/faults.md'), 'utf8')
     .split('\n')
     .filter((line) => line.startsWith('| `'));

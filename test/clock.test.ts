@@ -75,7 +75,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
       await rm(clockFile, { force: true });
     });
 
-    test('and is set back by two hours while the mirror runs: the step is logged, and syncs go on', async () => {
+    test('a clock that is set back by two hours while the mirror runs is logged, and syncs continue', async () => {
       await setClock('+2h');
       mirror = await spawnMirror(ground, library);
       await connectAhead(2);
@@ -86,7 +86,7 @@ describe.skipIf(!faketime)('a clock that was ahead', { timeout: 300_000 }, () =>
       expect(mirror.output()).toContain('the clock was set back');
     });
 
-    test('and is set back by two days while the mirror is stopped: syncs go on, and assets in backoff come back', async () => {
+    test('a clock that is set back by two days while the mirror is stopped keeps back no sync and no retry', async () => {
       await setClock('+2d');
       mirror = await spawnMirror(ground, library);
       const connectionId = await connectAhead(48);
@@ -139,7 +139,7 @@ describe.skipIf(!faketime).each([
     return (await stage.query<{ seconds: number | null }>(text, [id]))[0]!.seconds;
   };
 
-  test('tries a failing download again after 1 s, then after 2 s', async () => {
+  test('a worker with a wrong clock retries a failing download after 1 s, then after 2 s', async () => {
     await stage.admin.setFaults({ endpoint: 'media', status: 500 });
     const id = await added();
     /** When each attempt began, and how long the asset then had to wait, by the database's clock. */
@@ -161,7 +161,7 @@ describe.skipIf(!faketime).each([
     await stage.mirror.assetIn(id, 'mirrored', 15_000);
   });
 
-  test('pauses about 20 s after 429 with Retry-After: 20, and goes on after it', async () => {
+  test('a worker with a wrong clock waits about 20 s after 429 with Retry-After: 20, and continues', async () => {
     await stage.admin.setFaults({ endpoint: 'asset', retryAfter: 20 });
     const id = await added();
     await until(
@@ -184,7 +184,7 @@ describe.skipIf(!faketime).each([
     await stage.mirror.assetIn(id, 'mirrored', 15_000);
   });
 
-  test('mirrors a film that was still transcoding, and its transcript', async () => {
+  test('a worker with a wrong clock mirrors a video that was transcoding, and its transcript', async () => {
     const film = { name: 'clip.mp4', mimeType: 'video/mp4', assetType: 'videos' };
     const id = await added({ ...film, status: 'processing' });
     await stage.mirror.assetIn(id, 'processing', 15_000);
@@ -196,7 +196,7 @@ describe.skipIf(!faketime).each([
 });
 
 describe.skipIf(!faketime)('a process without a worker', () => {
-  test('logs that its clock was set', async () => {
+  test('a process without a worker logs that its clock was set', async () => {
     const clockFile = join(tmpdir(), `asset-mirror-clock-${process.pid}-${Math.random()}`);
     await writeFile(clockFile, '+0\n');
     const stage = await newStage();

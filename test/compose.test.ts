@@ -49,7 +49,7 @@ const environmentOf = (role: string, secrets: string) =>
     ]),
   );
 
-test('compose tells what to set if a required variable is missing', () => {
+test('compose says what to set if a required variable is missing', () => {
   for (const { name, kind, words } of references) {
     if (name.startsWith('LIBRARY_')) expect([name, kind]).toEqual([name, '?']);
     if (kind === '?') expect(words, name).toMatch(/^set it in \.env to /);
@@ -57,13 +57,13 @@ test('compose tells what to set if a required variable is missing', () => {
   expect([...required].sort()).toEqual(['LIBRARY_API_URL', 'LIBRARY_APP_URL', 'LIBRARY_CLIENT_ID']);
 });
 
-test('the demo sets all that compose requires, and only variables that exist', () => {
+test('the demo of compose sets all required variables, and only variables that exist', () => {
   expect(Object.keys(demo)).toEqual(expect.arrayContaining([...required]));
   const ofCompose = new Set([...references.map(({ name }) => name), 'COMPOSE_PROFILES', 'COMPOSE_PROJECT_NAME']);
   for (const name of Object.keys(demo)) expect([...ofCompose, ...variableNames]).toContain(name);
 });
 
-test('web and workers get a configuration that can be read, and the time to stop', () => {
+test('web and workers in compose get a valid configuration, and enough time to stop', () => {
   for (const role of ['web', 'worker']) {
     const { command, stop_grace_period } = services[role]!;
     expect(command).toEqual(['start', '--role', role]);
@@ -81,7 +81,7 @@ test('web and workers get a configuration that can be read, and the time to stop
 describe('secrets', () => {
   const names = Object.keys(compose.secrets);
 
-  test('are files: no variable, command or health check contains one', () => {
+  test('secrets in compose are files: no variable, command or health check contains one', () => {
     for (const [name, { file }] of Object.entries<{ file: string }>(compose.secrets)) {
       expect(file).toBe(`\${SECRETS_DIR:-./secrets}/${name}`);
     }
@@ -101,7 +101,7 @@ describe('secrets', () => {
     }
   });
 
-  test('reach only the services that read them', () => {
+  test('secrets in compose reach only the services that read them', () => {
     for (const [name, { secrets = [], ...rest }] of Object.entries(services)) {
       const ownScript = name === 'demo' ? readFileSync(join(root, 'ops/compose/connect.mjs'), 'utf8') : '';
       const read = [...(JSON.stringify(rest) + ownScript).matchAll(/\/run\/secrets\/(\w+)/g)].map(([, it]) => it);
@@ -109,11 +109,11 @@ describe('secrets', () => {
     }
   });
 
-  test('exist for the demo', () => {
+  test('secrets in compose exist for the demo', () => {
     expect(readdirSync(demoSecrets).sort()).toEqual([...names].sort());
   });
 
-  test('are created by ops/compose/secrets.sh, once, in a directory that only the owner can enter', () => {
+  test('ops/compose/secrets.sh creates secrets once, in a directory that only the owner can enter', () => {
     const directory = mkdtempSync(join(tmpdir(), 'asset-mirror-secrets-'));
     try {
       const create = () => execFileSync('sh', ['ops/compose/secrets.sh', directory], { cwd: root }).toString();
@@ -138,7 +138,7 @@ describe('secrets', () => {
 });
 
 describe.each(Object.entries(services))('the service %s', (name, service) => {
-  test('has no capabilities, no way to get some, no root, and a file system that it cannot write to', () => {
+  test('each service of compose has no root, no capabilities and a read-only file system', () => {
     expect(service).toMatchObject({
       cap_drop: ['ALL'],
       security_opt: ['no-new-privileges:true'],
@@ -149,7 +149,7 @@ describe.each(Object.entries(services))('the service %s', (name, service) => {
     if (!service.build) expect(service.user).toMatch(/^(postgres|redis|1000:1000)$/);
   });
 
-  test('is reachable from outside only if people use it', () => {
+  test('each service of compose is reachable from outside only if people use it', () => {
     const outside = ['web', 'worker', 'library'].includes(name);
     const networks = networksOf(service);
     expect(networks.includes('outside')).toBe(outside);
@@ -159,11 +159,11 @@ describe.each(Object.entries(services))('the service %s', (name, service) => {
   });
 });
 
-test('the network of database, queue and store leads nowhere', () => {
+test('the network of database, queue and store in compose has no way out', () => {
   expect(compose.networks).toEqual({ inside: { internal: true }, outside: null });
 });
 
-test('our image is built with a version and a revision', () => {
+test('our image in compose is built with a version and a revision', () => {
   const image = readFileSync(join(root, 'Dockerfile'), 'utf8');
   const built = Object.values(services).filter(({ build }) => build);
   expect(built.length).toBeGreaterThan(3);

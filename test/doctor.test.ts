@@ -36,7 +36,7 @@ const wrong = (all: Finding[]) =>
 describe.each([
   { name: 'a directory, queues in PostgreSQL', redis: undefined, s3: undefined },
   ...(inject('s3') ? [{ name: inject('s3')!.name, redis: inject('redis'), s3: inject('s3') }] : []),
-])('beside a running service ($name)', ({ redis, s3 }) => {
+])('the doctor beside a running service ($name)', ({ redis, s3 }) => {
   let scene: Scene;
   let environment: Record<string, string>;
   let id: string;
@@ -128,7 +128,7 @@ describe.each([
     expect(of(all, 'settings')).toBeUndefined();
   });
 
-  test('without the database, findings that need it are not reported', async () => {
+  test('the doctor leaves out findings that need the database if it is away', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
     await mkdir(join(directory, 'mirror', '_mirror'), { recursive: true });
     await writeFile(join(directory, 'mirror', '_mirror', 'id'), 'another-mirror\n');
@@ -146,7 +146,7 @@ describe.each([
     await rm(directory, { recursive: true });
   });
 
-  test('an expired token is refreshed, and the service continues with the new one', async () => {
+  test('the doctor refreshes an expired token, and the service continues with the new one', async () => {
     await scene.admin.expireTokens();
     expect(of(await findings(environment), 'token')).toMatchObject({ level: 'ok' });
     const another = await scene.upload();
@@ -159,7 +159,7 @@ describe.each([
     ['LIBRARY_CLIENT_SECRET', 'svcs_not_the_secret', ['library: app'], /LIBRARY_CLIENT_SECRET/],
     ['DATABASE_URL', 'postgres://nobody@127.0.0.1:1/none', ['database: PostgreSQL'], /DATABASE_URL/],
     ['REDIS_URL', 'redis://127.0.0.1:1', ['queue: Redis'], /REDIS_URL/],
-  ])('a wrong %s', async (name, value, expected, remedy) => {
+  ])('the doctor reports a wrong %s', async (name, value, expected, remedy) => {
     const { code, out } = await run({ ...environment, [name]: value }, '--json');
     const all: Finding[] = JSON.parse(out).findings;
     expect(code).toBe(1);
@@ -167,7 +167,7 @@ describe.each([
     expect(all.find(({ level }) => level === 'wrong')!.remedy).toMatch(remedy);
   });
 
-  test('an address that is not the API is reported', async () => {
+  test('the doctor reports an address that is not that of the API', async () => {
     const elsewhere = await findings({ ...environment, LIBRARY_API_URL: `${environment.LIBRARY_API_URL}/api/v1` });
     expect(of(elsewhere, 'API')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/without \/api\/v1/) });
     const nowhere = await findings({ ...environment, LIBRARY_API_URL: `http://127.0.0.1:${await freePort()}` });
@@ -178,7 +178,7 @@ describe.each([
     });
   });
 
-  test('a PUBLIC_URL that does not lead to the service is reported', async () => {
+  test('the doctor reports a PUBLIC_URL that does not lead to the service', async () => {
     const { apiUrl } = scene.library;
     const { PUBLIC_URL } = environment;
     const publicUrl = async (change: Record<string, string>) =>
@@ -195,18 +195,18 @@ describe.each([
     });
   });
 
-  test('a key that does not open the tokens is reported', async () => {
+  test('the doctor reports an encryption key that does not open the tokens', async () => {
     const all = await findings({ ...environment, ENCRYPTION_KEYS: Buffer.alloc(32).toString('base64') });
     expect(of(all, 'token')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/ENCRYPTION_KEYS/) });
   });
 
-  test('a bucket of another mirror is reported', async () => {
+  test('the doctor reports a bucket of another mirror', async () => {
     const other = s3 ? `${environment.STORAGE_URL}/other` : `${environment.STORAGE_URL}-other`;
     const all = await findings({ ...environment, STORAGE_URL: other });
     expect(of(all, 'mirror id')).toMatchObject({ level: 'wrong', remedy: expect.stringMatching(/STORAGE_URL/) });
   });
 
-  test('with new records, a bucket that is a mirror already is an error', async () => {
+  test('the doctor reports new records with the bucket of an existing mirror as an error', async () => {
     const database = await newDatabase();
     const { code, out } = await run({ ...environment, DATABASE_URL: database.url });
     await database.drop();
@@ -214,7 +214,7 @@ describe.each([
     expect(out).toMatch(/✗ mirror id [^✓!✗]*→ asset-mirror rebuild/);
   });
 
-  test('connections of which none is active are an error', async () => {
+  test('the doctor reports connections of which none is active as an error', async () => {
     const { mirror, connectionId } = scene;
     await mirror.api('POST', `/connections/${connectionId}/pause`);
     const { code, out } = await run(environment);
@@ -225,7 +225,7 @@ describe.each([
     );
   });
 
-  test('downloads that are refused, ignore ranges or need no Referer are reported', async () => {
+  test('the doctor reports downloads that are refused, ignore ranges or need no Referer', async () => {
     await scene.admin.setFaults({ endpoint: 'media', status: 403 });
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'wrong' });
     await scene.admin.setFaults({ endpoint: 'media', ignoreRange: true });
@@ -247,13 +247,13 @@ describe.each([
   });
 });
 
-test('an invalid configuration exits with 2, and says what is expected', async () => {
+test('the doctor exits with 2 for an invalid configuration, and says what is expected', async () => {
   const { code, err } = await run({ STORAGE_URL: 'ftp://nowhere' });
   expect(code).toBe(2);
   expect(err).toMatch(/STORAGE_URL is "ftp:\/\/nowhere"; expected s3:/);
 });
 
-test('before the first start nothing is created, and nothing missing is wrong', async () => {
+test('the doctor creates nothing before the first start, and finds nothing wrong', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const all = await findings({
     DATA_DIR: directory,
@@ -268,7 +268,7 @@ test('before the first start nothing is created, and nothing missing is wrong', 
   await rm(directory, { recursive: true });
 });
 
-test('before the first start, a PUBLIC_URL with another port than PORT is reported', async () => {
+test('the doctor reports a PUBLIC_URL with another port than PORT before the first start', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const [port, other] = [await freePort(), await freePort()];
   const look = async (change: Record<string, string>) =>
@@ -292,7 +292,7 @@ test('before the first start, a PUBLIC_URL with another port than PORT is report
   await rm(directory, { recursive: true });
 });
 
-test.runIf(process.getuid?.() === 0)('a DATA_DIR that other accounts may enter is noted', async () => {
+test.runIf(process.getuid?.() === 0)('the doctor notes a DATA_DIR that other accounts may enter', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   await chmod(directory, 0o755);
   const look = async () =>
@@ -319,6 +319,6 @@ test.each([
   [30_000, 'note'],
   [-30_000, 'note'],
   [300_000, 'wrong'],
-])('a clock that is %i ms off is %s', (ms, level) => {
+])('the doctor finds that a clock that is %i ms off is %s', (ms, level) => {
   expect(clockFinding('library', ms, 'the service').level).toBe(level);
 });

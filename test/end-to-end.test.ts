@@ -83,7 +83,7 @@ function renditionOnly(filename: string) {
   };
 }
 
-describe.each(grounds())('a library lands complete in storage ($name)', (kind) => {
+describe.each(grounds())('from a library to the bucket ($name)', (kind) => {
   let library: Library;
   let admin: Admin;
   let ground: Ground;
@@ -113,7 +113,7 @@ describe.each(grounds())('a library lands complete in storage ($name)', (kind) =
     await ground?.clear();
   });
 
-  test('from the connect link to the last byte, with web and workers in processes of their own', async () => {
+  test('web and worker processes mirror a whole library, from the connect link to the last byte', async () => {
     const web = await spawnMirror(ground, library, 'web');
     const workers = [await spawnMirror(ground, library, 'worker'), await spawnMirror(ground, library, 'worker')];
     try {
@@ -163,7 +163,7 @@ describe.each(grounds())('a library lands complete in storage ($name)', (kind) =
     }
   });
 
-  test('a later start finds only what is new, and fetches nothing again', async () => {
+  test('a later start fetches only new assets', async () => {
     await admin.clearRequests();
     const mirror = await spawnMirror(ground, library, 'all');
     try {

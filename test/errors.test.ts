@@ -12,8 +12,8 @@ import {
 } from '../src/errors.ts';
 import { growth } from './support/growth.ts';
 
-describe('an error of ours', () => {
-  it('has a name that survives, and keeps its cause', () => {
+describe('errors of asset-mirror', () => {
+  it('an error of asset-mirror has a name, and keeps its cause', () => {
     const cause = new Error('why');
     expect(new Disconnected('x').name).toBe('Disconnected');
     expect(new Rejected({ code: 'empty' }, { cause }).cause).toBe(cause);
@@ -32,7 +32,7 @@ describe('the reason of an error', () => {
   const cases: [string, unknown, string][] = [
     ['is its message', new Error('no room'), 'no room'],
     ['has the causes behind it', new Error('store part 7', { cause: new Error('reset') }), 'store part 7: reset'],
-    ['says a thing once', new Error('read: reset', { cause: new Error('reset') }), 'read: reset'],
+    ['has each text once', new Error('read: reset', { cause: new Error('reset') }), 'read: reset'],
     ['is its name when there is no message', new TypeError(), 'TypeError'],
     ['is the text that was thrown', 'plain text', 'plain text'],
     ['has each error of several', new AggregateError([new Error('one'), new Error('two')]), 'one, two'],
@@ -58,15 +58,16 @@ describe('the reason of an error', () => {
     ['is never empty', undefined, 'unknown error'],
     ['has no token', new Error('refused svca_abc', { cause: 'Bearer abc' }), 'refused svc*_…: Bearer …'],
   ];
-  for (const [sentence, error, reason] of cases) it(sentence, () => expect(reasonOf(error)).toBe(reason));
+  for (const [sentence, error, reason] of cases)
+    it(`the reason of an error ${sentence}`, () => expect(reasonOf(error)).toBe(reason));
 
-  it('stays short, and loses a secret that lies across the cut', () => {
+  it('the reason of an error stays short, and loses a secret that lies across the cut', () => {
     const reason = reasonOf(new Error(`${'x'.repeat(480)} svcr_${'s'.repeat(100)}`));
     expect(reason.length).toBeLessThanOrEqual(500);
     expect(reason).not.toContain('svcr_s');
   });
 
-  it('ends although an error is its own cause', () => {
+  it('the reason of an error that is its own cause ends', () => {
     const error = new Error('loop');
     error.cause = error;
     expect(reasonOf(error)).toBe('loop');
@@ -84,17 +85,18 @@ describe('scrubbed text', () => {
     ['loses the query of any address', 'postgres://db/x?password=p', 'postgres://db/x?…'],
     ['loses credentials in an address', 'redis://:pass@host:1/0', 'redis://…@host:1/0'],
     ['loses a password with an @', 'postgres://me:p@ss@host/x', 'postgres://…@host/x'],
-    ['loses both in one link', 'https://u:p@h/p?q=1', 'https://…@h/p?…'],
-    ['loses each of several', 'https://h/a?s=1, "https://h/b?s=2"', 'https://h/a?… "https://h/b?…"'],
+    ['loses credentials and query of one link', 'https://u:p@h/p?q=1', 'https://…@h/p?…'],
+    ['loses the query of each of several links', 'https://h/a?s=1, "https://h/b?s=2"', 'https://h/a?… "https://h/b?…"'],
     [
       'keeps ordinary words',
       'asset a?b of me@example.com: 50% (http) ok',
       'asset a?b of me@example.com: 50% (http) ok',
     ],
   ];
-  for (const [sentence, before, after] of cases) it(sentence, () => expect(scrub(before)).toBe(after));
+  for (const [sentence, before, after] of cases)
+    it(`scrubbed text ${sentence}`, () => expect(scrub(before)).toBe(after));
 
-  it('holds no token and no signature, whatever stands around them', () => {
+  it('scrubbed text has no token and no signature, whatever is around them', () => {
     const around = fc.string({ maxLength: 20 }).map((s) => s.replaceAll(/[\w@]/g, ''));
     fc.assert(
       fc.property(around, around, (before, after) => {
@@ -105,14 +107,14 @@ describe('scrubbed text', () => {
   });
 
   it.each(['a-', 'a://', 'a://b@', '://', 'Bearer ', '?', 'https://h/?q '])(
-    'takes a time that grows with its length, also if it is all %j',
+    'text is scrubbed in a time that grows with its length, also if it is all %j',
     (part) => {
       const text = (length: number) => part.repeat(length / part.length);
       expect(growth(text, scrub)).toBeLessThan(24);
     },
   );
 
-  it('is scrubbed already', () => {
+  it('scrubbed text does not change when it is scrubbed again', () => {
     const once = scrub('svca_x Bearer y https://u:p@h/p?q');
     expect(scrub(once)).toBe(once);
   });
@@ -124,14 +126,14 @@ describe('Retry-After', () => {
     return wait && wait.waitMs / 1000;
   };
 
-  it('may be seconds or a date, and what it says is never undercut', () => {
+  it('Retry-After may be seconds or a date, and the wait is never shorter', () => {
     for (const header of ['120', ' 120 ', new Date(Date.now() + 121_000).toUTCString()]) {
       expect(seconds(header)).toBeGreaterThanOrEqual(120);
       expect(seconds(header)).toBeLessThan(140);
     }
   });
 
-  it('may be a date in each format of HTTP, which are all GMT', () => {
+  it('Retry-After may be a date in each format of HTTP, always in GMT', () => {
     const now = new Date(Date.now() + 121_000);
     const [day, date, month, year, time] = now.toUTCString().replace(',', '').split(' ') as string[];
     const dates = [
@@ -145,21 +147,21 @@ describe('Retry-After', () => {
     }
   });
 
-  it('as a date is by the clock of who said it', () => {
+  it('Retry-After as a date is read by the clock of the server that sent it', () => {
     const theirs = Date.now() - 3_000_000;
     const { waitMs } = retryAfter(new Date(theirs + 60_000).toUTCString(), new Date(theirs).toUTCString())!;
     expect(waitMs).toBeGreaterThanOrEqual(60_000);
     expect(waitMs).toBeLessThan(80_000);
   });
 
-  it('that is longer than anybody waits is said, and waited for an hour', () => {
+  it('a very long Retry-After is reported, and shortened to an hour', () => {
     const wait = retryAfter(3_600_000)!;
     expect(wait.text).toBe('for 41d 16h, longer than is waited; it is asked again after 1h 00m');
     expect(wait.waitMs).toBeLessThan(3_611_000);
     expect(retryAfter(20)!.text).toBe('for 20.0 s');
   });
 
-  it('never makes anybody wait for a time that is none, or for less than it says', () => {
+  it('Retry-After of any text never gives an invalid wait, or a shorter one than it says', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.integer().map(String), fc.double().map(String)), (header) => {
         const waits = seconds(header);
@@ -170,7 +172,7 @@ describe('Retry-After', () => {
     );
   });
 
-  it('in the past is now, and at most an hour ahead', () => {
+  it('Retry-After in the past means now, and the wait is at most an hour', () => {
     for (const header of ['0', 'Wed, 21 Oct 2015 07:28:00 GMT']) {
       expect(seconds(header)).toBeGreaterThan(0);
       expect(seconds(header)).toBeLessThan(2);
@@ -178,7 +180,7 @@ describe('Retry-After', () => {
     expect(seconds('99999999999')).toBeLessThan(3600 + 11);
   });
 
-  it('that says nothing says nothing', () => {
+  it('an invalid Retry-After gives no wait', () => {
     for (const header of [undefined, '', 'soon', 'NaN', '-5', '1e9', '0x10', '5 seconds', '2015-10-21', 'Wed, never'])
       expect(retryAfter(header)).toBeUndefined();
   });

@@ -28,7 +28,7 @@ import { until } from './support/until.ts';
 const isThere = await installed('helm');
 const skipped = isThere ? '' : ' (skipped: helm is not installed)';
 
-test('README and schema of the chart are what its values say (node helm/generate.ts)', async () => {
+test('README and schema of the chart match its values (node helm/generate.ts)', async () => {
   const { readme, schema } = generate();
   expect(await readFile(`${chart}/README.md`, 'utf8')).toBe(readme);
   expect(await readFile(`${chart}/values.schema.json`, 'utf8')).toBe(schema);
@@ -38,7 +38,7 @@ test('README and schema of the chart are what its values say (node helm/generate
   expect(undescribed).toEqual([]);
 });
 
-test('the chart says where it comes from, and has the icon of the dashboard', async () => {
+test('the chart names its source, and has the icon of the dashboard', async () => {
   const about = parse(await readFile(`${chart}/Chart.yaml`, 'utf8'));
   expect(about.sources).toEqual([about.home]);
   expect(about.maintainers).toHaveLength(1);
@@ -63,19 +63,22 @@ test('an example of the chart that sets NODE_OPTIONS keeps those of the image', 
 });
 
 describe.skipIf(!isThere)(`the chart${skipped}`, () => {
-  test.each(['minimal', 'everything', 'production'])('renders what Kubernetes takes: %s', async (name) => {
-    await helm('lint', '--strict', '--quiet', chart, '--values', ci(name));
-    const manifests = await render(ci(name));
-    for (const manifest of manifests) await validate(manifest);
-    const kinds = ['ConfigMap', 'Service', 'Deployment', 'ServiceAccount', 'Pod', 'PodDisruptionBudget'];
-    expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining(kinds));
-    if (name !== 'everything') return;
-    const optional = ['Secret', 'Ingress', 'HTTPRoute', 'NetworkPolicy', 'ServiceMonitor', 'PrometheusRule'];
-    const scaling = ['ScaledObject', 'HorizontalPodAutoscaler'];
-    expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining([...optional, ...scaling]));
-  });
+  test.each(['minimal', 'everything', 'production'])(
+    'the chart renders valid Kubernetes objects with the values %s',
+    async (name) => {
+      await helm('lint', '--strict', '--quiet', chart, '--values', ci(name));
+      const manifests = await render(ci(name));
+      for (const manifest of manifests) await validate(manifest);
+      const kinds = ['ConfigMap', 'Service', 'Deployment', 'ServiceAccount', 'Pod', 'PodDisruptionBudget'];
+      expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining(kinds));
+      if (name !== 'everything') return;
+      const optional = ['Secret', 'Ingress', 'HTTPRoute', 'NetworkPolicy', 'ServiceMonitor', 'PrometheusRule'];
+      const scaling = ['ScaledObject', 'HorizontalPodAutoscaler'];
+      expect(manifests.map((it) => it.kind)).toEqual(expect.arrayContaining([...optional, ...scaling]));
+    },
+  );
 
-  test('sets variables that the configuration knows, to values that it takes', async () => {
+  test('the chart sets known variables only, to valid values', async () => {
     const manifests = await render(ci('everything'));
     const { data } = find(manifests, 'ConfigMap');
     const { stringData } = find(manifests, 'Secret');
@@ -92,7 +95,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     });
   });
 
-  test('gives pods the time that a stop takes, and keeps to what is restricted', async () => {
+  test('the chart gives pods enough time to stop, and meets the restricted Pod Security Standard', async () => {
     for (const [name, grace] of [
       ['minimal', 25],
       ['everything', 90],
@@ -128,7 +131,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     });
   });
 
-  test('changed settings and secrets restart the pods', async () => {
+  test('changed settings and secrets in the chart restart the pods', async () => {
     const checksums = async (values: object) =>
       (await renderWith('everything', values))
         .filter(({ kind }) => kind === 'Deployment')
@@ -140,7 +143,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     }
   });
 
-  test('web pods stay in the Service while only the bucket fails; workers must reach it', async () => {
+  test('web pods stay ready while only the bucket fails; workers do not', async () => {
     const manifests = await render(ci('minimal'));
     const path = (role: string) =>
       find(manifests, 'Deployment', role).spec.template.spec.containers[0].readinessProbe.httpGet.path;
@@ -149,7 +152,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     expect(path('worker')).toBe('/readyz');
   });
 
-  test('passes on what it is given for pods, and evaluates extra objects', async () => {
+  test('the chart passes on extra settings of pods, and evaluates extra objects', async () => {
     const manifests = await render(ci('everything'));
     for (const { spec } of manifests.filter(({ kind }) => kind === 'Deployment')) {
       expect(spec).toMatchObject({ strategy: { type: 'Recreate' }, revisionHistoryLimit: 5 });
@@ -168,7 +171,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     expect(spec.strategy).toEqual({ rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } });
   });
 
-  test('leads host and path of PUBLIC_URL, and more hosts, to the web processes', async () => {
+  test('the chart routes the host and path of PUBLIC_URL, and further hosts, to the web processes', async () => {
     const manifests = await render(ci('everything'));
     const [ingress, route] = [find(manifests, 'Ingress').spec, find(manifests, 'HTTPRoute').spec];
     const service = find(manifests, 'Service', 'mirror');
@@ -194,7 +197,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     ]);
   });
 
-  test('takes secrets from files that are mounted', async () => {
+  test('the chart takes secrets from mounted files', async () => {
     const inFiles = ['DATABASE_URL', 'REDIS_URL', 'ENCRYPTION_KEYS', 'ADMIN_TOKEN', 'LIBRARY_CLIENT_SECRET'];
     const manifests = await renderWith('minimal', {
       existingSecret: '',
@@ -205,7 +208,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     expect(find(manifests, 'ConfigMap').data).toMatchObject({ ADMIN_TOKEN_FILE: '/run/secrets/ADMIN_TOKEN' });
   });
 
-  test('starts, with the arguments and settings of a worker, what answers its probes', async () => {
+  test('a worker with the arguments and settings of the chart answers its probes', async () => {
     const manifests = await render(ci('minimal'));
     const [container] = find(manifests, 'Deployment', 'worker').spec.template.spec.containers;
     const { data } = find(manifests, 'ConfigMap');
@@ -242,7 +245,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     }
   });
 
-  test('has the alerts and the dashboard of ops/, packaged too', async () => {
+  test('the chart has the alerts and the dashboard of ops/, also as a package', async () => {
     const manifests = await render(ci('production'));
     const [{ data }, rule] = [find(manifests, 'ConfigMap', 'dashboard'), find(manifests, 'PrometheusRule')];
     const [alerts, dashboard] = await Promise.all(
@@ -264,7 +267,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
     });
   });
 
-  test('asks with KEDA for what the metrics have', async () => {
+  test('the KEDA query of the chart uses an existing metric', async () => {
     const { metadata } = find(await render(ci('everything')), 'ScaledObject').spec.triggers[0];
     expect(metadata).toMatchObject({ threshold: '8' });
     expect(metadata.query).toContain('asset_mirror_queue_jobs{namespace="default",state=~"waiting|active"}');
@@ -316,7 +319,7 @@ describe.skipIf(!isThere)(`the chart${skipped}`, () => {
       'ingress.tls is enabled, but config.PUBLIC_URL begins with http://',
     ],
     ['a route without a Gateway', 'minimal', { httpRoute: { enabled: true } }, 'httpRoute.parentRefs is empty'],
-  ])('refuses %s', async (_, name, values, reason) => {
+  ])('the chart refuses %s', async (_, name, values, reason) => {
     expect(await refusal(name, values)).toContain(reason);
   });
 });

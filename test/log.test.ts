@@ -33,7 +33,7 @@ function logged(write: (log: Log) => void, options: { level?: string; pretty?: b
 const line = (write: (log: Log) => void) => JSON.parse(logged(write));
 
 describe('a log line', () => {
-  it('is one JSON object with level, time, process, the data and the message', () => {
+  it('a log line is one JSON object with level, time, process, data and message', () => {
     const found = line((log) =>
       log.info({ event: 'asset.mirrored', assetId: 'a1', bytes: 5, ms: 12 }, 'asset mirrored'),
     );
@@ -49,7 +49,7 @@ describe('a log line', () => {
     });
   });
 
-  it('of a broken database connection has the error without the client', () => {
+  it('a log line of a broken database connection has the error without the client', () => {
     const client = new pg.Client({ connectionString: 'postgres://mirror:a-password@127.0.0.1:1/mirror' });
     const err = Object.assign(new Error('terminated'), { code: '57P01', client });
     const found = line((log) => log.warn({ event: 'database.connection_lost', err }, 'database connection lost'));
@@ -57,18 +57,18 @@ describe('a log line', () => {
     expect(found.err).not.toHaveProperty('client');
   });
 
-  it('below the level is not written', () => {
+  it('a log line below the level is not written', () => {
     expect(logged((log) => log.debug('quiet'), { level: 'info' })).toBe('');
     expect(logged((log) => log.fatal('quiet'), { level: 'silent' })).toBe('');
   });
 
-  it('keeps dates, arrays, numbers, null and the fields of nested objects as they are', () => {
+  it('a log line keeps dates, arrays, numbers, null and the fields of nested objects as they are', () => {
     const at = new Date(0);
     const data = { until: at, list: [1, 'two', { three: 3 }], none: null, nested: { flag: true, count: 0 } };
     expect(line((log) => log.info(data, 'x'))).toMatchObject({ ...data, until: at.toISOString() });
   });
 
-  it('has the type, words, code, stack and causes of an error', () => {
+  it('a log line has the type, message, code, stack and causes of an error', () => {
     const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' });
     const found = line((log) => log.warn({ err: new TypeError('store part 7', { cause }) }, 'failed')).err;
     expect(found).toMatchObject({
@@ -79,21 +79,21 @@ describe('a log line', () => {
     });
   });
 
-  it('has the errors of an AggregateError as a list', () => {
+  it('a log line has the errors of an AggregateError as a list', () => {
     const err = new AggregateError([new Error('first'), new Error(`second ${secrets.accessToken}`)], 'both');
     const text = logged((log) => log.warn({ err }, 'x'));
     expect(JSON.parse(text).err.aggregateErrors).toMatchObject([{ message: 'first' }, { message: 'second svc*_…' }]);
     expect(text).not.toContain(secrets.accessToken);
   });
 
-  it('of an object that contains itself ends', () => {
+  it('a log line of an object that contains itself ends', () => {
     const loop: Record<string, unknown> = { name: 'loop' };
     loop.self = loop;
     expect(line((log) => log.info({ loop }, 'x')).loop.name).toBe('loop');
   });
 });
 
-describe('no secret is ever written:', () => {
+describe('secrets in the log', () => {
   const all = [...Object.values(secrets), signature, 'YXBwOnN2Y3M', 'hunter2'];
   const text = `${Object.values(secrets).join(' ')} ${link} Basic YXBwOnN2Y3M= Bearer YXBwOnN2Y3M postgres://me:hunter2@db/x`;
   const wrapped = new Error('outer', { cause: new Error('middle', { cause: new Error(text) }) });
@@ -105,10 +105,10 @@ describe('no secret is ever written:', () => {
   const ways: [string, (log: Log) => void][] = [
     ['in the message', (log) => log.info(text)],
     ['in the message after data', (log) => log.info({ assetId: 'a' }, text)],
-    ['in what is put into a message', (log) => log.info('%s, and %s', text, text)],
+    ['in the arguments of a message', (log) => log.info('%s, and %s', text, text)],
     ['in a field', (log) => log.info({ reason: text }, 'x')],
     ['in a nested field', (log) => log.info({ a: { b: { c: [{ d: text }] } } }, 'x')],
-    ['deeper than anybody looks', (log) => log.info({ a: { b: { c: { d: { e: { f: { g: { h: text } } } } } } } }, 'x')],
+    ['in a deeply nested field', (log) => log.info({ a: { b: { c: { d: { e: { f: { g: { h: text } } } } } } } }, 'x')],
     ['in an error as the only argument', (log) => log.error(new Error(text))],
     ['in an error', (log) => log.error({ err: new Error(text) }, 'x')],
     ['in an error without a message of its own', (log) => log.error({ err: new Error(text) })],
@@ -120,7 +120,7 @@ describe('no secret is ever written:', () => {
     ['in bytes', (log) => log.info({ body: Buffer.from(text) }, 'x')],
   ];
   for (const [where, write] of ways) {
-    it(where, () => {
+    it(`a log line has no secret ${where}`, () => {
       for (const pretty of [false, true]) {
         const written = logged(write, { pretty });
         expect(written).not.toBe('');
@@ -129,7 +129,7 @@ describe('no secret is ever written:', () => {
     });
   }
 
-  it('under a name that says that it is one, at any depth, whatever it looks like', () => {
+  it('a log line hides fields whose name says that they are secret, at any depth', () => {
     const names = [
       'authorization',
       'Authorization',
@@ -148,14 +148,14 @@ describe('no secret is ever written:', () => {
     expect(line((log) => log.info({ tokenVersion: 3, tokens: 2 }, 'x'))).toMatchObject({ tokenVersion: 3, tokens: 2 });
   });
 
-  it('and the rest of the text stays readable', () => {
+  it('a log line keeps the text around a secret readable', () => {
     expect(line((log) => log.info(`GET ${link} failed`)).msg).toBe('GET https://media.example.com/a/1?… failed');
     expect(line((log) => log.info('postgres://me:hunter2@db/x is away')).msg).toBe('postgres://…@db/x is away');
   });
 });
 
 describe('pretty', () => {
-  it('writes a line that people read: date and time, level, message, and the data below it', () => {
+  it('LOG_PRETTY writes lines for people: date and time, level, message, and the data below', () => {
     const text = stripVTControlCharacters(
       logged((log) => log.warn({ assetId: 'a1', err: new Error('no room') }, 'asset failed'), { pretty: true }),
     );
@@ -165,7 +165,7 @@ describe('pretty', () => {
     expect(text).not.toContain('"pid"');
   });
 
-  it('writes no control character that others chose, wherever it stands', () => {
+  it('LOG_PRETTY writes no control characters from the library', () => {
     const hostile = 'a\u001b[2J\u009b2J\u202e\u2028b';
     const err = new Error(hostile, { cause: new Error(hostile) });
     const text = stripVTControlCharacters(

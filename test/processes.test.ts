@@ -18,7 +18,7 @@ import { contentOf, type Ground, grounds, keysOf, newGround, spawnMirror } from 
 import { freePort } from './support/ports.ts';
 import { until } from './support/until.ts';
 
-describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (kind) => {
+describe.each(grounds())('a process that ends ($name)', { timeout: 300_000 }, (kind) => {
   let library: Library;
   let admin: Admin;
   let ground: Ground;
@@ -63,7 +63,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
   const whole = async (id: string, seed: string) =>
     expect(await contentOf(ground.storage, `acme/_/${id}/big.bin`)).toEqual(bytesOf(seed, 0, size));
 
-  test('SIGTERM hands work back without spending an attempt, within the grace, and exits 0', async () => {
+  test('SIGTERM hands work back without spending an attempt, within the grace, and the process exits with 0', async () => {
     const id = await upload('term');
     await hold(id);
     const first = await start();
@@ -81,7 +81,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
     await whole(id, 'term');
   });
 
-  test('a second signal ends at once', async () => {
+  test('a second signal ends the process at once', async () => {
     const id = await upload('twice');
     await hold(id);
     const mirror = await start();
@@ -93,7 +93,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
     expect(await mirror.kill('SIGTERM')).toBe(143);
   });
 
-  test('a worker that is killed in the middle of a transfer costs nothing but time', async () => {
+  test('a worker that is killed during a transfer loses no attempt, and another one continues', async () => {
     const ids = await Promise.all(['kill 1', 'kill 2', 'kill 3'].map(upload));
     for (const id of ids) await hold(id);
     const web = await start('web');
@@ -111,27 +111,30 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
     expect(keys).toHaveLength(ids.length * 2);
   });
 
-  test.runIf(kind.redis)('a queue that does not answer does not keep a process from ending in its grace', async () => {
-    const port = await freePort();
-    const server = spawn('redis-server', ['--port', String(port), '--save', '', '--maxmemory-policy', 'noeviction'], {
-      stdio: 'ignore',
-    });
-    try {
-      ground.environment.REDIS_URL = `redis://127.0.0.1:${port}`;
-      const mirror = await start();
-      await mirror.connect();
-      await mirror.quiet();
-      server.kill('SIGSTOP');
-      const started = Date.now();
-      expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
-      // Whoever waits for an answer waits for ever.
-      expect(Date.now() - started).toBeLessThan(20_000);
-    } finally {
-      server.kill('SIGKILL');
-    }
-  });
+  test.runIf(kind.redis)(
+    'a queue that does not answer does not keep a process from ending within its grace',
+    async () => {
+      const port = await freePort();
+      const server = spawn('redis-server', ['--port', String(port), '--save', '', '--maxmemory-policy', 'noeviction'], {
+        stdio: 'ignore',
+      });
+      try {
+        ground.environment.REDIS_URL = `redis://127.0.0.1:${port}`;
+        const mirror = await start();
+        await mirror.connect();
+        await mirror.quiet();
+        server.kill('SIGSTOP');
+        const started = Date.now();
+        expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
+        // Whoever waits for an answer waits for ever.
+        expect(Date.now() - started).toBeLessThan(20_000);
+      } finally {
+        server.kill('SIGKILL');
+      }
+    },
+  );
 
-  test.runIf(kind.redis)('a queue that is emptied in the middle is made again from the records', async () => {
+  test.runIf(kind.redis)('a queue that is emptied during work is filled again from the records', async () => {
     const ids = await Promise.all(Array.from({ length: 12 }, (_, n) => upload(`flush ${n}`)));
     await admin.addFault({ endpoint: 'media', latency: 500 });
     const mirror = await start();
@@ -147,73 +150,76 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
   });
 });
 
-describe.each(grounds())('a large file and processes that end ($name)', { timeout: 300_000 }, (kind) => {
-  test.each(['SIGKILL', 'SIGTERM'] as const)('%s in the middle costs at most the parts in flight', async (signal) => {
-    const part = 16 * 2 ** 20;
-    const size = 12 * part + 1000;
-    const port = await freePort();
-    const ground = await newGround({
-      port,
-      redis: kind.redis,
-      s3: kind.s3,
-      environment: { SHUTDOWN_GRACE: '3s', BANDWIDTH_LIMIT: '32MiB/s' },
-    });
-    const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
-    const mirrors: Awaited<ReturnType<typeof spawnMirror>>[] = [];
-    const database = new pg.Client({ connectionString: ground.environment.DATABASE_URL });
-    await database.connect();
-    try {
-      await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
-      const { id } = await admin.addAsset({
-        companyId: 'acme',
-        name: 'big.bin',
-        mimeType: 'application/octet-stream',
-        assetType: 'documents',
-        uploadDate: Date.UTC(2024, 0, 1),
-        thumbnail: false,
-        content: { seed: 'large', size },
+describe.each(grounds())('a large file in a process that ends ($name)', { timeout: 300_000 }, (kind) => {
+  test.each(['SIGKILL', 'SIGTERM'] as const)(
+    '%s during the transfer of a large file costs at most the parts in flight',
+    async (signal) => {
+      const part = 16 * 2 ** 20;
+      const size = 12 * part + 1000;
+      const port = await freePort();
+      const ground = await newGround({
+        port,
+        redis: kind.redis,
+        s3: kind.s3,
+        environment: { SHUTDOWN_GRACE: '3s', BANDWIDTH_LIMIT: '32MiB/s' },
       });
-      const first = await spawnMirror(ground, library);
-      mirrors.push(first);
-      await first.connect();
-      const stored = async () =>
-        Number((await database.query('SELECT count(*) FROM upload_parts WHERE asset_id = $1', [id])).rows[0].count);
-      await until('half of it to be stored', async () => (await stored()) >= 6);
-      await first.kill(signal);
-      // The server may still be at what the process has sent.
-      await until('its statements to end', async () => {
-        const { rows } = await database.query(
-          "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'asset-mirror%'",
-        );
-        return rows.length === 0;
-      });
-      const kept = await stored();
-      await admin.clearRequests();
+      const { library, admin } = await startTestLibrary({ redirectUris: [`${ground.publicUrl}/oauth/callback`] });
+      const mirrors: Awaited<ReturnType<typeof spawnMirror>>[] = [];
+      const database = new pg.Client({ connectionString: ground.environment.DATABASE_URL });
+      await database.connect();
+      try {
+        await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [library.users[0]!.id] });
+        const { id } = await admin.addAsset({
+          companyId: 'acme',
+          name: 'big.bin',
+          mimeType: 'application/octet-stream',
+          assetType: 'documents',
+          uploadDate: Date.UTC(2024, 0, 1),
+          thumbnail: false,
+          content: { seed: 'large', size },
+        });
+        const first = await spawnMirror(ground, library);
+        mirrors.push(first);
+        await first.connect();
+        const stored = async () =>
+          Number((await database.query('SELECT count(*) FROM upload_parts WHERE asset_id = $1', [id])).rows[0].count);
+        await until('half of it to be stored', async () => (await stored()) >= 6);
+        await first.kill(signal);
+        // The server may still be at what the process has sent.
+        await until('its statements to end', async () => {
+          const { rows } = await database.query(
+            "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'asset-mirror%'",
+          );
+          return rows.length === 0;
+        });
+        const kept = await stored();
+        await admin.clearRequests();
 
-      const second = await spawnMirror(ground, library);
-      mirrors.push(second);
-      expect(await second.assetIn(id, 'mirrored', 90_000)).toMatchObject({ spent: 0, bytes: size });
-      const again = await admin.requests({ assetId: id, endpoint: 'media' });
-      // Each request is one part: those that were kept are not asked for again.
-      expect(again).toHaveLength(13 - kept);
-      expect(second.output()).toContain('transfer resumed');
-      const hash = createHash('sha256');
-      for await (const chunk of (await ground.storage.get(`acme/_/${id}/big.bin`))!) hash.update(chunk);
-      const expected = createHash('sha256');
-      for (const chunk of chunksOf('large', 0, size)) expected.update(chunk);
-      expect(hash.digest('hex')).toBe(expected.digest('hex'));
-      expect(await stored()).toBe(0);
-      expect(await ground.leftovers()).toEqual([]);
-    } finally {
-      await database.end();
-      for (const mirror of mirrors) await mirror.kill('SIGKILL');
-      await library.close();
-      await ground.clear();
-    }
-  });
+        const second = await spawnMirror(ground, library);
+        mirrors.push(second);
+        expect(await second.assetIn(id, 'mirrored', 90_000)).toMatchObject({ spent: 0, bytes: size });
+        const again = await admin.requests({ assetId: id, endpoint: 'media' });
+        // Each request is one part: those that were kept are not asked for again.
+        expect(again).toHaveLength(13 - kept);
+        expect(second.output()).toContain('transfer resumed');
+        const hash = createHash('sha256');
+        for await (const chunk of (await ground.storage.get(`acme/_/${id}/big.bin`))!) hash.update(chunk);
+        const expected = createHash('sha256');
+        for (const chunk of chunksOf('large', 0, size)) expected.update(chunk);
+        expect(hash.digest('hex')).toBe(expected.digest('hex'));
+        expect(await stored()).toBe(0);
+        expect(await ground.leftovers()).toEqual([]);
+      } finally {
+        await database.end();
+        for (const mirror of mirrors) await mirror.kill('SIGKILL');
+        await library.close();
+        await ground.clear();
+      }
+    },
+  );
 });
 
-test('a Redis that never answers holds no stop up', async () => {
+test('a Redis that never answers does not delay a stop', async () => {
   const port = await freePort();
   const ground = await newGround({
     port,
@@ -232,7 +238,7 @@ test('a Redis that never answers holds no stop up', async () => {
   }
 });
 
-test('what a start needs of the machine and does not get is a setting that is named', async () => {
+test('a start that cannot use its port, host or DATA_DIR names the setting', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -334,16 +340,19 @@ describe('an .env file in the working directory', () => {
     return { code, said };
   }
 
-  test.each(['status', 'keys rotate'])('does not say whom `%s` asks', async (verb) => {
-    expect(await run(...verb.split(' '))).toEqual({ code: 3, said: expect.stringContaining('127.0.0.1') });
-    expect(asked).toEqual([]);
-  });
+  test.each(['status', 'keys rotate'])(
+    'an .env file in the working directory is not used for the address in `%s`',
+    async (verb) => {
+      expect(await run(...verb.split(' '))).toEqual({ code: 3, said: expect.stringContaining('127.0.0.1') });
+      expect(asked).toEqual([]);
+    },
+  );
 
-  test('is not read by `demo`', async () => {
+  test('an .env file in the working directory is not read by `demo`', async () => {
     expect(await run('demo')).toEqual({ code: 2, said: expect.stringContaining('DATA_DIR') });
   });
 
-  test.each(['start', 'doctor', 'rebuild'])('is read by `%s`', async (verb) => {
+  test.each(['start', 'doctor', 'rebuild'])('an .env file in the working directory is read by `%s`', async (verb) => {
     expect(await run(verb)).toEqual({ code: 2, said: expect.stringContaining('LOG_LEVEL is "none"') });
   });
 });
@@ -370,14 +379,14 @@ describe('DATA_DIR', () => {
   });
   afterEach(() => rm(directory, { recursive: true, force: true }));
 
-  test('that is made is for its owner only', async () => {
+  test('a new DATA_DIR is accessible to its owner only', async () => {
     await makeDataDir(path, log);
     expect(await modeOf(path)).toBe(0o700);
     expect(await modeOf(dirname(path))).toBe(0o777 & ~process.umask());
     expect(lines).toEqual([]);
   });
 
-  test('that other accounts may enter is closed to them, which is logged once', async () => {
+  test('a DATA_DIR that other accounts may enter is closed to them, which is logged once', async () => {
     await mkdir(path, { recursive: true });
     await chmod(path, 0o755);
     await makeDataDir(path, log);
@@ -386,17 +395,20 @@ describe('DATA_DIR', () => {
     expect(lines.map((line) => JSON.parse(line))).toMatchObject([{ level: 'warn', directory: path }]);
   });
 
-  test.runIf(process.getuid?.() === 0)('of another account, or with a sticky bit, keeps its mode', async () => {
-    await mkdir(path, { recursive: true });
-    await chmod(path, 0o1777);
-    await makeDataDir(path, log);
-    expect(await modeOf(path)).toBe(0o1777);
-    await chmod(path, 0o755);
-    await chown(path, 12345, 12345);
-    await makeDataDir(path, log);
-    expect(await modeOf(path)).toBe(0o755);
-    expect(lines).toEqual([]);
-  });
+  test.runIf(process.getuid?.() === 0)(
+    'a DATA_DIR of another account, or with a sticky bit, keeps its mode',
+    async () => {
+      await mkdir(path, { recursive: true });
+      await chmod(path, 0o1777);
+      await makeDataDir(path, log);
+      expect(await modeOf(path)).toBe(0o1777);
+      await chmod(path, 0o755);
+      await chown(path, 12345, 12345);
+      await makeDataDir(path, log);
+      expect(await modeOf(path)).toBe(0o755);
+      expect(lines).toEqual([]);
+    },
+  );
 });
 
 /** The service with a PostgreSQL of its own. */
@@ -430,7 +442,7 @@ async function embedded() {
   };
 }
 
-test('a signal that comes while PostgreSQL is being set up ends the start, exits 0 and leaves nothing running', async () => {
+test('a signal while PostgreSQL is being set up ends the start, exits with 0 and leaves nothing running', async () => {
   const service = await embedded();
   try {
     await until('the cluster to be made', () => service.there('postgres/PG_VERSION'));

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { guardAddresses, isPublic } from '../src/public-address.ts';
 
-describe('an address', () => {
+describe('an IP address', () => {
   const inside = {
     loopback: ['127.0.0.1', '127.8.9.1', '::1', '0:0:0:0:0:0:0:1'],
     private: ['10.0.0.1', '172.16.0.1', '172.31.255.255', '192.168.1.1', 'fc00::1', 'fd12:3456::1'],
-    'link-local, where clouds keep their secrets': ['169.254.169.254', 'fe80::1', 'fe80::1%eth0'],
+    'link-local, as of cloud metadata': ['169.254.169.254', 'fe80::1', 'fe80::1%eth0'],
     'shared by carriers': ['100.64.0.1', '100.127.255.255'],
-    'nowhere, or everywhere': ['0.0.0.0', '::', '255.255.255.255', '224.0.0.1', 'ff02::1', '240.0.0.1'],
+    'unspecified, broadcast or multicast': ['0.0.0.0', '::', '255.255.255.255', '224.0.0.1', 'ff02::1', '240.0.0.1'],
     reserved: ['192.0.2.1', '198.51.100.1', '203.0.113.1', '198.18.0.1', '2001:db8::1', '4000::1', '1::1'],
-    'IPv4 in IPv6 clothes': [
+    'private IPv4 written as IPv6': [
       '::ffff:127.0.0.1',
       '::ffff:7f00:1',
       '::7f00:1',
@@ -18,17 +18,20 @@ describe('an address', () => {
       '64:ff9b::7f00:1',
       '2002:7f00:1::',
     ],
-    'none at all': ['', 'localhost', '127.1', '1.2.3'],
+    'no IP address': ['', 'localhost', '127.1', '1.2.3'],
   };
   for (const [what, addresses] of Object.entries(inside)) {
-    it.each(addresses)(`that is ${what} is not public: %s`, (address) => expect(isPublic(address)).toBe(false));
+    it.each(addresses)(`an address that is ${what} is not public: %s`, (address) =>
+      expect(isPublic(address)).toBe(false),
+    );
   }
-  it.each(['1.1.1.1', '172.32.0.1', '100.128.0.1', '::ffff:8.8.8.8', '2606:4700::1111'])('is public: %s', (address) =>
-    expect(isPublic(address)).toBe(true),
+  it.each(['1.1.1.1', '172.32.0.1', '100.128.0.1', '::ffff:8.8.8.8', '2606:4700::1111'])(
+    'an address is public: %s',
+    (address) => expect(isPublic(address)).toBe(true),
   );
 });
 
-describe('a name', () => {
+describe('a host name', () => {
   const found = (addresses: string[], options: object = {}, allowed?: string) =>
     new Promise((resolve, reject) => {
       const dns = (_host: string, _options: object, done: (error: null, all: object[]) => void) =>
@@ -44,7 +47,7 @@ describe('a name', () => {
       guard.lookup('files.example.com', options, (error, address) => (error ? reject(error) : resolve(address)));
     });
 
-  it('is connected to where it is public, and nowhere else', async () => {
+  it('a host name is connected to its public addresses only', async () => {
     expect(await found(['10.0.0.1', '1.1.1.1', '::1'])).toBe('1.1.1.1');
     expect(await found(['10.0.0.1', '1.1.1.1', '2606:4700::1111'], { all: true })).toEqual([
       { address: '1.1.1.1', family: 4 },
@@ -52,7 +55,7 @@ describe('a name', () => {
     ]);
   });
 
-  it('that is private only is refused, unless it is allowed', async () => {
+  it('a host name with private addresses only is refused, unless it is allowed', async () => {
     await expect(found(['127.0.0.1', '::1'])).rejects.toThrow(
       'files.example.com (127.0.0.1) is refused; allow files.example.com',
     );

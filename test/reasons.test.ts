@@ -102,31 +102,33 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
 const rows = Object.values(table).flat() as [Reason, string][];
 
 describe('the sentence of a reason', () => {
-  it.each(rows)('%j', (reason, sentence) => expect(renderReason(reason)).toEqual(sentence));
+  it.each(rows)('the reason %j has its sentence', (reason, sentence) => expect(renderReason(reason)).toEqual(sentence));
 
-  it('is the code if a newer release has stored one that is unknown here', () =>
+  it('an unknown code of a newer release is shown as it is', () =>
     expect(renderReason({ code: 'of_the_future', text: 'x' } as never)).toBe('of_the_future'));
 
-  it('comes after a colon, or not at all', () =>
+  it('the sentence of a reason comes after a colon, or not at all', () =>
     expect([because({ code: 'empty' }), because(null)]).toEqual([': the download is empty', '']));
 });
 
-describe('the reason of an error', () => {
+describe('the reason code of an error', () => {
   const cases: [string, unknown, Reason][] = [
     ['recognized', new KnownError({ code: 'empty' }), { code: 'empty' }],
     ['rejected', new Rejected({ code: 'too_large', store: 's' }), { code: 'too_large', store: 's' }],
-    ['of HTTP', new HttpError('read', 500), { code: 'http_status', request: 'read', status: 500 }],
+    ['an HTTP error', new HttpError('read', 500), { code: 'http_status', request: 'read', status: 500 }],
     [
-      'that asks to wait',
+      'a request to wait',
       new RetryLater('busy', 1, { code: 'asked_to_wait' }),
       { code: 'asked_to_wait', text: 'busy' },
     ],
-    ['to come back later', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
+    ['a wait without a code', new RetryLater('busy', 1), { code: 'error', text: 'busy' }],
     ['of any other kind', new Error('read', { cause: new Error('reset') }), { code: 'error', text: 'read: reset' }],
   ];
-  it.each(cases)('%s', (_, error, reason) => expect(toReason(error)).toEqual(reason));
+  it.each(cases)('an error that is %s has its reason code', (_, error, reason) =>
+    expect(toReason(error)).toEqual(reason),
+  );
 
-  it('has no secret, is short, and can be stored', () => {
+  it('the reason of an error has no secret, is short, and can be stored', () => {
     const status = `svca_secret \0 ${'x'.repeat(485)}🎬`;
     const { status: stored } = toReason(new Rejected({ code: 'no_file', status })) as { status: string };
     expect(stored).toMatch(/^svc\*_… {2}x+/);

@@ -27,7 +27,7 @@ const indiscreet = {
   message: `${canaries.refresh}, Basic ${canaries.basic}`,
 };
 
-describe.each(grounds())('nothing that is written has a secret in it ($name)', { timeout: 240_000 }, (kind) => {
+describe.each(grounds())('secrets in logs, records and files ($name)', { timeout: 240_000 }, (kind) => {
   const written = new Map<string, string>();
   const secrets = new Map<string, string>();
   let library: Library;
@@ -301,7 +301,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line));
 
-  test('of all that this run had', () => {
+  test('no log, table, object or answer contains a secret', () => {
     // Enough of each kind, or the run has shown nothing.
     const of = (pattern: RegExp) => [...secrets.keys()].filter((secret) => pattern.test(secret)).length;
     expect(of(/^svca_/)).toBeGreaterThanOrEqual(3);
@@ -322,7 +322,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     expect(found).toEqual([]);
   });
 
-  test('although what went wrong was told, without them', () => {
+  test('errors are reported in the logs without their secrets', () => {
     const told = [...written.values()].join('\n');
     for (const kept of ['svc*_…', 'https://media.example.com/a?…', 'ECONNREFUSED', 'connection disconnected']) {
       expect(told).toContain(kept);
@@ -330,12 +330,12 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     expect(lines().filter(({ level }) => level === 'warn' || level === 'error').length).toBeGreaterThan(10);
   });
 
-  test('and each line of log has an event of docs/reference/log-events.md', () => {
+  test('each log line has an event of docs/reference/log-events.md', () => {
     const page = readFileSync('docs/reference/log-events.md', 'utf8');
     for (const { event, msg } of lines()) expect(page, msg).toContain(`| \`${event}\` `);
   });
 
-  test('and each line of an asset says which run brought it, each request which asset it was for', () => {
+  test('each log line of an asset names its sync, and each library request its asset', () => {
     const mirrored = lines().filter(({ msg }) => msg === 'asset mirrored');
     expect(mirrored.length).toBeGreaterThan(5);
     const runs = new Set(

@@ -44,7 +44,7 @@ afterAll(async () => {
   await ground?.clear();
 });
 
-test(`a rolling restart of two web and three worker processes in the middle of a sync loses no attempt, no answer and no stored part (${kind.name})`, {
+test(`a rolling restart of web and workers during a sync loses no attempt, answer or stored part (${kind.name})`, {
   timeout: 400_000,
 }, async () => {
   const { ids, expected } = await fillLibrary();

@@ -18,7 +18,7 @@ async function startWith(environment: Record<string, string>) {
   return ground.logs.flatMap((lines) => lines().map((line) => JSON.parse(line)));
 }
 
-test('a start says which dependencies do not answer, and why', async () => {
+test('a start logs which dependencies do not answer, and why', async () => {
   const lines = await startWith({
     STORAGE_URL: 'file:///dev/null/mirror',
     REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
@@ -40,7 +40,7 @@ test('a start says which dependencies do not answer, and why', async () => {
   ]);
 });
 
-test('a start reports a variable that resembles a setting, and waits for nothing', async () => {
+test('a start logs a variable with a name similar to a setting, and continues', async () => {
   const lines = await startWith({ SYNC_INTERVALL: '5m' });
   expect(lines.filter(({ level }) => level === 'warn')).toMatchObject([
     { msg: 'unknown variable that resembles a setting', variable: 'SYNC_INTERVALL', similar: 'SYNC_INTERVAL' },

@@ -22,13 +22,13 @@ const workflows = readdirSync(folder).map((file) => {
 });
 
 describe.each(workflows)('the workflow $file', ({ file, text, permissions, jobs }) => {
-  test('uses actions by their commit, and names the version', () => {
+  test('the workflow $file uses actions by their commit, and names the version', () => {
     const uses = text.split('\n').filter((line) => /\buses:/.test(line));
     expect(uses.length).toBeGreaterThan(0);
     for (const line of uses) expect(line).toMatch(/uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$/);
   });
 
-  test('leaves no credentials behind a checkout', () => {
+  test('the workflow $file leaves no credentials behind a checkout', () => {
     for (const { steps } of Object.values(jobs)) {
       for (const { uses, with: options } of steps) {
         if (uses?.startsWith('actions/checkout@')) expect(options).toMatchObject({ 'persist-credentials': false });
@@ -36,7 +36,7 @@ describe.each(workflows)('the workflow $file', ({ file, text, permissions, jobs 
     }
   });
 
-  test('may write in jobs only that run nothing of the repository', () => {
+  test('the workflow $file may write only in jobs that run nothing of the repository', () => {
     expect(permissions).toEqual({ contents: 'read' });
     for (const [job, { permissions = {}, steps }] of Object.entries(jobs)) {
       const writes = Object.keys(permissions).filter((right) => permissions[right] === 'write');
@@ -50,7 +50,7 @@ describe.each(workflows)('the workflow $file', ({ file, text, permissions, jobs 
   });
 });
 
-test('the image that is published is built on base images by digest', () => {
+test('the published image is built on base images by digest', () => {
   const { build } = workflows.find(({ file }) => file === 'image.yml')!.jobs;
   const builds = build!.steps.filter(({ uses }) => uses?.startsWith('docker/build-push-action@'));
   expect(builds).toHaveLength(2);
@@ -83,7 +83,7 @@ test('every package in package-lock.json has a hash', () => {
   expect(without.map(([path]) => path)).toEqual([]);
 });
 
-test('package.json says of every install script whether npm runs it, so that npm ci does not ask', () => {
+test('package.json allows or denies every install script, so that npm ci does not ask', () => {
   const read = (file: string) => JSON.parse(readFileSync(join(root, file), 'utf8'));
   const packages: Record<string, { hasInstallScript?: true }> = read('package-lock.json').packages;
   const withScript = Object.keys(packages).filter((path) => packages[path]!.hasInstallScript);

@@ -52,7 +52,7 @@ const attributesOf = ({ attributes }: { attributes: { key: string; value: Record
   Object.fromEntries(attributes.map(({ key, value }) => [key, String(Object.values(value)[0])]));
 
 describe.each(grounds())('with a collector ($name)', (kind) => {
-  test('a run is one trace, from its listing to each object, without a link or token in it', async () => {
+  test('a sync is one trace, from its listing to each object, without a link or token in it', async () => {
     const collector = await startCollector();
     const ground = await newGround({
       port: await freePort(),
@@ -135,7 +135,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
   });
 });
 
-test('without one, nothing of it is loaded', async () => {
+test('no tracing library is loaded without a collector', async () => {
   const program = `
     const { registerHooks } = await import('node:module');
     const loaded = new Set();

@@ -3,10 +3,10 @@ import { formatBytes, formatDuration, parseDuration, parseSize } from '../src/un
 
 const table = <In, Out>(name: string, call: (input: In) => Out, rows: [In, Out][]) =>
   describe(name, () => {
-    for (const [input, output] of rows) it(`${input} is ${output}`, () => expect(call(input)).toBe(output));
+    for (const [input, output] of rows) it(`${name} ${input} is ${output}`, () => expect(call(input)).toBe(output));
   });
 
-table<string, number | undefined>('a duration', parseDuration, [
+table<string, number | undefined>('the duration in ms of', parseDuration, [
   ['250ms', 250],
   ['90s', 90_000],
   ['5m', 300_000],
@@ -26,7 +26,7 @@ table<string, number | undefined>('a duration', parseDuration, [
   ['Infinityh', undefined],
 ]);
 
-table<string, number | undefined>('a size', parseSize, [
+table<string, number | undefined>('the size in bytes of', parseSize, [
   ['0B', 0],
   ['512B', 512],
   ['50MB', 50_000_000],
@@ -53,7 +53,7 @@ table('bytes for people:', formatBytes, [
   [3 * 1024 ** 5, '3072 TiB'],
 ]);
 
-table('a duration for people:', formatDuration, [
+table('a duration in ms for people:', formatDuration, [
   [0, '0 ms'],
   [999.4, '999 ms'],
   [999.6, '1.0 s'],
