@@ -19,6 +19,8 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     began: lease.stepLog.began,
     told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
+  // Selects by ids, too, or the planner would read all assets.
+  const ids = ends.map(({ lease }) => lease.assetId);
   const { rows } = await prepared(
     db,
     sql<{ id: string; lease: number }>`
@@ -29,7 +31,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)
     ), held AS MATERIALIZED (
       SELECT a.id FROM assets a JOIN found USING (id, lease)
-      WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+      WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), ended AS (
       UPDATE assets SET queued_at = NULL, lease_until = NULL,
         state = CASE WHEN assets.size IS NOT DISTINCT FROM found.size
@@ -41,7 +43,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
         transcript_deadline = found.transcript_deadline,
         thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
-      FROM held JOIN found USING (id) WHERE assets.id = held.id
+      FROM held JOIN found USING (id) WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[])
       RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.told
     ), logged AS (
       INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, told FROM ended

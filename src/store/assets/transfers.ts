@@ -30,6 +30,8 @@ export async function replace(db: Database, lease: AssetLease, superseded: strin
  */
 export async function saveMedia(db: Database, saves: { lease: AssetLease; media: Media }[]): Promise<boolean[]> {
   const files = saves.map(({ lease, media }) => ({ id: lease.assetId, lease: lease.number, media }));
+  // Selects by ids, too, or the planner would read all assets.
+  const ids = files.map(({ id }) => id);
   const { rows } = await prepared(
     db,
     sql<{ id: string; lease: number }>`
@@ -37,12 +39,12 @@ export async function saveMedia(db: Database, saves: { lease: AssetLease; media:
       SELECT * FROM ${recordset(files)} AS files (id text, lease int, media jsonb)
     ), held AS MATERIALIZED (
       SELECT a.id, files.media FROM assets a JOIN files USING (id, lease)
-      WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
+      WHERE a.id = ANY(${ids}::text[]) AND a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), uploaded AS (
       DELETE FROM upload_parts USING held WHERE asset_id = held.id
     )
     UPDATE assets SET media = held.media, bytes = (held.media->>'bytes')::bigint, verified_at = now(), upload = NULL
-    FROM held WHERE assets.id = held.id RETURNING assets.id, assets.lease`,
+    FROM held WHERE assets.id = held.id AND assets.id = ANY(${ids}::text[]) RETURNING assets.id, assets.lease`,
   );
   const saved = new Set(rows.map(({ id, lease }) => `${lease} ${id}`));
   return saves.map(({ lease }) => saved.has(`${lease.number} ${lease.assetId}`));
