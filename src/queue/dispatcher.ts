@@ -9,8 +9,8 @@ import type { Queues } from './queues.ts';
 import type { Schedule } from './scheduler.ts';
 import { sweep } from './sweep.ts';
 
-/** A slot that became free waits this long for others, so that one batch fills them all. */
-const batchMs = 5;
+/** While another process dispatches, it is asked again after this time. */
+const busyMs = 5;
 /** How often schedules are compared, and times too far in the future corrected. */
 const alignMs = 30_000;
 /** With many schedules that takes long; it gets at most this share of the time. */
@@ -44,7 +44,7 @@ export class Dispatcher {
   /** Whether to fill the free slots of all connections, or only of those in `#freed`. */
   #all = true;
   readonly #freed = new Set<string>();
-  #batching: NodeJS.Timeout | undefined;
+  #retry: NodeJS.Timeout | undefined;
   /** Connections whose settings changed. */
   readonly #changed = new Set<string>();
   // By the monotonic clock.
@@ -73,15 +73,15 @@ export class Dispatcher {
     this.wake();
   }
 
-  /** Call it when a slot of a connection became free. */
+  /** Call it when a slot of a connection became free. Slots that become free during a round are filled together by the next. */
   freed(connectionId: string): void {
     this.#freed.add(connectionId);
-    this.#waitForBatch();
+    this.#endWait();
   }
 
   async stop(): Promise<void> {
     this.#silence();
-    clearTimeout(this.#batching);
+    clearTimeout(this.#retry);
     this.#stopping.abort();
     await Promise.race([this.#running, sleep(stopMs, undefined, { ref: false })]);
   }
@@ -134,7 +134,7 @@ export class Dispatcher {
     // Another process is dispatching, and may have passed these connections already.
     this.#all ||= only === undefined;
     for (const connectionId of only ?? []) this.#freed.add(connectionId);
-    this.#waitForBatch();
+    this.#retry ??= setTimeout(() => this.#endWait(), busyMs);
   }
 
   async #alignChanged(): Promise<void> {
@@ -160,13 +160,9 @@ export class Dispatcher {
     this.#nextAlign = Math.max(this.#nextAlign, performance.now() + (performance.now() - began) / alignShare);
   }
 
-  #waitForBatch(): void {
-    this.#batching ??= setTimeout(() => this.#endWait(), batchMs);
-  }
-
   #endWait(): void {
-    clearTimeout(this.#batching);
-    this.#batching = undefined;
+    clearTimeout(this.#retry);
+    this.#retry = undefined;
     this.#woken = true;
     this.#endPause();
   }
