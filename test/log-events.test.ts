@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 
 const rows = [
   ...readFileSync('docs/reference/log-events.md', 'utf8').matchAll(
-    /^\| `(\w+)` +\| `([^`]+)` +\| (?:`([^`]+)`|`` (.+?) ``) +\|/gm,
+    /^\| `(\w+)` +\| `([^`]+)` +\| (?:`([^`]+)`|`` (.+?) ``)(?::| +\|)/gm,
   ),
 ].map(([, level, event, message, withCode]) => `${level} ${event}: ${message ?? withCode}`);
 
