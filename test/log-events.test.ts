@@ -2,10 +2,8 @@ import { globSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 
 const rows = [
-  ...readFileSync('docs/reference/log-events.md', 'utf8').matchAll(
-    /^\| `(\w+)` +\| `([^`]+)` +\| (?:`([^`]+)`|`` (.+?) ``)(?::| +\|)/gm,
-  ),
-].map(([, level, event, message, withCode]) => `${level} ${event}: ${message ?? withCode}`);
+  ...readFileSync('docs/reference/log-events.md', 'utf8').matchAll(/^\| `(\w+)` +\| `(\w+\.\w+)` +\|/gm),
+].map(([, level, event]) => `${level} ${event}`);
 
 /** From each call of a log to the next one. The type `Log` lets no call be without an event. */
 const calls = globSync('src/**/*.ts', { exclude: ['src/library/**'] }).flatMap((path) =>
@@ -21,12 +19,12 @@ const lines = calls.map((call) => {
   return event ? `${level} ${event}: ${message}` : call.slice(0, 200);
 });
 
-test('docs/reference/log-events.md lists every log event with its level and message, and no other', () => {
-  expect([...new Set(lines)].sort()).toEqual([...rows].sort());
+test('docs/reference/log-events.md lists every log event with its level, and no other', () => {
+  expect([...new Set(lines.map((line) => line.split(': ')[0]!))].sort()).toEqual(rows.toSorted());
 });
 
 test('each log event has one level and one message, and is named noun.past_participle', () => {
-  const events = rows.map((row) => row.split(/[ :]/)[1]!);
+  const events = [...new Set(lines)].map((line) => line.split(/[ :]/)[1]!);
   expect(new Set(events).size).toBe(events.length);
   for (const event of events) expect(event).toMatch(/^[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*$/);
 });
