@@ -30,9 +30,7 @@ function commandsIn(page: string): string[] {
 }
 
 const pages = ['README.md', 'SECURITY.md', 'src/library/README.md', ...globSync('docs/**/*.md')];
-const commands = pages.flatMap((page) =>
-  commandsIn(readFileSync(page, 'utf8')).map((command) => ({ page, command })),
-);
+const commands = pages.flatMap((page) => commandsIn(readFileSync(page, 'utf8')).map((command) => ({ page, command })));
 
 test.each(commands)('$page: asset-mirror $command', ({ command }) => {
   const words = command.split(/ +/);
