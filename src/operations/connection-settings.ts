@@ -66,7 +66,7 @@ export const connectionSettings = z
 /** The effects of a change. */
 export const changedSettings = z.object({
   skipped: z.int().nullable().describe('Assets skipped by the change; null: still being applied.'),
-  letIn: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
+  unskipped: z.int().nullable().describe('Assets that are no longer skipped; null: still being applied.'),
   unknown: chosen.describe(
     'Accepted with `force`: companies that the connection cannot read, unknown projects and types.',
   ),
@@ -148,12 +148,12 @@ export function connectionSettingsOperations<T extends object>(deps: Deps, descr
       // If this process ends, the dispatcher continues.
       const applied = different
         ? await within(patienceMs, applyFilters({ store, log, ...defaults }, id, new AbortController().signal))
-        : { skipped: 0, letIn: 0 };
+        : { skipped: 0, unskipped: 0 };
       return {
         ...(await describe(id)),
         changed: {
           skipped: applied?.skipped ?? null,
-          letIn: applied?.letIn ?? null,
+          unskipped: applied?.unskipped ?? null,
           unknown,
           syncId: syncId ?? null,
         },

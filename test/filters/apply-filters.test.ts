@@ -114,16 +114,16 @@ describe('a change', () => {
     await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'as a test' });
 
     const narrowed = await patch(connectionId, { exclude: { assetTypes: ['videos'] } });
-    expect(narrowed.changed).toEqual({ skipped: 3, letIn: 0, unknown: nothing, syncId: null });
+    expect(narrowed.changed).toEqual({ skipped: 3, unskipped: 0, unknown: nothing, syncId: null });
     expect(await rows(companyId)).toMatchObject(Object.fromEntries(films.map((id) => [id, skipped('type videos')])));
     expect(await stage.store.assets.take(film, 60_000)).toBeUndefined();
 
     const renamed = await patch(connectionId, { exclude: { assetTypes: [], projectIds: [projectId] } });
-    expect(renamed.changed).toEqual({ skipped: 1, letIn: 2, unknown: nothing, syncId: expect.any(String) });
+    expect(renamed.changed).toEqual({ skipped: 1, unskipped: 2, unknown: nothing, syncId: expect.any(String) });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped(`project ${projectId}`), [films[1]!]: waiting });
 
     const widened = await patch(connectionId, { exclude: null });
-    expect(widened.changed).toEqual({ skipped: 0, letIn: 1, unknown: nothing, syncId: renamed.changed.syncId });
+    expect(widened.changed).toEqual({ skipped: 0, unskipped: 1, unknown: nothing, syncId: renamed.changed.syncId });
     const all = await rows(companyId);
     for (const id of films) expect(all[id]).toMatchObject({ ...waiting, attempts: 0 });
     const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!.map(({ id }) => id);
@@ -165,7 +165,7 @@ describe('a company that two connections read', () => {
       changed: { skipped: 1 },
     });
     expect(await rows(companyId)).toMatchObject({ [film]: skipped('type videos') });
-    expect(await patch(first, { exclude: null })).toMatchObject({ changed: { letIn: 1 } });
+    expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
     // The first gives up the document, and nobody wants it; the film goes to whoever does.
@@ -209,7 +209,7 @@ describe('settings of a connection', () => {
       concurrency: 2,
       bandwidth: '2MiB/s',
     });
-    expect(changed).toEqual({ skipped: 0, letIn: 0, unknown: nothing, syncId: null });
+    expect(changed).toEqual({ skipped: 0, unskipped: 0, unknown: nothing, syncId: null });
     expect(settings).toEqual({
       syncInterval: 900_000,
       include: { ...nothing, assetTypes: ['videos'] },

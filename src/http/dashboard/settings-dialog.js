@@ -109,7 +109,7 @@ async function save(id, change) {
   const { changed } = await api(`/connections/${id}`, { method: 'PATCH', body: change });
   const parts = [
     changed.skipped > 0 && `${counted(changed.skipped, 'asset')} skipped`,
-    changed.letIn > 0 && `${counted(changed.letIn, 'asset')} no longer skipped`,
+    changed.unskipped > 0 && `${counted(changed.unskipped, 'asset')} no longer skipped`,
     changed.syncId && 'a full sync was started',
   ].filter(Boolean);
   return `Settings changed${parts.length > 0 ? `: ${parts.join(', ')}` : ''}.`;
