@@ -41,7 +41,7 @@ import * as syncs from './syncs/syncs.ts';
 import * as contents from './verifications/contents.ts';
 import * as inventories from './verifications/inventories.ts';
 import * as lines from './verifications/lines.ts';
-import * as mend from './verifications/mend.ts';
+import * as repairs from './verifications/repairs.ts';
 import * as verifications from './verifications/verifications.ts';
 
 /** The database, by aggregate. */
@@ -69,7 +69,7 @@ export async function openStore(options: { url: string; log: Log }) {
     bucket: bind(db, bucket),
     history: bind(db, { ofAsset }),
     consents: bind(db, consents),
-    contents: bind(db, { ...contents, ...mend }),
+    contents: bind(db, { ...contents, ...repairs }),
     inventories: bind(db, inventories),
     restore: bind(db, restore),
     uploads: bind(db, uploads),

@@ -25,7 +25,7 @@ const rule =
   async (world, details) => {
     const rules = [make(details)].flat();
     await world.library.spoil(rules);
-    return () => world.library.mend(rules);
+    return () => world.library.repair(rules);
   };
 
 const restart =

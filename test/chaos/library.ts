@@ -64,7 +64,7 @@ export function openLibrary(options: { adminUrl: string; proxy: Line; content: C
       rules = [...rules, ...more];
       await tell((a) => a.setFaults(...rules));
     },
-    async mend(these: Rule[]): Promise<void> {
+    async repair(these: Rule[]): Promise<void> {
       rules = rules.filter((rule) => !these.includes(rule));
       await tell((a) => a.setFaults(...rules));
     },

@@ -178,8 +178,8 @@ describe('the verbs of operators', () => {
     const path = join(new URL(scene.ground.environment.STORAGE_URL!).pathname, (await scene.mirror.asset(whole)).key!);
     const bytes = await readFile(path);
     await rm(path);
-    const mended = await run(['resync', id, '--full', '--wait']);
-    expect(mended.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
+    const repaired = await run(['resync', id, '--full', '--wait']);
+    expect(repaired.stdout).toMatch(/! Bucket verified: 1 missing; repairing 1 asset\.\n/);
     expect(await readFile(path)).toEqual(bytes);
     const { bucket } = JSON.parse((await run(['resync', id, '--full', '--wait', '--json'])).stdout);
     expect(bucket).toMatchObject({ status: 'done', missing: 0, different: 0 });
