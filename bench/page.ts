@@ -31,7 +31,7 @@ const asked = {
 } as const;
 
 /** What a command says, trimmed; nothing when it cannot be asked. */
-const told = (program: string, ...args: string[]) =>
+const outputOf = (program: string, ...args: string[]) =>
   run(program, args, { cwd: import.meta.dirname }).then(
     ({ stdout }) => stdout.trim(),
     () => '',
@@ -39,17 +39,17 @@ const told = (program: string, ...args: string[]) =>
 
 /** The version of the sources, and whether what runs differs from it. */
 async function revision(): Promise<string> {
-  const commit = await told('git', 'rev-parse', '--short', 'HEAD');
-  const changed = await told('git', 'status', '--porcelain', '--', '../src', '../package.json');
+  const commit = await outputOf('git', 'rev-parse', '--short', 'HEAD');
+  const changed = await outputOf('git', 'status', '--porcelain', '--', '../src', '../package.json');
   return commit && ` (${commit}${changed && ', changed'})`;
 }
 
 /** The version that a program tells of itself, or, where it was built from source and does not know, that Go knows of it. */
 async function versionOf(part: keyof typeof asked): Promise<string | undefined> {
   const [program, flag] = asked[part];
-  const version = /\d+\.\d+(\.\d+)?/.exec(await told(program, flag))?.[0];
+  const version = /\d+\.\d+(\.\d+)?/.exec(await outputOf(program, flag))?.[0];
   if (version) return version;
-  return /^\s*mod\s+\S+\s+v(\S+)/m.exec(await told('go', 'version', '-m', await told('which', program)))?.[1];
+  return /^\s*mod\s+\S+\s+v(\S+)/m.exec(await outputOf('go', 'version', '-m', await outputOf('which', program)))?.[1];
 }
 
 /**
@@ -62,7 +62,7 @@ export async function ground(parts: (keyof typeof asked)[] = [], more: string[] 
     parts.map(async (part) => [part === 'redis' ? 'Redis' : part, await versionOf(part)].filter(Boolean).join(' ')),
   );
   const machine = `${cpus().length} × ${cpus()[0]!.model.trim()}, ${(totalmem() / 2 ** 30).toFixed(0)} GiB`;
-  const disk = await told('stat', '--file-system', '--format', '%T', tmpdir());
+  const disk = await outputOf('stat', '--file-system', '--format', '%T', tmpdir());
   const ours = `asset-mirror ${version}${await revision()}`;
   const all = [machine, ours, `Node ${process.version}`, ...versions, ...more, ...(disk ? [`files on ${disk}`] : [])];
   return `${new Date().toISOString().slice(0, 10)}; ${all.join(', ')}; load ${loadBefore.toFixed(1)} before, ${loadavg()[0]!.toFixed(1)} at the end.`;

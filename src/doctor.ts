@@ -113,14 +113,14 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
 /** Why tokens and downloads are not tried: there is no active connection. `connections`: undefined if they are unknown. */
 function withoutToken(connections: Pick<Connection, 'id' | 'status'>[] | undefined): Finding {
   const { not } = findingsOn('library');
-  const tell = (level: 'note' | 'wrong', why: string, remedy: string) =>
+  const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
     not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
-  if (!connections) return tell('note', 'who is connected is not known', 'repair the database');
+  if (!connections) return finding('note', 'who is connected is not known', 'repair the database');
   const [one] = connections;
-  if (!one) return tell('note', 'nothing is connected', 'asset-mirror connect-link');
+  if (!one) return finding('note', 'nothing is connected', 'asset-mirror connect-link');
   const paused = connections.find(({ status }) => status === 'paused');
   const command = paused ? `resume ${paused.id}` : `connect-link --connection ${one.id}`;
-  return tell('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
+  return finding('wrong', 'all connections are paused or disconnected: all work is stopped', `asset-mirror ${command}`);
 }
 
 /** Ends a probe between two findings when `signal` is aborted; the probe then removes what it wrote. */

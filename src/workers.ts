@@ -151,7 +151,7 @@ function mirrorDeps(
       pin: (link, signal) => outages.watch('links', () => downloader.pin(link, signal)),
     },
     keyTemplate: config.storage.keyTemplate,
-    tellMirrored: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
+    mirroredEvents: config.webhook.url !== undefined && config.webhook.events.includes('asset.mirrored'),
     filters: config.sync,
     processing,
     transcripts,

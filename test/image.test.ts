@@ -157,11 +157,11 @@ describe.runIf(engine)('the image', () => {
       await operator.api('POST', `/connections/${connections[0].id}/resync`, { mode: 'incremental' });
       await operator.assetIn(held, 'transferring');
       for (const container of [worker!, web!]) {
-        const told = Date.now();
+        const stoppedAt = Date.now();
         await container.signal('SIGTERM');
         expect(await container.ended(), await container.output()).toBe(0);
         // Whoever waits for the transfer waits 30 s.
-        expect(Date.now() - told).toBeLessThan(25_000);
+        expect(Date.now() - stoppedAt).toBeLessThan(25_000);
         expect(await container.output()).toContain('"stopped"');
       }
     });

@@ -23,7 +23,7 @@ let certificates: Certificates;
 const known = getCACertificates('default');
 beforeAll(async () => {
   certificates = await newCertificates();
-  // Mirrors are processes of their own, which are told by NODE_EXTRA_CA_CERTS; this one is a browser, and asks what they rest on.
+  // Mirrors are processes of their own, which trust NODE_EXTRA_CA_CERTS. This process plays the browser and asks their dependencies.
   setDefaultCACertificates([...known, readFileSync(certificates.ca, 'utf8')]);
 });
 afterAll(async () => {

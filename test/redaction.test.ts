@@ -45,7 +45,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       environment: {
         LOG_LEVEL: 'trace',
         WEBHOOK_SECRET: `whsec_${randomBytes(24).toString('base64')}`,
-        // Nobody is there, which is told.
+        // Nobody is there, which is reported.
         WEBHOOK_URL: `http://127.0.0.1:1/hook?signature=${canaries.signature}`,
         WEBHOOK_ALLOW_PRIVATE: 'true',
       },
@@ -165,8 +165,8 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     await until('the connection to end', async () => {
       return (await web.api('GET', `/connections/${connectionId}`)).status === 'disconnected';
     });
-    await until('that to be told', () => stream.heard().includes('connection.disconnected'));
-    written.set('the stream of events', stream.heard());
+    await until('that event', () => stream.received().includes('connection.disconnected'));
+    written.set('the stream of events', stream.received());
     stream.close();
     const accept = { accept: 'application/json', authorization: `Bearer ${environment.ADMIN_TOKEN}` };
     const events = await fetch(`${ground.publicUrl}/api/events?limit=250`, { headers: accept });
@@ -227,11 +227,11 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       headers: { authorization: `Bearer ${ground.environment.ADMIN_TOKEN}` },
       signal: ended.signal,
     });
-    let heard = '';
+    let received = '';
     void (async () => {
-      for await (const chunk of body!) heard += Buffer.from(chunk);
+      for await (const chunk of body!) received += Buffer.from(chunk);
     })().catch(() => {});
-    return { heard: () => heard, close: () => ended.abort() };
+    return { received: () => received, close: () => ended.abort() };
   }
 
   /** The queues as the board shows them to who is signed in: all jobs in all states, each with its errors. */
@@ -259,7 +259,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     }
   }
 
-  /** What is told of settings with which nothing works. */
+  /** The output of starts with settings that do not work. */
   async function attemptsInVain(): Promise<[string, string][]> {
     const { environment } = ground;
     const away = environment.DATABASE_URL!.replace(/:\d+\//, ':1/');
@@ -322,10 +322,10 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     expect(found).toEqual([]);
   });
 
-  test('although what went wrong was told, without them', () => {
-    const told = [...written.values()].join('\n');
+  test('although the errors were reported, without them', () => {
+    const all = [...written.values()].join('\n');
     for (const kept of ['svc*_…', 'https://media.example.com/a?…', 'ECONNREFUSED', 'connection disconnected']) {
-      expect(told).toContain(kept);
+      expect(all).toContain(kept);
     }
     expect(lines().filter(({ level }) => level === 'warn' || level === 'error').length).toBeGreaterThan(10);
   });

@@ -99,7 +99,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
         trace.flatMap((span) => (within(span, of) && span.attributes['url.full'] ? [span.attributes['url.full']] : []));
       expect(addresses(run)).toContainEqual(expect.stringMatching(/\/api\/v1\/companies\/acme\/assets\?…$/));
       const name = (span: Span) => span.name;
-      // A statement may be of several leases at once, and is told in one of them.
+      // A statement may serve several leases at once; the span of one of them has it.
       expect(trace.map(name)).toContainEqual(expect.stringMatching(/^pg\.query/));
       for (const id of ids) {
         const leases = trace.filter(({ name, attributes }) => name === 'asset' && attributes.assetId === id);

@@ -1,7 +1,7 @@
 import { Option } from 'commander';
 import type { ApiClient } from './client.ts';
 import { mostRows, wholeNumber } from './options.ts';
-import { type NewVerb, tell } from './verb.ts';
+import { failIf, type NewVerb } from './verb.ts';
 import { type AssetsOptions, assets } from './verbs/assets.ts';
 import { connections } from './verbs/connections.ts';
 import { type EventsOptions, events } from './verbs/events.ts';
@@ -87,5 +87,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'It takes as long as a full listing. Ctrl-C stops it in the service, too.',
   )
     .argument('[connection]', 'its id, from `asset-mirror connections` (default: all active connections)')
-    .action(async (connection: string | undefined, options) => tell(await plan(await connect(), connection, options)));
+    .action(async (connection: string | undefined, options) =>
+      failIf(await plan(await connect(), connection, options)),
+    );
 }

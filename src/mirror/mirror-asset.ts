@@ -132,7 +132,7 @@ async function finish(
       recordKey,
       ...sidecars,
       sidecarFiles: sidecarsOf(sidecars, recordKey),
-      tell: deps.tellMirrored && isNew ? media : undefined,
+      eventFor: deps.mirroredEvents && isNew ? media : undefined,
       waitMs: nextFollowUp(deps, held, sidecars, detail, 0),
     }),
   );

@@ -13,7 +13,7 @@ export interface KeyRotation {
 
 /** Where a sealed pair is kept: with a connection, or with a consent that is not finished. */
 interface Place {
-  /** How an operator is told of it. */
+  /** Its name in messages to operators. */
   name: string;
   purpose: string;
   /** Undefined: it has none. */

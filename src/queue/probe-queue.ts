@@ -56,7 +56,7 @@ export async function* probeQueue(options: { redisUrl: string | undefined }): As
     if (policy === 'noeviction') yield { area, what: 'eviction', found: 'noeviction: jobs stay', level: 'ok' };
     else {
       const remedy = 'CONFIG SET maxmemory-policy noeviction, or jobs are lost when memory is short';
-      yield { area, what: 'eviction', found: policy || 'not told', remedy, level: policy ? 'wrong' : 'note' };
+      yield { area, what: 'eviction', found: policy || 'unknown', remedy, level: policy ? 'wrong' : 'note' };
     }
   } finally {
     redis.disconnect();

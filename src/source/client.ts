@@ -144,7 +144,7 @@ export class LibraryClient {
     const { text, contentType, unbounded } = await this.#get(`${path}?format=${format}`, what, call, accept);
     if (/json/i.test(contentType) && /"noSpeech"\s*:\s*true/.test(text)) return undefined;
     if (unbounded) {
-      throw new Error(`${what}: the length of the ${format} is unknown, so one that was cut could not be told`);
+      throw new Error(`${what}: the length of the ${format} is unknown, so a truncated one would not be noticed`);
     }
     const plausible = format === 'vtt' ? /^\uFEFF?WEBVTT/ : /^(?!\s*(<!doctype|<html|\{))/i;
     if (!plausible.test(text)) throw new Error(`${what}: the answer is not ${format}`);

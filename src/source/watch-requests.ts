@@ -37,22 +37,22 @@ export function watchRequests(
     const endpoint = endpointOf(api, `${options.origin}${options.path}`);
     const onAnswer = onSend(endpoint);
     const began = performance.now();
-    let told = false;
-    const tell = (status: Asked['status']) => {
-      if (!told) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
-      told = true;
+    let reported = false;
+    const report = (status: Asked['status']) => {
+      if (!reported) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
+      reported = true;
     };
     return dispatch(options, {
       onRequestStart: (...args) => handler.onRequestStart?.(...args),
       onRequestUpgrade: (...args) => handler.onRequestUpgrade?.(...args),
       onResponseStart(...args) {
-        if (args[1] >= 200) tell(args[1]);
+        if (args[1] >= 200) report(args[1]);
         handler.onResponseStart?.(...args);
       },
       onResponseData: (...args) => handler.onResponseData?.(...args),
       onResponseEnd: (...args) => handler.onResponseEnd?.(...args),
       onResponseError(...args) {
-        tell(isAborted(options) ? 'aborted' : 'unanswered');
+        report(isAborted(options) ? 'aborted' : 'unanswered');
         handler.onResponseError?.(...args);
       },
     });

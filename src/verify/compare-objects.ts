@@ -47,7 +47,7 @@ export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspect
   const findings = await inLanes(batch, readers, async ({ key, left, right }): Promise<Finding> => {
     if (left) return judge(deps, left, right, options);
     if (options.one || owned.has(key)) return undefined;
-    return { ...told('+', 'not ours: no record names it'), key: storable(key) };
+    return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };
   });
   return batch.flatMap(({ left }, index) => (left || findings[index] ? [findings[index]] : []));
 }
@@ -183,7 +183,7 @@ function mayHave(asset: AssetContents, key: string): boolean | null {
   return of || asset.nextAt !== null;
 }
 
-export const told = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
+export const verificationLine = (mark: VerificationLine['mark'], text: string): VerificationLine => ({
   mark,
   key: null,
   assetId: null,

@@ -32,8 +32,8 @@ export interface RebuildDeps {
 }
 
 export interface RebuildOptions {
-  /** Reports something that a person should know: one sentence. */
-  tell: (line: string) => void;
+  /** Called with one sentence for each record that cannot be used as it is. */
+  onProblem: (line: string) => void;
   onProgress: (so: Readonly<Rebuilding>) => void;
   signal: AbortSignal;
 }
@@ -114,9 +114,9 @@ class Rebuild {
   }
 
   async #restoreBatch(keys: string[]): Promise<void> {
-    const { tell, signal, onProgress } = this.#options;
+    const { onProblem, signal, onProgress } = this.#options;
     const { storage, thumbnails } = this.#deps;
-    const deps = { storage, thumbnails, window: this.#window, tell, skip: this.#skip, signal };
+    const deps = { storage, thumbnails, window: this.#window, onProblem, skip: this.#skip, signal };
     const newest = new Map<string, RestoredAsset>();
     for (const asset of await inLanes(keys, readAtOnce, (key) => readAsset(deps, key))) {
       if (!asset) continue;
@@ -157,13 +157,13 @@ class Rebuild {
       else so.restored++;
       so.bytes += asset.bytes ?? 0;
       if (asset.state === 'pending') so.pending++;
-      if (asset.reason) this.#options.tell(`${asset.media.key}${because(asset.reason)}`);
+      if (asset.reason) this.#options.onProblem(`${asset.media.key}${because(asset.reason)}`);
     }
   }
 
   readonly #skip = (line: string): void => {
     this.so.skipped++;
-    this.#options.tell(line);
+    this.#options.onProblem(line);
   };
 }
 

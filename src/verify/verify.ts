@@ -10,7 +10,7 @@ import {
 } from '../store/database/schema.ts';
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
-import { type Finding, type Inspection, inspect, type Pair, told } from './compare-objects.ts';
+import { type Finding, type Inspection, inspect, type Pair, verificationLine } from './compare-objects.ts';
 import { differencesIn } from './counts.ts';
 import { compareKeys, expectedObjects, expectedOf, isSettled, sideBySide } from './expected-objects.ts';
 import { listLibrary } from './list-library.ts';
@@ -181,5 +181,10 @@ function missingAsset(asset: AssetContents): Finding {
   if (why === null) return undefined;
   const name = asset.name ? `${asset.name}: ` : '';
   const skipped = asset.skipped !== null;
-  return { ...told('-', `${name}${why}`), assetId: asset.id, difference: !skipped && !isAbsent(asset), skipped };
+  return {
+    ...verificationLine('-', `${name}${why}`),
+    assetId: asset.id,
+    difference: !skipped && !isAbsent(asset),
+    skipped,
+  };
 }

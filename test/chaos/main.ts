@@ -79,7 +79,7 @@ async function main(): Promise<number> {
     try {
       const report = await Promise.race([runPlan(world, plan, print, options), stopped]);
       report.took.all = Date.now() - started;
-      good = told(report);
+      good = printReport(report);
     } finally {
       await world.close();
     }
@@ -96,7 +96,7 @@ async function main(): Promise<number> {
 }
 
 /** What was found, for people. True: nothing. */
-function told({ findings, took }: Report): boolean {
+function printReport({ findings, took }: Report): boolean {
   print();
   for (const { what, seen, problems } of findings) {
     print(`${problems.length === 0 ? 'ok' : 'NO'}  ${what}\n      ${seen}`);

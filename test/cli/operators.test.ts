@@ -207,11 +207,11 @@ describe('the verbs of operators', () => {
     const child = spawn(process.execPath, ['src/main.ts', 'events', '--follow', '--json', '--limit', '2'], {
       env: client(),
     });
-    let [told, said] = ['', ''];
-    child.stdout.on('data', (chunk) => (told += chunk));
+    let [out, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const lines = () =>
-      told
+      out
         .split('\n')
         .filter(Boolean)
         .map((line) => JSON.parse(line));
@@ -244,16 +244,16 @@ describe('the verbs of operators', () => {
     const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
     await park(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
-    let [told, said] = ['', ''];
-    child.stdout.on('data', (chunk) => (told += chunk));
+    let [out, said] = ['', ''];
+    child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const ended = once(child, 'exit');
-    await until('the first reason', () => told.includes('asked to wait'));
+    await until('the first reason', () => out.includes('asked to wait'));
     await park(41_000, 'read /me: connect ECONNREFUSED');
-    await until('the second reason', () => told.includes('ECONNREFUSED'));
+    await until('the second reason', () => out.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
-    expect(told).toMatch(
+    expect(out).toMatch(
       /^Started .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
     );
     expect(said).toBe(

@@ -64,7 +64,7 @@ describe('a listing', () => {
     expect(new Set(Object.values(all).map((asset) => asset.skipped))).toEqual(new Set(['type documents']));
   });
 
-  test('of a company that is skipped is not asked for, and comes when it is let in', async () => {
+  test('of a skipped company is not requested, and is listed when the company is no longer skipped', async () => {
     const { companyId, connectionId } = await stage.company();
     const [id] = await stage.upload(companyId);
     await patch(connectionId, { exclude: { companyIds: [companyId] } });
@@ -79,7 +79,7 @@ describe('a listing', () => {
     expect(await rows(companyId)).toMatchObject({ [id!]: waiting });
   });
 
-  test('an asset that was asked for by name, and is skipped, is told', async () => {
+  test('an asset that was requested by name, and is skipped, is reported', async () => {
     const { connectionId, film } = await listed({ include: { assetTypes: ['documents'] } });
     expect(await stage.sync(connectionId, 'full', { assetIds: [film] })).toMatchObject({
       status: 'failed',
@@ -87,7 +87,7 @@ describe('a listing', () => {
     });
   });
 
-  test('what the environment skips no more is let in by the next full run', async () => {
+  test('assets that the environment no longer skips are mirrored after the next full sync', async () => {
     const { companyId, connectionId, film, text } = await listed({}, { excludeTypes: ['videos'] });
     expect(await rows(companyId)).toMatchObject({ [text]: waiting });
     await stage.sync(connectionId, 'full', {}, { excludeTypes: [] });
@@ -192,7 +192,7 @@ describe('a company that two connections read', () => {
 });
 
 describe('settings of a connection', () => {
-  test('are told as they are, and which of them are its own', async () => {
+  test('are shown as they are in effect, with the names of its own', async () => {
     const { connectionId } = await stage.company();
     const defaults = {
       syncInterval: 365 * 24 * 3_600_000,
@@ -229,7 +229,7 @@ describe('settings of a connection', () => {
     expect(await stage.events({ kind: 'connection.changed', connectionId })).toHaveLength(3);
   });
 
-  test('tell what they name and nobody has heard of, and take it all the same', async () => {
+  test('report unknown names, and are saved all the same', async () => {
     const { companyId, connectionId, projectId } = await listed();
     const known = { companyIds: [companyId], projectIds: [projectId], assetTypes: ['videos', 'documents'] };
     const slips = { companyIds: ['no-company'], projectIds: ['no-project'], assetTypes: ['film'] };
@@ -258,7 +258,7 @@ describe('settings of a connection', () => {
     await expect(patch(connectionId, body)).rejects.toThrow(new RegExp(`400 .*invalid_request.*${field}`));
   });
 
-  test('of a connection that is unknown are told to be so', async () => {
+  test('of an unknown connection are answered with 404', async () => {
     await expect(patch('nobody', { concurrency: 1 })).rejects.toThrow(/404 .*connection_not_found/);
   });
 });

@@ -87,7 +87,7 @@ const assets: fc.Arbitrary<Selectable> = fc.record({
 const wants = (filters: Filters, asset: Selectable) => skippingRule(filters, asset) === null;
 
 describe('for any settings', () => {
-  test('exclude wins: to exclude more never lets anything in, and nothing that it names is wanted', () => {
+  test('exclude wins: more excludes never unskip anything, and nothing that they name is wanted', () => {
     fc.assert(
       fc.property(selections, choices, assets, ({ include, exclude }, more, asset) => {
         const wider = { include, exclude };
@@ -119,7 +119,7 @@ describe('for any settings', () => {
     );
   });
 
-  test('whoever is not told to be wider lets nothing in that was skipped', () => {
+  test('filters that are not wider skip everything that was skipped', () => {
     fc.assert(
       fc.property(selections, selections, assets, (before, after, asset) => {
         if (!isWider(before, after) && wants(after, asset)) expect(wants(before, asset)).toBe(true);

@@ -121,7 +121,7 @@ describe('what is asked for', () => {
     expect(await ask('POST', '/api/connect-links', { body })).toMatchObject(problem(413, 'payload_too_large'));
   });
 
-  test.each(['nobody', '%00', 'a%2Fb', '%F0%9F%8E%AC'])('the unknown connection %s is told', async (id) => {
+  test.each(['nobody', '%00', 'a%2Fb', '%F0%9F%8E%AC'])('the unknown connection %s is reported', async (id) => {
     const code = id === '%00' ? problem(400, 'invalid_request') : problem(404, 'connection_not_found');
     expect(await ask('GET', `/api/connections/${id}`)).toMatchObject(code);
     expect(await ask('POST', `/api/connections/${id}/resync`, { body: '{"mode":"full"}' })).toMatchObject(code);
@@ -133,7 +133,7 @@ describe('what is asked for', () => {
     ['/api/connections/%ff', 400, 'invalid_request'],
     ['/api/connections/%', 400, 'invalid_request'],
     [`/api/connections/${'x'.repeat(7000)}`, 414, 'address_too_long'],
-  ])('an address that cannot be read (%.30s) is told as all else is', async (path, status, code) => {
+  ])('an unreadable address (%.30s) gets a problem like any other', async (path, status, code) => {
     const answer = await fetch(stage.ground.publicUrl + path);
     const body = (await answer.json()) as { requestId: string; detail: string };
     expect([answer.status, answer.headers.get('content-type')]).toEqual([
@@ -147,7 +147,7 @@ describe('what is asked for', () => {
   test.each([
     ['headers that are too long', `GET /api/status HTTP/1.1\r\nHost: h\r\nCookie: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
     ['no request', 'nothing of the kind\r\n\r\n', 400],
-  ])('%s: told as all else is', async (_, text, status) => {
+  ])('%s gets a problem like any other', async (_, text, status) => {
     const socket = connect(Number(new URL(stage.ground.publicUrl).port), '127.0.0.1');
     socket.end(text);
     const [head, body] = (await toText(socket)).split('\r\n\r\n');
@@ -170,7 +170,7 @@ describe('what is asked for', () => {
     expect(await ask('GET', path)).toMatchObject(problem(404, 'not_found'));
   });
 
-  test('a connection is told with its companies, counts and times', async () => {
+  test('a connection is shown with its companies, counts and times', async () => {
     const { body } = await ask('GET', `/api/connections/${connectionId}`);
     expect(body).toMatchObject({
       id: connectionId,
@@ -185,7 +185,7 @@ describe('what is asked for', () => {
     expect(JSON.stringify(body)).not.toMatch(/svc|token|sealed|v1\./);
   });
 
-  test('the projects of a connection are told by name, as the library has them', async () => {
+  test('the projects of a connection are listed by name, as in the library', async () => {
     const path = `/api/connections/${connectionId}/projects`;
     expect(await ask('GET', path)).toMatchObject({ status: 200, body: { projects: [] } });
     for (const [id, name] of [

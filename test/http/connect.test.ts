@@ -158,7 +158,7 @@ describe('coming back', () => {
     const first = await browser.get(back);
     expect(first.status).toBe(200);
     expect(first.headers.getSetCookie()[0]).toMatch(/^asset_mirror_connect=; .*Expires=Thu, 01 Jan 1970/);
-    // Who loads the page again is told what is true, and nothing happens.
+    // A reload shows the same result and changes nothing.
     expect(await text(await browser.get(back))).toMatchObject({
       status: 400,
       text: expect.stringContaining('you are connected'),

@@ -49,7 +49,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await shows('This token is wrong.');
     await eventually(focused).toEqual({ role: 'textbox', name: 'Token' });
     // The browser tells its console of each refusal, in its own time.
-    await until('the console to be told', () => complaints.length > 0);
+    await until('the console message', () => complaints.length > 0);
     expect(complaints.splice(0)).toEqual([expect.stringContaining('401')]);
     await page.keyboard.type('the-token-of-the-operators');
     await Promise.all([page.waitForNavigation(), page.keyboard.press('Enter')]);
@@ -85,7 +85,7 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
       'search',
       'ada',
     ]);
-    // Told every two seconds, while it takes more than five.
+    // Reported every two seconds during more than five seconds of work.
     const seen = (await page.evaluate('[...seen]')) as string[];
     expect(seen.filter((part) => /^\d/.test(part ?? '')).length).toBeGreaterThanOrEqual(2);
     await shows('Broken cut.mov failed');
@@ -210,11 +210,11 @@ describe.skipIf(!chromium)(`the dashboard in a real browser${leftOut}`, () => {
     await press('Settings …');
     await shows('The library does not list its projects now.');
     // The browser reports what is refused, too.
-    await until('the console to be told', () => complaints.splice(0).length > 0);
+    await until('the console message', () => complaints.splice(0).length > 0);
     await page.type('fieldset:nth-of-type(3) input', 'nope');
     await press('Save');
     await shows(/No asset belongs to a project nope\./);
-    await until('the console to be told', () => complaints.splice(0).length > 0);
+    await until('the console message', () => complaints.splice(0).length > 0);
     await page.click('input[name="force"]');
     await press('Save');
     await shows('Settings changed');
@@ -383,7 +383,7 @@ interface Spoken {
   children?: Spoken[];
 }
 
-/** The page as screen readers are told of it. */
+/** The page as screen readers get it. */
 async function spoken(): Promise<Spoken[]> {
   const all = (node: Spoken): Spoken[] => [node, ...(node.children ?? []).flatMap(all)];
   return all((await page.accessibility.snapshot()) as Spoken);

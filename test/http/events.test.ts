@@ -58,11 +58,11 @@ async function follow(options: { last?: string; query?: string; url?: string } =
   return { ...stream, stream, response, reading, end };
 }
 /** Those of these kinds: what others did a moment before may come along. */
-const told = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
+const eventsOf = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
   stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
 const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
 
-test('who follows is told at once, by whichever process it happened in', async () => {
+test('a follower gets an event of any process at once', async () => {
   const port = await freePort();
   const environment = { ...stage.ground.environment, PORT: String(port), PUBLIC_URL: `http://127.0.0.1:${port}` };
   const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');
@@ -74,7 +74,7 @@ test('who follows is told at once, by whichever process it happened in', async (
     const began = performance.now();
     await happen(`test.round ${round}`);
     for (const { stream } of [here, there]) {
-      await until('the event', () => told(stream, `test.round ${round}`).length === 1);
+      await until('the event', () => eventsOf(stream, `test.round ${round}`).length === 1);
     }
     took.push(performance.now() - began);
   }
@@ -83,8 +83,8 @@ test('who follows is told at once, by whichever process it happened in', async (
   await stage.mirror.api('POST', `/connections/${connectionId}/pause`);
   for (const { stream } of [here, there]) {
     const kinds = ['connection.paused', 'operator.pauseConnection'];
-    await until('both events', () => told(stream, ...kinds).length === 2);
-    expect(told(stream, ...kinds)).toEqual(kinds);
+    await until('both events', () => eventsOf(stream, ...kinds).length === 2);
+    expect(eventsOf(stream, ...kinds)).toEqual(kinds);
     await until('the progress', () => stream.progress.some((it) => it.connections.paused === 1));
   }
   await stage.mirror.api('POST', `/connections/${connectionId}/resume`);
@@ -97,7 +97,7 @@ test('who follows is told at once, by whichever process it happened in', async (
 test('who comes back goes on behind the last it has seen, and misses nothing', async () => {
   const first = await follow();
   await happen('test.one');
-  await until('the event', () => told(first.stream, 'test.one').length === 1);
+  await until('the event', () => eventsOf(first.stream, 'test.one').length === 1);
   await first.end();
   for (const kind of ['test.two', 'test.three']) await happen(kind);
   const second = await follow({ last: first.stream.last });
@@ -109,7 +109,7 @@ test('who comes back goes on behind the last it has seen, and misses nothing', a
   await third.end();
   await happen('test.four');
   const fourth = await follow({ last: third.stream.last });
-  await until('the event', () => told(fourth.stream, 'test.four').length === 1);
+  await until('the event', () => eventsOf(fourth.stream, 'test.four').length === 1);
   await fourth.end();
 });
 
@@ -122,12 +122,12 @@ test('an event whose transaction ends late is not missed, though younger ones we
     await slow.query(`INSERT INTO events (kind) VALUES ('test.slow')`);
     await happen('test.quick');
     await slow.query('COMMIT');
-    await until('both', () => told(stream.stream, 'test.slow', 'test.quick').length === 2);
+    await until('both', () => eventsOf(stream.stream, 'test.slow', 'test.quick').length === 2);
     // And in an order in which a place between them stands for all before it.
     const from = await follow({ last: stream.stream.last });
     await happen('test.after');
-    await until('the next', () => told(from.stream, 'test.after').length === 1);
-    expect(told(from.stream, 'test.slow', 'test.quick', 'test.after')).toEqual(['test.after']);
+    await until('the next', () => eventsOf(from.stream, 'test.after').length === 1);
+    expect(eventsOf(from.stream, 'test.slow', 'test.quick', 'test.after')).toEqual(['test.after']);
     await from.end();
   } finally {
     await slow.end();
@@ -139,13 +139,13 @@ test('a mark of another database, or none of ours, begins now', async () => {
   for (const [i, last] of ['9999999999999-5', 'nonsense', '1'].entries()) {
     const stream = await follow({ last });
     await happen(`test.now${i}`);
-    await until('the event', () => told(stream.stream, `test.now${i}`).length === 1);
-    expect(told(stream.stream, 'test.one', 'test.two')).toEqual([]);
+    await until('the event', () => eventsOf(stream.stream, `test.now${i}`).length === 1);
+    expect(eventsOf(stream.stream, 'test.one', 'test.two')).toEqual([]);
     await stream.end();
   }
 });
 
-test('only what was asked for is told', async () => {
+test('only the requested events are sent', async () => {
   const stream = await follow({ query: '?kind=test.wanted' });
   await happen('test.other');
   await happen('test.wanted');
@@ -162,7 +162,7 @@ test('who reads nothing costs no more than a page, and keeps nobody waiting', as
   const hearing = await follow();
   const long = 'x'.repeat(50_000);
   for (let i = 0; i < 300; i++) await happen('test.long', { data: { long, i } });
-  await until('all of them', () => told(hearing.stream, 'test.long').length === 300);
+  await until('all of them', () => eventsOf(hearing.stream, 'test.long').length === 300);
   expect(hearing.stream.events.map(({ data }) => data.i).filter((i) => i !== undefined)).toEqual(
     Array.from({ length: 300 }, (_, i) => i),
   );

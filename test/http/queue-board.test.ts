@@ -80,7 +80,7 @@ describe.each(grounds())('the queue dashboard, with $name', ({ redis }) => {
     expect(await queues.assets.getWaitingCount()).toBe(1);
   });
 
-  test('what is not there is told with the id that its request has elsewhere', async () => {
+  test('an unknown address is answered with the request id that the log has', async () => {
     const answer = await get('/queues/nothing');
     const body = (await answer.json()) as { code: string; requestId: string };
     expect([answer.status, body.code]).toEqual([404, 'not_found']);

@@ -20,11 +20,13 @@ test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${sk
 
 test('each alert has a case in which it fires, and one in which all is well', async () => {
   const alerts = parse(await readFile(rules, 'utf8')).groups[0].rules.map(({ alert }: { alert: string }) => alert);
-  const told = parse(await readFile(cases, 'utf8')).tests.flatMap(
+  const tested = parse(await readFile(cases, 'utf8')).tests.flatMap(
     (it: { alert_rule_test: { alertname: string; exp_alerts: object[] }[] }) => it.alert_rule_test,
   );
   const named = (fires: boolean) =>
-    new Set(told.flatMap((it: (typeof told)[number]) => (it.exp_alerts.length > 0 === fires ? [it.alertname] : [])));
+    new Set(
+      tested.flatMap((it: (typeof tested)[number]) => (it.exp_alerts.length > 0 === fires ? [it.alertname] : [])),
+    );
   expect([...named(true)].sort()).toEqual([...alerts].sort());
   for (const alert of alerts) expect(named(false), alert).toContain(alert);
 });

@@ -176,11 +176,11 @@ test('while the database is away, only its own gauges are missing from a scrape'
 
 test('docs/reference/metrics.md lists each metric, and no other', async () => {
   const docs = await readFile(new URL('../../docs/reference/metrics.md', import.meta.url), 'utf8');
-  const told = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
+  const documented = (pattern: RegExp) => [...new Set([...docs.matchAll(pattern)].map(([, name]) => name!))].sort();
   const registry = createMetrics().registry;
   recordGauges(registry, {} as never);
   const names = registry.getMetricsAsArray().map(({ name }) => name);
-  expect(told(/`(asset_mirror_\w+)/g)).toEqual([...names, 'asset_mirror_dependency_up'].sort());
+  expect(documented(/`(asset_mirror_\w+)/g)).toEqual([...names, 'asset_mirror_dependency_up'].sort());
 });
 
 async function alertExpressions(): Promise<string[]> {

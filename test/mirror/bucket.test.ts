@@ -90,8 +90,8 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       expect((await keysOf(scene.storage)).sort()).toEqual(whole);
       expect(await downloads()).toEqual(what === 'media' ? [film.id] : []);
       const { id, connection_id } = await last();
-      const told = (await events()).slice(before);
-      expect(told).toEqual([
+      const added = (await events()).slice(before);
+      expect(added).toEqual([
         { connection_id, data: { verificationId: id, missing: 1, different: 0, errors: 0, foreign: 0, repaired: 1 } },
       ]);
       expect(scene.mirror.lines).toContainEqual(
@@ -111,7 +111,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       expect((await scene.media(plain.id))?.toString()).toBe('hello');
     });
 
-    test('and nothing is asked for or told where nothing is missing; of strangers only the number is kept', async () => {
+    test('nothing is requested or reported if nothing is missing; foreign objects are only counted', async () => {
       const before = await events();
       await scene.admin.clearRequests();
       const strangers = Array.from({ length: 30 }, (_, n) => `stranger ${n}`);
@@ -141,7 +141,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
     ])('but not in one that %s: that is waited for', async (_, other) => {
       const own = (await contentOf(scene.storage, '_mirror/id'))!;
       const content = (await contentOf(scene.storage, film.keys.media))!;
-      const told = await events();
+      const earlier = await events();
       await scene.admin.clearRequests();
       if (other === undefined) await scene.storage.remove('_mirror/id');
       else await scene.storage.put('_mirror/id', other);
@@ -162,11 +162,11 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       expect(await last()).toMatchObject({ status: 'done', error: null });
       expect(await downloads()).toEqual([]);
       // A store's ETag is of its own content: the same bytes are the same.
-      expect(await events()).toEqual(told);
+      expect(await events()).toEqual(earlier);
     });
 
     test.runIf(kind.s3)('and reads what was copied once, to know it from then on', async () => {
-      const told = await events();
+      const earlier = await events();
       const bytesRead = async () => (await scene.mirror.api('GET', `/verify/${(await last()).id}`)).counts.bytesRead;
       await compare();
       await settled();
@@ -180,13 +180,13 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       await compare();
       await settled();
       expect(await bytesRead()).toBe(0);
-      expect(await events()).toEqual(told);
+      expect(await events()).toEqual(earlier);
       expect(await downloads()).toEqual([]);
     });
 
     test.runIf(!kind.s3)('but not while it is away', async () => {
       const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-      const told = await events();
+      const earlier = await events();
       await scene.admin.clearRequests();
       await rename(directory, `${directory}.aside`);
       try {
@@ -198,7 +198,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       await settled();
       expect(await last()).toMatchObject({ status: 'done', error: null });
       expect(await downloads()).toEqual([]);
-      expect(await events()).toEqual(told);
+      expect(await events()).toEqual(earlier);
     });
   });
 });

@@ -59,7 +59,7 @@ export async function startRelay(target: string) {
   return relay;
 }
 
-/** Something that waits to be told, and tells that it has come so far. */
+/** A point where a request waits until the test opens it; it reports each arrival. */
 export function breaker() {
   const opened = Promise.withResolvers<void>();
   const reached = Promise.withResolvers<void>();

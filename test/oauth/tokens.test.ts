@@ -144,8 +144,8 @@ async function expectDisconnected(id: string, reason: RegExp) {
   expect(connection.lastError).toMatch(reason);
   const ends = (await eventsOf(id)).filter(({ kind }) => kind === 'connection.disconnected');
   expect(ends).toEqual([{ kind: 'connection.disconnected', data: { reason: connection.lastError } }]);
-  const told = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
-  expect(told).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
+  const found = lines.filter(({ msg, connectionId }) => msg === 'connection disconnected' && connectionId === id);
+  expect(found).toMatchObject([{ level: 'warn', reason: connection.lastError }]);
 }
 
 /** A process of its own that asks for the same token. */
@@ -312,8 +312,8 @@ describe('many concurrent callers', () => {
     const results = (await Promise.all(processes.map((each) => each.results()))).flat();
     expect(results).toEqual(Array(100).fill('Disconnected'));
     expect(refreshes()).toBe(1);
-    const told = processes.flatMap((each) => each.logLines()).filter(({ msg }) => msg === 'connection disconnected');
-    lines.push(...(told as typeof lines));
+    const found = processes.flatMap((each) => each.logLines()).filter(({ msg }) => msg === 'connection disconnected');
+    lines.push(...(found as typeof lines));
     await expectDisconnected(connection.id, /^the user disconnected the app or lost access/);
   });
 
@@ -427,7 +427,7 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
     });
     try {
       await until('some tries to save', () => watched.tries >= 4);
-      // Others are told that the database is away, which is not that the user is.
+      // Other processes get the error of the database, which does not end the connection.
       expect(await failureOf(tokensOf().getAccessToken(connection.id))).not.toBeInstanceOf(Disconnected);
       expect(given()).toBe(false);
     } finally {
@@ -528,8 +528,8 @@ describe('a connection is not ended by', () => {
     expect(waits[9]).toBeGreaterThan(110_000);
     expect(waits[9]).toBeLessThan(160_000);
     relay.instead = (response) => response.writeHead(429, { 'retry-after': '600' }).end();
-    const told = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
-    expect(told.waitMs).toBeGreaterThanOrEqual(600_000);
+    const found = (await failureOf(tokens.getAccessToken(connection.id))) as RetryLater;
+    expect(found.waitMs).toBeGreaterThanOrEqual(600_000);
   });
 });
 
@@ -731,7 +731,7 @@ describe('a process with the refresh lease', () => {
     await held.reached;
     relay.after = undefined;
     const quick = tokensOf({ leaseMs: 10_000, instance: 'quick' }).getAccessToken(connection.id);
-    // The other one has taken over, and was told invalid_grant.
+    // The other process has taken over, and got invalid_grant.
     await until('its answer', () => relay.answered === 1);
     await expectStillConnected(connection.id);
     held.open();
@@ -752,7 +752,7 @@ describe('a process with the refresh lease', () => {
     relay.after = delayed.pass;
     const other = tokensOf({ instance: 'other' }).getAccessToken(connection.id);
     await delayed.reached;
-    // The library has rotated. The frozen one is told so before the other one has its answer.
+    // The library has rotated. The frozen process gets that answer before the other process has its own.
     relay.after = undefined;
     late.open();
     await until('the answer to the frozen one', () => relay.answered === 1);

@@ -47,7 +47,7 @@ test('what is read at once are whole minutes, however fast it goes', () => {
   }
 });
 
-test('the past is told by minute, also what has just happened, and is not written anew', async () => {
+test('the past is counted by minute, including the current one, and is not rewritten', async () => {
   const [one, two, three, four] = await stage.ids(companyId);
   await mirrored(one!, 10, 100);
   await mirrored(two!, 10, 200);

@@ -53,7 +53,7 @@ describe('trouble of a place', () => {
     }
   });
 
-  test('ends with any answer, also one that refuses or asks to wait; being told to stop is none', async () => {
+  test('ends with any answer, also one that refuses or asks to wait; an abort by the caller does not count', async () => {
     const outages = createOutageDetector();
     for (const id of ['a', 'b', 'c', 'd']) await fails(outages, 'links', id);
     await fails(outages, 'links', 'x', new DOMException('stop', 'AbortError'));

@@ -91,10 +91,10 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     expect(await scene.admin.requests()).toEqual([]);
     await scene.mirror.connect();
     for (const id of missed) await scene.mirror.assetIn(id, 'mirrored', minutes);
-    const told = await until('what was filled', () =>
+    const result = await until('what was filled', () =>
       scene.mirror.lines.find((line) => line.msg === 'caught up after reconnect'),
     );
-    expect(told).toMatchObject({
+    expect(result).toMatchObject({
       connectionId: scene.connectionId,
       new: 3,
       from: new Date(later[0]!).toISOString(),

@@ -43,12 +43,12 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         const incremental = all.find((scheduler) => scheduler.key === `sync-${id}`)!;
         const full = all.find((scheduler) => scheduler.key === `full-${id}`)!;
         expect([Number(incremental.every), Number(full.every)]).toEqual([hour, 24 * hour]);
-        const told = Date.parse(connections.find((c: { id: string }) => c.id === id).nextSyncAt);
-        expect(incremental.next).toBe(told);
-        expect(told).toBeGreaterThan(Date.now() - 1000);
-        expect(told).toBeLessThanOrEqual(Date.now() + hour);
+        const next = Date.parse(connections.find((c: { id: string }) => c.id === id).nextSyncAt);
+        expect(incremental.next).toBe(next);
+        expect(next).toBeGreaterThan(Date.now() - 1000);
+        expect(next).toBeLessThanOrEqual(Date.now() + hour);
         expect(full.next! - Date.now()).toBeLessThanOrEqual(24 * hour);
-        places.add(told % hour);
+        places.add(next % hour);
       }
       expect(places.size).toBe(5);
     }));

@@ -37,7 +37,7 @@ test('an answer leaves no timer behind, which would keep it in memory', async ()
     destroy: (id) => void left.delete(id),
   }).enable();
   for (let i = 0; i < 50; i++) expect((await get('/', signal)).text).toBe('{"ok":true}');
-  // What is ended is told of on the next leases of the event loop.
+  // The end is reported on a later turn of the event loop.
   for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve));
   hook.disable();
   expect(left.size).toBeLessThan(10);

@@ -17,7 +17,7 @@ export interface Ground {
 
 class Broken extends Error {
   override readonly name = 'Broken';
-  // What the store's own errors are told by, so that a body's error that looks like one is not taken for it.
+  // The marks of the store's own errors: a similar error of the body must not pass for one.
   readonly code: string;
 
   constructor(code = 'EIO') {

@@ -38,7 +38,7 @@ async function newRecords() {
   };
 }
 
-conformance('a directory that is told by its id', async () => {
+conformance('a directory that is recognized by its id', async () => {
   const [ground, records] = await Promise.all([newDirectory(), newRecords()]);
   const { id } = await records.open();
   return {

@@ -277,7 +277,7 @@ describe('/me is the authority', () => {
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active' });
   });
 
-  test('an entry that cannot be read is told, and its company stays and is listed', async () => {
+  test('an unreadable entry is reported, and its company stays and is listed', async () => {
     const { connectionId, userId, kept, other } = await reader();
     const [id] = await stage.upload(other, 1, { uploadDate: longAgo + 1 });
     const companies = [{ id: kept, name: 5 }, { id: other }, null, { id: 'x'.repeat(1001) }];
@@ -298,8 +298,8 @@ describe('/me is the authority', () => {
     ];
     await stage.admin.addFault({ endpoint: 'me', body: { user: { id: userId }, companies } });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: null });
-    const { companies: told } = await stage.mirror.api('GET', `/connections/${connectionId}`);
-    expect(Object.fromEntries(told.map((c: { id: string; name: string }) => [c.id, c.name]))).toEqual({
+    const { companies: found } = await stage.mirror.api('GET', `/connections/${connectionId}`);
+    expect(Object.fromEntries(found.map((c: { id: string; name: string }) => [c.id, c.name]))).toEqual({
       [kept]: 'AB\ufffd',
       [other]: 'Two',
     });

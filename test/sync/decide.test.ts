@@ -246,7 +246,7 @@ describe('what a listing makes of an asset', () => {
       skipped,
       aside,
     ],
-    ['let in again', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, afresh],
+    ['no longer skipped', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, afresh],
     [
       'skipped by another, and wanted here',
       record('pending', { connectionId: 'd', skipped: 'type videos' }),

@@ -274,7 +274,7 @@ async function marksAreTrue(at: Scene): Promise<void> {
 const modes = fc.constantFrom<Paging>('keyset', 'offset');
 const settings = () => {
   process.stdout.write(`seed ${seed}\n`);
-  // Making a counterexample small takes time; it is told in any case.
+  // Shrinking a counterexample takes time; it is reported in any case.
   return { seed, numRuns, interruptAfterTimeLimit: 240_000 };
 };
 

@@ -121,7 +121,7 @@ describe('a listing that halves', () => {
     return { companyId, connectionId, userId, ids, lost: ids.slice(0, count / 2).sort() };
   }
 
-  test('is held until the operator lets it pass, and he is told how', async () => {
+  test('is held until the operator confirms it; the reason says how', async () => {
     const { companyId, connectionId, userId, lost } = await halved();
     const run = await stage.sync(connectionId, 'full');
     const advice = `asset-mirror resync ${connectionId} --full --company ${companyId} --accept-gone`;
@@ -271,20 +271,21 @@ describe('an interrupted run', () => {
 });
 
 describe('a company', () => {
-  test('that can no longer be read is told, and nothing of it is gone; back again, what failed meanwhile is tried again', async () => {
+  test('that can no longer be read is logged, and none of its assets is gone; when it can be read again, failed assets are retried', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     await stage.admin.addCompany({ id: `${companyId}-kept`, name: 'Kept', userIds: [userId] });
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
-    // Between the loss and the run that finds it out, a worker is told that there is no such asset.
+    // Between the loss and the run that finds it out, a worker gets the answer that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
     await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the service answered 404' });
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });
-    const told = (msg: string) => stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
-    expect(told('company lost')).toHaveLength(1);
+    const logged = (msg: string) =>
+      stage.mirror.lines.filter((line) => line.msg === msg && line.companyId === companyId);
+    expect(logged('company lost')).toHaveLength(1);
     expect(await stage.events({ kind: 'company.lost', connectionId })).toMatchObject([{ data: { companyId } }]);
     expect(await gone(companyId)).toEqual([]);
 

@@ -465,7 +465,7 @@ describe('bad answers', () => {
     });
   });
 
-  test('an item without a readable id is told of for as long as it is listed', async () => {
+  test('an item without a readable id is reported while it is listed', async () => {
     const { companyId, connectionId } = await stage.company();
     const odd = [7, null, '', 'a\u0000b', '..', 'x'.repeat(1001), '\ud800', {}];
     const ids: string[] = [];
@@ -475,9 +475,9 @@ describe('bad answers', () => {
     const run = await stage.sync(connectionId, 'full', {}, mirror);
     expect(run).toMatchObject({ status: 'done', seen: odd.length + 1, new: odd.length });
     expect(run.error).toMatch(/^asset without a readable id \("file 0"\): id: /);
-    const told = await stage.assets(companyId);
-    expect(told.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
-    for (const { reason } of told) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
+    const assets = await stage.assets(companyId);
+    expect(assets.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
+    for (const { reason } of assets) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
 
     // Neither a run over less nor a second one over everything changes that.
     expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
@@ -707,7 +707,7 @@ describe('what an operator asks for', () => {
     expect(await marks()).toEqual([longAgo + 2, null]);
   });
 
-  test('named assets are asked for one by one and start afresh; what cannot be is told', async () => {
+  test('named assets are requested one by one and start afresh; those that cannot be are reported', async () => {
     const { companyId, connectionId } = await stage.company();
     const [good, bad, gone] = await stage.upload(companyId, 3, { override: { size: 'x' } });
     await stage.sync(connectionId);
@@ -818,7 +818,7 @@ describe('the end of a connection in the middle of a run', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('found out by the run itself is no failure of the run, and is told once', async () => {
+  test('found by the run itself is no failure of the run, and is reported once', async () => {
     const { connectionId, userId } = await stage.company();
     await stage.admin.endConnections(userId);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'disconnected', done: 0 });

@@ -112,7 +112,7 @@ test('a film that is being mirrored keeps to the bandwidth of its connection, al
   expect(performance.now() - started).toBeLessThan(35_000);
 });
 
-test('what the environment skips, and lets in again, is so with the next start, without a listing', async () => {
+test('a change of what the environment skips applies at the next start, without a listing', async () => {
   await patch({ exclude: null, bandwidth: null });
   await scene.restart({ INCLUDE_ASSET_TYPES: 'vidoes' });
   expect(scene.mirror.lines).toContainEqual(

@@ -89,7 +89,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     await loseTheDatabase();
     const first = await command(scene, 'rebuild', '--json');
     expect(first.code, first.output).toBe(0);
-    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, told: [] });
+    expect(JSON.parse(first.output)).toMatchObject({ restored: 5, known: 0, pending: 0, skipped: 0, problems: [] });
     const again = await command(scene, 'rebuild');
     expect(again.code, again.output).toBe(0);
     expect(again.output).toMatch(/0 assets restored \(5 already known\)/);
@@ -152,12 +152,12 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
   let ground: Awaited<ReturnType<typeof newGround>>;
   let store: Store;
   let storage: Storage;
-  const told: string[] = [];
+  const problems: string[] = [];
   beforeEach(async () => {
     ground = await newGround({ port: await freePort(), s3: kind.s3 });
     storage = ground.storage;
     store = await openStore({ url: ground.environment.DATABASE_URL!, log: silent });
-    told.length = 0;
+    problems.length = 0;
   });
   afterEach(async () => {
     await store.close();
@@ -165,7 +165,10 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
   });
 
   const fromBucket = (signal = new AbortController().signal, onProgress: (so: Rebuilding) => void = () => {}) =>
-    rebuild({ store, storage, thumbnails: { mirror: true } }, { tell: (line) => told.push(line), onProgress, signal });
+    rebuild(
+      { store, storage, thumbnails: { mirror: true } },
+      { onProblem: (line) => problems.push(line), onProgress, signal },
+    );
 
   /** A media file and its record, and what may be odd about them. */
   async function put(
@@ -209,7 +212,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     await put('greedier', { record: { transcript: { state: 'mirrored', keys: [good.key] } } });
     const so = await fromBucket();
     expect(so).toMatchObject({ restored: 2, skipped: 8, pending: 0 });
-    expect(told.sort()).toEqual([
+    expect(problems.sort()).toEqual([
       expect.stringMatching(/broken\/a.asset.json: is not a record: it is not JSON/),
       expect.stringMatching(/copied.*it belongs beside acme\/_\/original\/file.txt/),
       expect.stringMatching(/empty\/a.asset.json: is not a record: it is not JSON/),
@@ -232,7 +235,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
       LIBRARY_CLIENT_SECRET: 'secret',
     });
     const stop = new AbortController();
-    const report = { start: () => stop.abort(new Error('broken off')), tell: () => {}, progress: () => {} };
+    const report = { start: () => stop.abort(new Error('broken off')), problem: () => {}, progress: () => {} };
     await expect(rebuildFrom(config, { log: silent, stop: stop.signal, report })).rejects.toThrow('broken off');
     expect(await store.bucket.known()).toBeUndefined();
     const whole = { log: silent, stop: new AbortController().signal, report: { ...report, start: () => {} } };
@@ -251,7 +254,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     });
     const so = await fromBucket();
     expect(so).toMatchObject({ restored: 5, skipped: 1 });
-    expect(told).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
+    expect(problems).toEqual([expect.stringMatching(/expected an id of at most 1000 bytes/)]);
   });
 
   test('a media file with the name and the content of a record is a media file', async () => {
@@ -262,7 +265,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(await fromBucket()).toMatchObject({ restored: 1, skipped: 0 });
     expect(await store.assets.get('victim')).toBeUndefined();
     expect(await store.assets.get('attack')).toMatchObject({ state: 'mirrored' });
-    expect(told).toEqual([]);
+    expect(problems).toEqual([]);
   });
 
   test('with a missing or different media file are reported, and the file is downloaded again', async () => {
@@ -272,7 +275,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     await put('other', { media: { etag: 'of another content', checksums: { crc32: '00000000' } } });
     await put('replaced', { record: { asset: { id: 'replaced', size: 99, uploadDate: 2 } } });
     expect(await fromBucket()).toMatchObject({ restored: 5, pending: 4, skipped: 0 });
-    expect(told.sort()).toEqual([
+    expect(problems.sort()).toEqual([
       'acme/_/missing/file.txt: is missing, and is fetched again',
       expect.stringMatching(/other.*has another content than its record says/),
       expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
@@ -312,7 +315,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     await storage.put(`${key}.vtt`, 'WEBVTT');
     await storage.put(`${key}.thumbnail.jpg`, 'jpg');
     expect(await fromBucket()).toMatchObject({ restored: 1 });
-    expect(told).toEqual([`${key}: its transcript is missing, and is fetched again`]);
+    expect(problems).toEqual([`${key}: its transcript is missing, and is fetched again`]);
     expect(await store.assets.get('clip')).toMatchObject({
       state: 'mirrored',
       nextAt: expect.any(Date),
@@ -330,7 +333,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
       // In one batch, and one after the other.
       for (let round = 0; round < 2; round++) {
         expect(await fromBucket()).toMatchObject({ skipped: 1 });
-        expect(told.splice(0)).toEqual([expect.stringMatching(`beside ${place}, the other beside m/file`)]);
+        expect(problems.splice(0)).toEqual([expect.stringMatching(`beside ${place}, the other beside m/file`)]);
         expect(await store.assets.get('twice')).toMatchObject({ media: { key: place } });
       }
     },
@@ -357,6 +360,6 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(so.restored).toBeGreaterThan(0);
     expect(so).toMatchObject({ objects: count * 2, of: count * 2, pending: 0, skipped: 0 });
     expect((await store.counts.totals()).reduce((sum, row) => sum + row.count, 0)).toBe(count);
-    expect(told).toEqual([]);
+    expect(problems).toEqual([]);
   });
 });

@@ -237,7 +237,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     await scene.admin.addFault({ endpoint: 'media', assetId: broken, status: 403 });
     const run = await verify();
     const of = (id: string) => run.lines.find(({ assetId }: Line) => assetId === id);
-    // The full sync that comes first has found them; how far they are by now is told as it is.
+    // The full sync before it has found them; their state now is shown as it is.
     expect(of(broken)).toMatchObject({ mark: '-', key: null, difference: true });
     expect(of(broken).text).toMatch(/^broken\.bin: (not yet|on its way)/);
     expect(of(missing)).toMatchObject({ mark: '-' });
@@ -378,7 +378,7 @@ describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
     await scene.checked();
   };
 
-  /** `meanwhile` when all that is in the bucket has been listed, and before the end of the list is told. */
+  /** Calls `meanwhile` after the last object of the bucket was listed, before the list ends. */
   async function verifyWith(meanwhile: () => Promise<void>, change: Partial<Storage> = {}) {
     await database.query(
       `INSERT INTO verifications (id, options, status, started_at, owner, until)

@@ -12,7 +12,7 @@ import { connectionView } from './views/connection.js';
 import { overview } from './views/overview.js';
 import { verificationView } from './views/verification.js';
 import { verificationsView } from './views/verifications.js';
-import { tell } from './words.js';
+import { eventWords } from './words.js';
 
 /** What is shown is asked for again at most so often, while things change; and so often in any case. */
 const refreshMs = 2000;
@@ -109,7 +109,7 @@ follow({
   },
   onEvent(event) {
     state.events = [event, ...state.events.filter(({ id }) => id !== event.id)].slice(0, keptEvents);
-    const { after } = tell(event);
+    const { after } = eventWords(event);
     const name = event.connectionId ? connectionName(event.connectionId) : '';
     if (event.kind === 'connection.disconnected') say(`${name} ${after}.`, 'bad');
     if (event.kind === 'connection.recovered') say(`${name} ${after}.`);

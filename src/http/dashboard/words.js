@@ -141,7 +141,7 @@ export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
  * @param {Pick<MirrorEvent, 'kind' | 'data'>} event
  * @returns {{ before: string, after: string, reason?: string, tone: 'plain' | 'good' | 'warn' | 'bad' }}
  */
-export function tell({ kind, data }) {
+export function eventWords({ kind, data }) {
   const reason =
     typeof data.reason === 'string' ? data.reason : typeof data.error === 'string' ? data.error : undefined;
   const more = reason === undefined ? {} : { reason };

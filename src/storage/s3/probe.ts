@@ -69,7 +69,7 @@ async function* attempt(
   } catch (error) {
     if (isUnsupported(error)) {
       yield level === 'note'
-        ? not('note', what, 'the store does not tell')
+        ? not('note', what, 'the store does not say')
         : not('wrong', what, `the store has no multipart uploads (${codeOf(error) || statusOf(error)})`, noMultipart);
       return;
     }

@@ -1,6 +1,6 @@
 import { AbortMultipartUploadCommand, CreateMultipartUploadCommand } from '@aws-sdk/client-s3';
 import { reasonOf } from '../../errors.ts';
-import { told } from '../../finding.ts';
+import { splitMessage } from '../../finding.ts';
 import { Bucket } from './bucket.ts';
 import { probeKey, removeProbes } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
@@ -26,7 +26,7 @@ export class ProbedBucket extends Bucket {
 
   /** An error as a finding and its remedy. */
   explain(error: unknown): { found: string; remedy?: string } {
-    return told(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
+    return splitMessage(reasonOf(classify(error, this.name)).replace(`${this.name}: `, ''));
   }
 
   async beginUpload(): Promise<string> {

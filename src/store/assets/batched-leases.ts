@@ -25,6 +25,6 @@ export function batchedLeases(db: Database) {
      * since the lease began, it is due again: for the new file or, if only name or tags changed, for a new record.
      */
     mirrored: (lease: AssetLease, done: Mirrored) =>
-      done.tell ? endMirroredWithEvent(db, { lease, done }, done.tell) : end({ lease, done }),
+      done.eventFor ? endMirroredWithEvent(db, { lease, done }, done.eventFor) : end({ lease, done }),
   };
 }

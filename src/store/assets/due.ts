@@ -136,7 +136,7 @@ export async function overdue(db: Database, staleMs: number): Promise<QueuedAsse
       WHERE queued_at IS NOT NULL AND ${free}
         AND (queued_at < lease_until OR queued_at < ${msAgo(staleMs)})
       ORDER BY queued_at LIMIT 1000 FOR UPDATE SKIP LOCKED
-    ), told AS (
+    ), logged AS (
       INSERT INTO asset_history (asset_id, kind, sync_id) SELECT id, 'lost', sync_id FROM late WHERE lost
     )
     UPDATE assets SET queued_at = CASE WHEN ${workable} THEN now() END FROM late WHERE assets.id = late.id

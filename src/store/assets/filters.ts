@@ -54,7 +54,7 @@ export async function skip(db: Database, assets: { id: string; rule: string }[])
       FROM out WHERE assets.id = out.id RETURNING assets.id
     ), parts AS (
       DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
-    ), told AS (
+    ), logged AS (
       INSERT INTO asset_history (asset_id, kind, data)
       SELECT changed.id, 'skipped', jsonb_build_object('rule', out.rule) FROM changed JOIN out ON out.id = changed.id
     )

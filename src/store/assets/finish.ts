@@ -27,8 +27,8 @@ export async function unavailable(db: Database, lease: AssetLease, reason: Reaso
 export async function failed(db: Database, lease: AssetLease, reason: Reason): Promise<boolean> {
   return db.transaction().execute(async (tx) => {
     const isEnded = await endForGood(tx, lease, 'failed', reason);
-    const told = { reason: renderReason(reason), reasonCode: reason.code };
-    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, told);
+    const data = { reason: renderReason(reason), reasonCode: reason.code };
+    if (isEnded) await addAssetEvent(tx, 'asset.failed', lease.assetId, data);
     return isEnded;
   });
 }

@@ -42,5 +42,5 @@ export interface Mirrored extends SidecarStates {
   attempts?: number;
   reason?: Reason | null;
   /** The media, if an `asset.mirrored` event is to be sent for it. */
-  tell?: Media | undefined;
+  eventFor?: Media | undefined;
 }

@@ -3,7 +3,7 @@ import { prepared } from '../database/prepared.ts';
 import { recordset } from '../database/recordset.ts';
 import type { Database, Media } from '../database/schema.ts';
 import { addAssetEvent } from '../events/add-event.ts';
-import { told } from './history.ts';
+import { historyEntry } from './history.ts';
 import type { AssetLease, Mirrored } from './leases.ts';
 
 /** Ends leases of mirrored assets. Returns for each whether its worker still held it. */
@@ -17,7 +17,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
     uploadDate: lease.uploadDate,
     attempts: done.attempts ?? 0,
     began: lease.stepLog.began,
-    told: told(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
+    entry: historyEntry(lease, { outcome: 'mirrored', reason: done.reason ?? null, waitMs: done.waitMs }),
   }));
   const { rows } = await prepared(
     db,
@@ -26,7 +26,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
       SELECT * FROM ${recordset(found)} AS found (
         id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
-        thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, told jsonb)
+        thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
     ), held AS MATERIALIZED (
       SELECT a.id FROM assets a JOIN found USING (id, lease)
       WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
@@ -42,9 +42,9 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_deadline = found.transcript_deadline,
         thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
       FROM held JOIN found USING (id) WHERE assets.id = held.id
-      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.told
+      RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.entry
     ), logged AS (
-      INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, told FROM ended
+      INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, entry FROM ended
     )
     SELECT id, lease FROM ended`,
   );

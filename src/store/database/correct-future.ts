@@ -8,7 +8,7 @@ import { inMs as ahead } from './time.ts';
 export interface Horizon {
   /** Until a lease ends, unless its holder renews it. */
   lease: number;
-  /** Until a connection that was told to wait is asked for again. */
+  /** Until a delayed connection continues. */
   pause: number;
   /** Until the next attempt at an asset, or its next follow-up check. */
   asset: number;

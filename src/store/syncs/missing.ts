@@ -75,7 +75,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
         FROM lacking WHERE assets.id = lacking.id RETURNING assets.id
       ), parts AS (
         DELETE FROM upload_parts USING changed WHERE asset_id = changed.id
-      ), told AS (
+      ), logged AS (
         INSERT INTO events (kind, connection_id, asset_id)
         SELECT 'asset.gone', ${listed.sync.connectionId}, id FROM changed
       )

@@ -168,7 +168,7 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
     ON CONFLICT (id) DO UPDATE SET connection_id = excluded.connection_id, state = excluded.state, reason = excluded.reason,
       skipped = NULL, next_at = excluded.next_at, sync_id = excluded.sync_id
       WHERE assets.skipped IS NOT NULL AND excluded.skipped IS NULL AND assets.company_id = excluded.company_id
-    RETURNING id, skipped) ${addSteps(page)}`.execute(tx);
+    RETURNING id, skipped) ${addEntries(page)}`.execute(tx);
   return wanted(inserted.rows);
 }
 
@@ -197,14 +197,14 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
-    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addSteps(page)}`.execute(tx);
+    FROM r WHERE a.id = r.id RETURNING a.id, a.skipped) ${addEntries(page)}`.execute(tx);
   return wanted(updated.rows);
 }
 
-/** Adds a step to the history of each written asset, in the same statement. */
-const addSteps = ({ syncId }: ListedPage) => sql`, told AS (
+/** Adds an entry to the history of each written asset, in the same statement. */
+const addEntries = ({ syncId }: ListedPage) => sql`, logged AS (
     INSERT INTO asset_history (asset_id, kind, sync_id, data)
-    SELECT taken.id, 'listed', ${syncId}, r.told FROM taken JOIN r ON r.id = taken.id)
+    SELECT taken.id, 'listed', ${syncId}, r.entry FROM taken JOIN r ON r.id = taken.id)
     SELECT skipped FROM taken`;
 
 const wanted = (rows: { skipped: string | null }[]) => rows.filter((row) => row.skipped === null).length;
@@ -226,7 +226,7 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       skipped: decision.skipped ?? null,
       transcript_state: decision.transcriptState ?? null,
       thumbnail_state: decision.thumbnailState ?? null,
-      told: {
+      entry: {
         news,
         state: decision.state,
         due: decision.due,
@@ -236,4 +236,4 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
     state text, reason jsonb, due boolean, afresh boolean, skipped text, transcript_state text,
-    thumbnail_state text, told jsonb)`;
+    thumbnail_state text, entry jsonb)`;

@@ -121,7 +121,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each(['crc32', 'crc64nvme'] as const)(
-      '%s, which this store does not know, is told before anything is lost',
+      '%s, which this store does not know, is reported before anything is lost',
       async (checksums) => {
         const storage = await open(checksums);
         await expect(storage.check()).rejects.toThrow(/takes no checksum behind a stream; set S3_CHECKSUMS/);
@@ -309,7 +309,7 @@ describe.runIf(s3)('an S3 store', () => {
         await expect(storage.put('line', body, { bytes: declared })).rejects.toThrow();
         expect(body.destroyed).toBe(true);
         line.set({});
-        // The store has it, whole, though nobody was told: the next put is none the worse.
+        // The store has the whole object although the answer was lost: the next put works as usual.
         const stored = await storage.put('line', 'again');
         expect(stored.bytes).toBe(5);
       },

@@ -46,17 +46,17 @@ async function counted() {
     outstanding,
   };
 }
-const told = async () => ({
+const kept = async () => ({
   totals: await store.counts.totals(),
   byConnection: await store.counts.byConnection(['c0', 'c1', 'c2']),
   outstanding: await store.counts.outstanding(),
 });
-const sorted = ({ totals, byConnection, outstanding }: Awaited<ReturnType<typeof told>>) => {
+const sorted = ({ totals, byConnection, outstanding }: Awaited<ReturnType<typeof kept>>) => {
   const order = (rows: object[]) => rows.map((row) => JSON.stringify(Object.entries(row).sort())).sort();
   return { totals: order(totals), byConnection: order(byConnection), outstanding };
 };
 async function expectRight() {
-  expect(sorted(await told())).toEqual(sorted(await counted()));
+  expect(sorted(await kept())).toEqual(sorted(await counted()));
 }
 
 const state = fc.constantFrom('pending', 'transferring', 'processing', 'mirrored', 'failed', 'unavailable', 'gone');

@@ -68,8 +68,8 @@ describe('a grant', () => {
 describe('the end of a connection', () => {
   test('is reported to exactly one of many callers', async () => {
     const { connectionId } = await running(store, 'acme');
-    const told = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
-    expect(told.filter(Boolean)).toHaveLength(1);
+    const ended = await Promise.all(Array.from({ length: 20 }, () => store.connections.end(connectionId, 'why')));
+    expect(ended.filter(Boolean)).toHaveLength(1);
     expect(await store.syncs.open()).toEqual({ waiting: 0, running: 0 });
   });
 

@@ -114,10 +114,10 @@ test.skipIf(process.platform !== 'linux')('a server that cannot start reports th
   const ending = server.stop();
   await writeFile(settings, 'no such setting');
   const next = startEmbeddedPostgres({ directory, log });
-  const told = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
+  const rejected = expect(next).rejects.toThrow(/start PostgreSQL in .*: .*postgresql.conf/);
   await until('a question that nobody reads', () => unread(Number(port)));
   process.kill(Number(pid), 'SIGCONT');
-  await told;
+  await rejected;
   await ending;
   await writeFile(settings, before);
   server = await startEmbeddedPostgres({ directory, log });
