@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { concurrently } from '../concurrently.ts';
 import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
 import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
 import { renderReason } from '../reasons.ts';
@@ -124,25 +125,20 @@ async function moveParts(
 ): Promise<void> {
   const failed = new AbortController();
   const signal = AbortSignal.any([held.signal, failed.signal]);
-  const next = missing.values();
-  const lane = async () => {
-    for (const number of next) {
+  await concurrently(missing, atOnce, async (number) => {
+    if (signal.aborted) return;
+    try {
       const release = await deps.budget.take(partLength(upload, number), signal);
       try {
         done.set(number, await movePart(deps, { lease: held.lease, upload, link, number, signal }));
       } finally {
         release();
       }
-    }
-  };
-  const lanes = Array.from({ length: Math.min(atOnce, missing.length) }, () =>
-    lane().catch((error) => {
-      // Only the first error is reported. The other lanes fail because of this abort.
+    } catch (error) {
+      // Only the first error is reported. The others fail because of this abort.
       failed.abort(error);
-      throw error;
-    }),
-  );
-  await Promise.allSettled(lanes);
+    }
+  });
   held.signal.throwIfAborted();
   failed.signal.throwIfAborted();
 }

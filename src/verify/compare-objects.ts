@@ -1,3 +1,4 @@
+import { concurrently } from '../concurrently.ts';
 import { reasonOf, StorageUnavailable } from '../errors.ts';
 import { storable } from '../source/schemas.ts';
 import { idSegment, isDigested } from '../storage/keys.ts';
@@ -7,7 +8,6 @@ import type { ObjectKind, Remedy, VerificationCounts, VerificationLine } from '.
 import type { Store } from '../store/store.ts';
 import type { AssetContents } from '../store/verifications/contents.ts';
 import { type Expected, expectedOf, isSettled } from './expected-objects.ts';
-import { inLanes } from './lanes.ts';
 
 interface InspectDeps {
   store: Store;
@@ -44,7 +44,7 @@ export interface Inspection {
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
   const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
   const owned = await ownedAmong(deps.store, strangers);
-  const findings = await inLanes(batch, readers, async ({ key, left, right }): Promise<Finding> => {
+  const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding> => {
     if (left) return judge(deps, left, right, options);
     if (options.one || owned.has(key)) return undefined;
     return { ...verificationLine('+', 'not ours: no record names it'), key: storable(key) };

@@ -1,3 +1,4 @@
+import { concurrently } from '../concurrently.ts';
 import { reasonOf } from '../errors.ts';
 import { recordEnding } from '../mirror/read-record.ts';
 import { because } from '../reasons.ts';
@@ -5,7 +6,6 @@ import { ours, sidecarKeys } from '../storage/keys.ts';
 import type { Storage } from '../storage/storage.ts';
 import type { Restored, RestoredAsset } from '../store/assets/restore.ts';
 import type { Store } from '../store/store.ts';
-import { inLanes } from './lanes.ts';
 import { ListedWindow } from './listed-window.ts';
 import { readAsset } from './restored-asset.ts';
 
@@ -118,7 +118,7 @@ class Rebuild {
     const { storage, thumbnails } = this.#deps;
     const deps = { storage, thumbnails, window: this.#window, onProblem, skip: this.#skip, signal };
     const newest = new Map<string, RestoredAsset>();
-    for (const asset of await inLanes(keys, readAtOnce, (key) => readAsset(deps, key))) {
+    for (const asset of await concurrently(keys, readAtOnce, (key) => readAsset(deps, key))) {
       if (!asset) continue;
       const other = newest.get(asset.id);
       const [taken, older] = other && other.mirroredAt > asset.mirroredAt ? [other, asset] : [asset, other];
