@@ -179,7 +179,7 @@ async function fill(): Promise<void> {
     [
       'access',
       `
-      INSERT INTO access (connection_id, company_id, mark)
+      INSERT INTO access (connection_id, company_id, high_water_mark)
       SELECT 'connection ' || i, 'company ' || i, 1700000000000 FROM generate_series(1, ${CONNECTIONS}) AS i`,
     ],
     [

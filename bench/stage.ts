@@ -309,11 +309,11 @@ export async function newStage(options: StageOptions) {
     },
 
     /**
-     * Connections in the records as if users `from` to `to` of the null source had connected. `mark`: everything up to there
+     * Connections in the records as if users `from` to `to` of the null source had connected. `highWaterMark`: everything up to there
      * is listed. A mirror that starts afterwards finds them.
      */
-    async addConnections(from: number, to: number, mark: number | null = null): Promise<void> {
-      await addConnections(db, from, to, { mark, shared: options.source?.shared });
+    async addConnections(from: number, to: number, highWaterMark: number | null = null): Promise<void> {
+      await addConnections(db, from, to, { highWaterMark, shared: options.source?.shared });
     },
 
     /** All assets of these users of the null source in the records, as if they had been listed and mirrored. */
@@ -422,7 +422,7 @@ async function addConnections(
   db: pg.Pool,
   from: number,
   to: number,
-  { mark, shared = false }: { mark: number | null; shared: boolean | undefined },
+  { highWaterMark, shared = false }: { highWaterMark: number | null; shared: boolean | undefined },
 ): Promise<void> {
   const sealer = createSealer([encryptionKey]);
   for (let first = from; first <= to; first += 5000) {
@@ -441,9 +441,9 @@ async function addConnections(
       [shared ? [1] : users],
     );
     await db.query(
-      `INSERT INTO access (connection_id, company_id, mark)
+      `INSERT INTO access (connection_id, company_id, high_water_mark)
        SELECT 'connection-' || n, 'company-' || CASE WHEN $3 THEN 1 ELSE n END, $2::bigint FROM unnest($1::int[]) AS n`,
-      [users, mark, shared],
+      [users, highWaterMark, shared],
     );
   }
 }

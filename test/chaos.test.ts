@@ -60,7 +60,7 @@ describe('a plan', () => {
   });
 });
 
-describe('a mark', () => {
+describe('a high-water mark', () => {
   const { assets } = makePlan({ seed: 7, assets: 20, faults: 1, store: 's3' });
   const content = createContent();
   const [first, second] = assets.map((asset: PlannedAsset) => {
@@ -69,13 +69,18 @@ describe('a mark', () => {
   });
   const mark = second!.uploadDate;
   const look = (...ids: string[]) =>
-    marks({ marks: [{ user: 'ines', company: 'north', mark }], ids: new Set(ids) }, content.dates, content.held, 'now');
+    marks(
+      { marks: [{ user: 'ines', company: 'north', highWaterMark: mark }], ids: new Set(ids) },
+      content.dates,
+      content.held,
+      'now',
+    );
 
   test('is ahead of what was uploaded earlier with an earlier date, and is in no record', () => {
     expect(first!.uploadDate).toBeLessThan(mark);
     expect(look(first!.plan.id, second!.plan.id).problems).toEqual([]);
     expect(look(second!.plan.id).problems).toEqual([
-      `now: the mark of ines at north is ahead of ${first!.plan.id}, which is in no record`,
+      `now: the high-water mark of ines at north is ahead of ${first!.plan.id}, which is in no record`,
     ]);
   });
 });

@@ -44,7 +44,7 @@ export const connectionAnswer = z
         z.object({
           id: z.string(),
           name: z.string(),
-          mark: time.nullable().describe('High-water mark: the upload date up to which everything is known.'),
+          highWaterMark: time.nullable().describe('The upload date up to which the company is completely listed.'),
         }),
       )
       .describe('The companies that it can read now.'),
@@ -141,7 +141,11 @@ async function describe(deps: Deps, connections: Connection[]) {
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
-      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, mark }) => ({ id, name, mark: isoOf(mark) })),
+      companies: (companiesOf.get(connection.id) ?? []).map(({ id, name, highWaterMark }) => ({
+        id,
+        name,
+        highWaterMark: isoOf(highWaterMark),
+      })),
       connectedAt: connection.connectedAt.toISOString(),
       lastSyncAt: connection.lastSyncAt?.toISOString() ?? null,
       nextSyncAt:

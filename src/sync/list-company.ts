@@ -45,7 +45,7 @@ export async function listCompany(
 function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: ReadableCompany, start: SyncPosition) {
   const { scope } = sync;
   const full = sync.mode === 'full';
-  // `since` is strict, so even without an overlap the millisecond of the mark is listed once more.
+  // `since` is strict, so even without an overlap the millisecond of the high-water mark is listed once more.
   const back = Math.max(overlap, 1);
   // Only an unfiltered listing shows all assets up to its newest.
   const unfiltered = scope.since === undefined && scope.projectId === undefined && scope.assetType === undefined;
@@ -57,7 +57,8 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     /** The run's position when this listing is complete. */
     done: { done: [...(start.done ?? []), company.id] } satisfies SyncPosition as SyncPosition,
     what,
-    since: scope.since ?? (full || company.mark === null ? undefined : Math.max(0, company.mark - back)),
+    since:
+      scope.since ?? (full || company.highWaterMark === null ? undefined : Math.max(0, company.highWaterMark - back)),
     unfiltered,
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
@@ -127,7 +128,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
       decide: (before, asset, settings) =>
         decide(before, asset, { full, transcripts, thumbnails, skipped: skippedBy(asset, settings), connectionId }),
       position: positionAt(listing, next),
-      ...(isLast && listing.unfiltered && { mark: listing.newest }),
+      ...(isLast && listing.unfiltered && { highWaterMark: listing.newest }),
       ...(reconciles && { sighted: ids }),
       ...(isLast &&
         reconciles &&
@@ -157,7 +158,7 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
   }
   listing.began ??= page.date;
   for (const { uploadDate } of page.assets) {
-    // A mark after the first page's date would hide assets that were uploaded since, or are until then.
+    // A high-water mark after the first page's date would hide assets that were uploaded since, or are until then.
     if (typeof uploadDate !== 'number' || uploadDate > listing.began) continue;
     listing.newest = Math.max(uploadDate, listing.newest ?? uploadDate);
   }

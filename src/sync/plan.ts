@@ -27,7 +27,7 @@ export interface PlanDeps {
 export const planKinds = [
   /** Uploaded since the high-water mark. */
   'new',
-  /** Older than the mark, but not in the records. */
+  /** Older than the high-water mark, but not in the records. */
   'missing',
   /** Another file than the one in the bucket. */
   'changed',
@@ -129,7 +129,9 @@ class Planner {
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
     const me = storable(await this.#ask(connection, null, (token) => client.me({ token, signal })));
-    const marks = new Map((await store.connections.companies([connection.id])).map(({ id, mark }) => [id, mark]));
+    const highWaterMarks = new Map(
+      (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
+    );
     for (const company of me.companies) {
       if (this.#listedCompanies.has(company.id)) continue;
       this.#listedCompanies.add(company.id);
@@ -139,7 +141,7 @@ class Planner {
         continue;
       }
       try {
-        await this.#listCompany(connection, company, filters, marks.get(company.id) ?? null);
+        await this.#listCompany(connection, company, filters, highWaterMarks.get(company.id) ?? null);
       } catch (error) {
         if (signal.aborted || error instanceof Disconnected) throw error;
         this.result.problems.push(`company ${company.id} was not listed to its end: ${reasonOf(error)}`);
@@ -151,7 +153,7 @@ class Planner {
     connection: Connection,
     company: { id: string; name: string },
     filters: Filters[],
-    mark: number | null,
+    highWaterMark: number | null,
   ): Promise<void> {
     const { store, client, transcripts, thumbnails } = this.#deps;
     const { signal } = this.#options;
@@ -162,7 +164,11 @@ class Planner {
       const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
       for (const asset of listed) {
         const skipped = filters.every((filter) => skippingRule(filter, { companyId: company.id, ...asset }) !== null);
-        this.#count(company, asset, kindOf(known.get(asset.id), asset, { mark, skipped, transcripts, thumbnails }));
+        this.#count(
+          company,
+          asset,
+          kindOf(known.get(asset.id), asset, { highWaterMark, skipped, transcripts, thumbnails }),
+        );
       }
       this.result.pages++;
       this.result.listed += listed.length;
@@ -219,7 +225,7 @@ class Planner {
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,
-  options: { mark: number | null; skipped: boolean; transcripts: boolean; thumbnails: boolean },
+  options: { highWaterMark: number | null; skipped: boolean; transcripts: boolean; thumbnails: boolean },
 ): PlanKind {
   if (listed.problem !== undefined) return 'unreadable';
   if (options.skipped) {
@@ -233,7 +239,8 @@ export function kindOf(
   const { status } = listed.listed;
   if (status === 'processing' || status === 'unavailable') return status;
   if (!before) {
-    const late = options.mark !== null && listed.uploadDate !== null && listed.uploadDate <= options.mark;
+    const late =
+      options.highWaterMark !== null && listed.uploadDate !== null && listed.uploadDate <= options.highWaterMark;
     return late ? 'missing' : 'new';
   }
   return before.media !== null ? 'changed' : 'waiting';

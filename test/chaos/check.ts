@@ -332,37 +332,40 @@ async function tokens(world: World, history: Happened[]): Promise<Finding> {
 }
 
 export interface Marks {
-  marks: { user: string; company: string; mark: number }[];
+  marks: { user: string; company: string; highWaterMark: number }[];
   ids: Set<string>;
 }
 
-/** Marks and records in one look. */
+/** High-water marks and records, read at once. */
 export async function readMarks(world: World): Promise<Marks> {
   const [row] = await world.query<{ marks: Marks['marks'] | null; ids: string[] | null }>(`SELECT
-    (SELECT json_agg(json_build_object('user', c.user_id, 'company', a.company_id, 'mark', a.mark))
-      FROM access a JOIN connections c ON c.id = a.connection_id WHERE a.mark IS NOT NULL) AS marks,
+    (SELECT json_agg(json_build_object('user', c.user_id, 'company', a.company_id, 'highWaterMark', a.high_water_mark))
+      FROM access a JOIN connections c ON c.id = a.connection_id WHERE a.high_water_mark IS NOT NULL) AS marks,
     (SELECT array_agg(id) FROM assets) AS ids`);
   return { marks: row!.marks ?? [], ids: new Set(row!.ids) };
 }
 
 /**
- * A mark is the date of some asset that was listed. All that was uploaded before that one, with an earlier date, was in the same
+ * A high-water mark is the date of some asset that was listed. All that was uploaded before that one, with an earlier date, was in the same
  * listing or an earlier one, and so must be in the records. What is dated back so far that no look back finds it is exempt.
  */
 export function marks({ marks, ids }: Marks, dates: Dated[], held: Map<string, Held>, when: string): Finding {
   const problems: string[] = [];
-  for (const { user, company, mark } of marks) {
-    const order = dates.findIndex(({ companyId, date }) => companyId === company && date === mark);
-    if (order < 0) problems.push(`${when}: the mark of ${user} at ${company} is ${mark}, which is no asset's date`);
+  for (const { user, company, highWaterMark } of marks) {
+    const order = dates.findIndex(({ companyId, date }) => companyId === company && date === highWaterMark);
+    if (order < 0)
+      problems.push(
+        `${when}: the high-water mark of ${user} at ${company} is ${highWaterMark}, which is no asset's date`,
+      );
     for (const { id, companyId, date } of dates.slice(0, Math.max(0, order))) {
       const asset = held.get(id)!;
       const exempt = asset.removed || asset.versions.length > 1 || asset.plan.date.kind === 'late';
-      if (companyId === company && date < mark && !exempt && !ids.has(id)) {
-        problems.push(`${when}: the mark of ${user} at ${company} is ahead of ${id}, which is in no record`);
+      if (companyId === company && date < highWaterMark && !exempt && !ids.has(id)) {
+        problems.push(`${when}: the high-water mark of ${user} at ${company} is ahead of ${id}, which is in no record`);
       }
     }
   }
-  return { what: 'marks never ahead of the records', seen: `${marks.length} marks`, problems };
+  return { what: 'high-water marks never ahead of the records', seen: `${marks.length} high-water marks`, problems };
 }
 
 const secret = /svc[acrs]_[\w-]{8,}|[?&]signature=\w|Bearer \w/;

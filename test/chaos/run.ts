@@ -245,7 +245,7 @@ async function syncsWork(world: World): Promise<Finding> {
   };
 }
 
-/** Looks at marks and records all the time, whenever the database answers. */
+/** Looks at high-water marks and records all the time, whenever the database answers. */
 function watchMarks(world: World) {
   let stopped = false;
   let looks = 0;
@@ -263,7 +263,11 @@ function watchMarks(world: World) {
     async stop(): Promise<Finding> {
       stopped = true;
       await watching;
-      return { what: 'marks never ahead of the records, all the way', seen: `${looks} looks`, problems: [...problems] };
+      return {
+        what: 'high-water marks never ahead of the records, all the way',
+        seen: `${looks} looks`,
+        problems: [...problems],
+      };
     },
   };
 }

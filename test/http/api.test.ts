@@ -175,7 +175,7 @@ describe('what is asked for', () => {
     expect(body).toMatchObject({
       id: connectionId,
       status: 'active',
-      companies: [{ id: companyId, name: `The company ${companyId}`, mark: expect.any(String) }],
+      companies: [{ id: companyId, name: `The company ${companyId}`, highWaterMark: expect.any(String) }],
       counts: { byState: { pending: 25, mirrored: 0, failed: 0 } },
       bytes: 0,
       lastError: null,

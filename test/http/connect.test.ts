@@ -132,7 +132,7 @@ describe('coming back', () => {
     expect(connection).toMatchObject({
       status: 'active',
       user: { name: `Ms ${userId}`, email: `${userId}@example.com` },
-      companies: [{ id: `company of ${userId}`, mark: null }],
+      companies: [{ id: `company of ${userId}`, highWaterMark: null }],
       lastSyncAt: null,
       lastError: null,
     });
@@ -339,11 +339,11 @@ describe('coming back', () => {
 });
 
 describe('connecting again', () => {
-  test('keeps the connection with its marks and records, and makes it active again', async () => {
+  test('keeps the connection with its high-water marks and records, and makes it active again', async () => {
     const { companyId, connectionId, userId } = await stage.company();
     const ids = await stage.upload(companyId);
     await stage.run(connectionId);
-    const mark = await stage.mark(connectionId, companyId);
+    const mark = await stage.highWaterMark(connectionId, companyId);
     await stage.admin.endConnections(userId);
     await stage.sync(connectionId);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'disconnected' });
@@ -352,7 +352,7 @@ describe('connecting again', () => {
     const page = await text(await browser.get(back));
     expect(page).toMatchObject({ status: 200, text: expect.stringContaining('You are connected again') });
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ status: 'active', lastError: null });
-    expect(await stage.mark(connectionId, companyId)).toBe(mark);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(mark);
     expect(await stage.ids(companyId)).toEqual(ids);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     // A link that names no connection does the same for who is known.

@@ -61,7 +61,7 @@ test('every time of an answer is in ISO 8601, unless its name ends in Ms, and ma
   const times: unknown[] = [];
   JSON.stringify(document, (name, value) => {
     const types = [value?.type, ...(value?.anyOf ?? []).map(({ type }: { type: string }) => type)].flat();
-    const isTime = /^(at|since|until|mark)$|(At|Date|Until|Since)$/.test(name) && types.length > 0;
+    const isTime = /^(at|since|until|highWaterMark)$|(At|Date|Until|Since)$/.test(name) && types.length > 0;
     if (isTime && types.some((type) => ['number', 'integer'].includes(type))) times.push(value);
     return value;
   });

@@ -129,8 +129,9 @@ export async function newStage(
     assets: ofCompany,
     ids: async (companyId: string) => (await ofCompany(companyId)).map((asset) => asset.id),
 
-    async mark(connectionId: string, companyId: string): Promise<number | null | undefined> {
-      return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)?.mark;
+    async highWaterMark(connectionId: string, companyId: string): Promise<number | null | undefined> {
+      return (await store.connections.companies([connectionId])).find((company) => company.id === companyId)
+        ?.highWaterMark;
     },
 
     /** How often the library was asked for a listing of the company. */

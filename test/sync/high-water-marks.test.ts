@@ -10,7 +10,7 @@ import { defaultTimings } from '../../src/timings.ts';
 import { grantOf, newStore, silent } from '../store/records.ts';
 import { createModel, type Model, type Paging } from '../support/model.ts';
 
-/** Marks and paging against a listing that does what it likes: the real runs on a real database, the service a model. */
+/** High-water marks and paging: real syncs on a real database, against a model of a library that answers arbitrarily. */
 
 const overlap = 1000;
 const start = Date.UTC(2024, 1, 29);
@@ -258,14 +258,15 @@ async function carryOut(at: Scene, all: Step[], check: () => Promise<void>): Pro
 
 const there = (model: Model) => model.assets.filter((asset) => !asset.removed).map((asset) => asset.id);
 
-/** Whatever a mark leaves behind is in the records. */
+/** Each asset behind a high-water mark is in the records. */
 async function marksAreTrue(at: Scene): Promise<void> {
   const records = await at.records();
   for (const { connectionId } of at.people) {
     const [company] = await store.connections.companies([connectionId]);
-    if (!company || company.mark === null) continue;
+    if (!company || company.highWaterMark === null) continue;
     const behind = at.model.assets.filter(
-      (asset) => !asset.removed && asset.visibleAt <= at.model.now && asset.uploadDate <= company.mark! - overlap,
+      (asset) =>
+        !asset.removed && asset.visibleAt <= at.model.now && asset.uploadDate <= company.highWaterMark! - overlap,
     );
     expect(behind.map((asset) => asset.id).filter((id) => !records.has(id))).toEqual([]);
   }

@@ -22,12 +22,12 @@ describe('what a full sync would make of an asset', () => {
       ...more,
     }) as Asset;
   const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
-  const wanted = { mark: 1500, skipped: false, transcripts: true, thumbnails: true };
+  const wanted = { highWaterMark: 1500, skipped: false, transcripts: true, thumbnails: true };
   const out = { ...wanted, skipped: true };
 
   test.each<[PlanKind, Asset | undefined, ListedAsset, typeof wanted]>([
     ['new', undefined, listing({ uploadDate: 2000 }), wanted],
-    ['new', undefined, listing(), { ...wanted, mark: null as never }],
+    ['new', undefined, listing(), { ...wanted, highWaterMark: null as never }],
     ['missing', undefined, listing(), wanted],
     ['changed', row('mirrored', { media }), listing({ size: 8 }), wanted],
     ['waiting', row('pending'), listing(), wanted],

@@ -167,7 +167,7 @@ describe('a listing that halves', () => {
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ gone: 0, changed: 0, error: null });
     expect(Object.values(await states(companyId))).toEqual(ids.map(() => 'pending'));
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 9000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 9000);
   });
 
   test('and is accepted over all companies ends the error of all', async () => {
@@ -250,7 +250,7 @@ describe('an interrupted run', () => {
     expect(await stage.rows('sightings')).toBe(0);
   });
 
-  test('takes no date of after its beginning for its mark', async () => {
+  test('takes no date of after its beginning for its high-water mark', async () => {
     // A page that comes late may show what the first one could not have.
     const { companyId, connectionId } = await stage.company();
     const began = Date.now();
@@ -266,7 +266,7 @@ describe('an interrupted run', () => {
       latency: 4000,
     });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 2 });
-    expect(await stage.mark(connectionId, companyId)).toBe(began - 1000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(began - 1000);
   });
 });
 
@@ -313,7 +313,7 @@ describe('a company', () => {
     expect(await gone(companyId)).toEqual(ids.slice(0, 2).sort());
   });
 
-  test('whose asset shows up late, far behind the mark, or in the very millisecond of it, is whole after a full run', async () => {
+  test('whose asset shows up late, far behind the high-water mark, or in the very millisecond of it, is whole after a full run', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);

@@ -23,14 +23,14 @@ describe('what a run asks for', () => {
     const { companyId, connectionId } = await stage.company();
     const [newest] = await stage.upload(companyId);
     await stage.sync(connectionId);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
 
     const [hidden] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap });
     const [within] = await stage.upload(companyId, 1, { uploadDate: longAgo - overlap + 1 });
     const [later] = await stage.upload(companyId, 1, { uploadDate: longAgo + 5 });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 3, new: 2, changed: 0, error: null });
     expect(await stage.ids(companyId)).toEqual([newest, within, later].sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 5);
 
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', seen: 4, new: 1 });
     expect(await stage.ids(companyId)).toContain(hidden);
@@ -61,7 +61,7 @@ describe('what a run asks for', () => {
     expect(begins).toHaveLength(2);
     expect(ofRun.map(({ text }) => text.trim())).toHaveLength(4);
     expect(await stage.admin.requests()).toHaveLength(2);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 2000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 2000);
     expect(await stage.store.connections.get(connectionId)).toMatchObject({ syncOwner: null, syncUntil: null });
   });
 
@@ -75,9 +75,9 @@ describe('what a run asks for', () => {
       await stage.sync(connectionId);
       const client = new pg.Client({ connectionString: stage.ground.environment.DATABASE_URL! });
       await client.connect();
-      await client.query('UPDATE access SET mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
+      await client.query('UPDATE access SET high_water_mark = $2 WHERE connection_id = $1', [connectionId, longAgo]);
       await client.end();
-      const marks = () => Promise.all(companies.map((companyId) => stage.mark(connectionId, companyId)));
+      const marks = () => Promise.all(companies.map((companyId) => stage.highWaterMark(connectionId, companyId)));
       const begin = () => runSyncs(stage.deps, connectionId, new AbortController().signal, 'incremental');
       const last = async () => (await stage.store.syncs.search({ connectionId, limit: 1 }))[0];
       return { first, second, connectionId, userId, marks, begin, last };
@@ -132,14 +132,14 @@ describe('what a run asks for', () => {
     await stage.sync(connectionId);
     await stage.admin.removeAsset(second!);
     await stage.sync(connectionId, 'full');
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 1000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 1000);
     expect(await stage.ids(companyId)).toEqual([first, second].sort());
   });
 
   test('an empty company has no mark, and its first upload is found, however old', async () => {
     const { companyId, connectionId } = await stage.company();
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', pages: 1, seen: 0 });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
     const ids = await stage.upload(companyId, 1, { uploadDate: 1 });
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual(ids);
@@ -155,12 +155,12 @@ describe('what a run asks for', () => {
     ];
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual(odd.toSorted());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
 
     const now = await stage.upload(companyId, 2, { uploadDate: Date.now() });
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual([...odd, ...now].sort());
-    expect(await stage.mark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeLessThanOrEqual(Date.now());
   });
 
   test('uploads of the same millisecond all arrive, over the ends of pages and of runs', async () => {
@@ -202,7 +202,7 @@ describe('pages', () => {
     await stage.admin.addFault({ endpoint: 'assets', companyId, nextCursor });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 101, pages, error: null });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 100_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 100_000);
   });
 
   test('end where the only page repeats its cursor', async () => {
@@ -237,7 +237,7 @@ describe('pages', () => {
     );
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', new: 7, error });
     expect(await stage.ids(companyId)).toEqual([...'abcdefg'].map((id) => `${companyId} ${id}`));
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('end where the service refuses a cursor that it gave twice, and the run reports it', async () => {
@@ -252,7 +252,7 @@ describe('pages', () => {
       new: 2,
       error: expect.stringContaining('refused'),
     });
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('that repeat some assets and are empty in between are followed to the end', async () => {
@@ -282,7 +282,7 @@ describe('pages', () => {
     expect(run).toMatchObject({ status: 'failed', error: expect.stringMatching(/pages had no new asset/) });
     expect(run.error).toContain(endless);
     expect(await stage.listings(endless)).toBeLessThan(1010);
-    expect(await stage.mark(connectionId, endless)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, endless)).toBeNull();
     expect(await stage.ids(next)).toEqual([found]);
   });
 
@@ -362,13 +362,13 @@ describe('pages', () => {
     const ids = await stage.upload(companyId, 250);
     const broken = await stage.stopInTheMiddle({ companyId, connectionId });
     expect(broken).toMatchObject({ status: 'running', pages: 1, seen: 100, error: null });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
     expect(await stage.ids(companyId)).toEqual(ids.slice(150).sort());
 
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.store.syncs.get(broken.id)).toMatchObject({ status: 'done', pages: 3, seen: 250, new: 250 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 249_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 249_000);
   });
 
   test('uploads that come in between are found by the next run, and none of the others is missed', async () => {
@@ -378,7 +378,7 @@ describe('pages', () => {
     const late = await stage.upload(companyId, 120, { uploadDate: longAgo + 3_600_000 });
     await stage.run(connectionId);
     expect(await stage.ids(companyId)).toEqual(ids.toSorted());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 149_000);
     await stage.sync(connectionId);
     expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
   });
@@ -393,7 +393,7 @@ describe('pages', () => {
     // Without any progress it has failed: it may be this company alone, and others are to be listed.
     await stage.run(connectionId);
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('500') });
-    expect(await stage.mark(connectionId, companyId)).toBeNull();
+    expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
 
     await stage.admin.clearFaults();
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 150, new: 50 });
@@ -429,7 +429,7 @@ describe('pages', () => {
     await client.end();
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
     expect(await stage.ids(companyId)).toEqual(ids.sort());
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 149_000);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 149_000);
   });
 });
 
@@ -510,7 +510,7 @@ describe('bad answers', () => {
         [before, bad, after].map(async (id) => (await stage.store.assets.get(id!))?.state),
       );
       expect(states).toEqual(['pending', 'failed', 'pending']);
-      expect(await stage.mark(connectionId, companyId)).toBe(longAgo + 5);
+      expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo + 5);
     },
   );
 
@@ -524,7 +524,7 @@ describe('bad answers', () => {
     );
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', new: 1, error: null });
     expect(await stage.assets(companyId)).toMatchObject([asset]);
-    expect(await stage.mark(connectionId, companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
   test('a company whose id is too long is skipped, and the others are listed', async () => {
@@ -613,8 +613,8 @@ describe('bad answers', () => {
     expect(run.error).toContain(field);
     expect(await stage.ids(a.companyId)).toEqual([]);
     expect(await stage.ids(b.companyId)).toEqual(ids[1]);
-    expect(await stage.mark(both.connectionId, a.companyId)).toBeNull();
-    expect(await stage.mark(both.connectionId, b.companyId)).toBe(longAgo);
+    expect(await stage.highWaterMark(both.connectionId, a.companyId)).toBeNull();
+    expect(await stage.highWaterMark(both.connectionId, b.companyId)).toBe(longAgo);
 
     await stage.admin.clearFaults();
     await stage.sync(both.connectionId);
@@ -680,8 +680,8 @@ describe('what an operator asks for', () => {
       return { ...run, found: after.filter((id) => !before.has(id)) };
     };
     const marks = async () => [
-      await stage.mark(connectionId, a.companyId),
-      await stage.mark(connectionId, b.companyId),
+      await stage.highWaterMark(connectionId, a.companyId),
+      await stage.highWaterMark(connectionId, b.companyId),
     ];
 
     expect(

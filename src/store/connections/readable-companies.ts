@@ -2,11 +2,11 @@ import { sql } from 'kysely';
 import { free } from '../assets/leases.ts';
 import type { ConnectionStatus, Database } from '../database/schema.ts';
 
-/** `mark`: its high-water mark in epoch milliseconds, as in `access`. */
+/** `highWaterMark` is in epoch milliseconds, as in `access`. */
 export interface ReadableCompany {
   id: string;
   name: string;
-  mark: number | null;
+  highWaterMark: number | null;
 }
 
 /**
@@ -29,7 +29,7 @@ export async function standing(db: Database, id: string) {
 /** The columns of a standing, for a row of `connections`. */
 export const standingOf = (id: string) => sql`
   status, status = 'active' AND EXISTS (SELECT ${idleReaders(id)}) AS shared, coalesce((
-    SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'mark', mark) ORDER BY companies.id)
+    SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'highWaterMark', high_water_mark) ORDER BY companies.id)
     FROM access JOIN companies ON companies.id = company_id
     WHERE connection_id = ${id} AND lost_at IS NULL), '[]') AS readable`;
 

@@ -45,7 +45,7 @@ const connections = `
   CREATE TABLE access (
     connection_id text NOT NULL REFERENCES connections,
     company_id text NOT NULL REFERENCES companies,
-    mark bigint,
+    high_water_mark bigint,
     gained_at timestamptz NOT NULL DEFAULT now(),
     lost_at timestamptz,
     PRIMARY KEY (connection_id, company_id)

@@ -91,7 +91,7 @@ interface AccessTable {
   connectionId: string;
   companyId: string;
   /** High-water mark: epoch milliseconds of the upload date up to which everything is recorded. */
-  mark: number | null;
+  highWaterMark: number | null;
   gainedAt: Generated<Date>;
   lostAt: Date | null;
 }

@@ -59,7 +59,7 @@ async function run(
     assets: what.ids.map((id) => listed(id, { name: what.name ?? id, listed: { id, name: what.name ?? id } })),
     decide: (before, asset) => decide(before, asset, { full }),
     position: { companyId, listed: full },
-    mark: 1000,
+    highWaterMark: 1000,
     ...(full && { sighted: what.ids }),
   });
   if (full) {

@@ -19,7 +19,7 @@ const pending = { state: 'pending', reason: null, afresh: true, due: true } as c
 const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
 
 type Run = Awaited<ReturnType<typeof running>>;
-const record = (run: Run, companyId: string, assets: ListedAsset[], more: { mark?: number | null } = {}) =>
+const record = (run: Run, companyId: string, assets: ListedAsset[], more: { highWaterMark?: number | null } = {}) =>
   store.syncs.recordPage({ ...run, leaseMs: 60_000, companyId, assets, decide, position: { cursor: 'next' }, ...more });
 const ids = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}-${i}`);
 
@@ -82,7 +82,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
       assets,
       decide: byProblem,
       position: { cursor: 'behind' },
-      mark: 9,
+      highWaterMark: 9,
     });
   await page([listed(known)]);
   const bad = { name: 'another', projectId: long };
@@ -112,7 +112,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
 
 test('the high-water mark moves with the last page, and never back', async () => {
   const run = await running(store, 'c');
-  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.mark;
+  const mark = async () => (await store.connections.companies([run.connectionId]))[0]?.highWaterMark;
   await record(run, 'c', [listed('marked')]);
   expect(await mark()).toBeNull();
   for (const [given, kept] of [
@@ -122,7 +122,7 @@ test('the high-water mark moves with the last page, and never back', async () =>
     [null, 1000],
     [2000, 2000],
   ] as const) {
-    await record(run, 'c', [], { mark: given });
+    await record(run, 'c', [], { highWaterMark: given });
     expect(await mark()).toBe(kept);
   }
 });
@@ -147,7 +147,7 @@ test('a sync that has lost its lease writes nothing', async () => {
   await store.syncs.release(run.connectionId, run.owner);
   const next = await store.syncs.takeNext(run.connectionId, 'next', 60_000);
   expect(next).toMatchObject({ id: run.sync.id, status: 'running' });
-  await expect(record(run, 'e', [listed('late')], { mark: 5 })).rejects.toThrow(LeaseLost);
+  await expect(record(run, 'e', [listed('late')], { highWaterMark: 5 })).rejects.toThrow(LeaseLost);
   await store.syncs.finish(run.sync, run.owner, { status: 'failed', error: 'late' });
   expect(await store.assets.get('late')).toBeUndefined();
   expect(await store.syncs.get(run.sync.id)).toMatchObject({ status: 'running', pages: 0, error: null });
