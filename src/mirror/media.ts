@@ -12,7 +12,7 @@ export function versionOf(detail: AssetDetail): string {
  * The key of the media file, and its name for people, which need not be as short as a key's segment. A file that replaces
  * one whose key differs only in case takes that key, for some file systems ignore case.
  */
-export function placeOf(
+export function objectNameOf(
   template: string,
   { companyId, media }: Pick<Asset, 'companyId' | 'media'>,
   detail: AssetDetail,

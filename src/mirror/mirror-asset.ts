@@ -10,7 +10,7 @@ import { askLibrary } from './ask-library.ts';
 import type { MirrorDeps } from './deps.ts';
 import { fenced } from './fenced-storage.ts';
 import { initialSidecars, nextFollowUp } from './follow-up.ts';
-import { placeOf, versionOf } from './media.ts';
+import { objectNameOf, versionOf } from './media.ts';
 import { type Outcome, settle } from './outcome.ts';
 import { sidecarsOf, writeRecord } from './record.ts';
 import { isSameFile, removeSuperseded } from './supersede.ts';
@@ -80,7 +80,7 @@ async function findStored(
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
-  if (media.key !== placeOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
+  if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;

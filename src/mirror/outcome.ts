@@ -98,7 +98,7 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
   }
   if (error instanceof StorageUnavailable) return judgeRefusal(deps, asset, error);
   const text = reasonOf(error);
-  if (outages.isGeneral(error, asset.id) && asset.waits < 10 * mostWaits) {
+  if (outages.isOutage(error, asset.id) && asset.waits < 10 * mostWaits) {
     const waitMs = backoff(asset.waits, 5000, 300_000);
     return {
       outcome: 'library_unavailable',

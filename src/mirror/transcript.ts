@@ -47,12 +47,12 @@ export async function fetchTranscript(
       [sidecarKeys.text(key), transcript.text, 'text/plain; charset=utf-8'],
       [sidecarKeys.transcript(key), transcript.json, 'application/json'],
     ] as const;
-    for (const [place, content, contentType] of parts) {
-      sidecars.sidecarFiles[place] = keptOf(await deps.storage.put(place, content, { contentType, signal }));
+    for (const [key, content, contentType] of parts) {
+      sidecars.sidecarFiles[key] = keptOf(await deps.storage.put(key, content, { contentType, signal }));
     }
     Object.assign(sidecars, {
       transcriptState: 'mirrored',
-      transcriptKeys: parts.map(([place]) => place),
+      transcriptKeys: parts.map(([key]) => key),
       transcriptDeadline: null,
     });
   } else if (late()) {

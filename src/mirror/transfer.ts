@@ -6,7 +6,7 @@ import type { PutOptions, Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
 import type { Media, UploadUnderWay } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
-import { mediaOf, placeOf, versionOf } from './media.ts';
+import { mediaOf, objectNameOf, versionOf } from './media.ts';
 import { lengthOf, linkTo, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
 import { forgetUpload, inPartsFrom, NotInParts, transferInParts } from './transfer-in-parts.ts';
@@ -53,7 +53,7 @@ async function uploadToResume(
 ): Promise<{ upload: UploadUnderWay; link: Link } | undefined> {
   const { upload } = held.asset;
   if (!upload) return undefined;
-  const { key } = placeOf(deps.keyTemplate, held.asset, detail, upload.variant);
+  const { key } = objectNameOf(deps.keyTemplate, held.asset, detail, upload.variant);
   const link = linkTo(deps, held, detail, upload.variant);
   if (upload.version === versionOf(detail) && upload.key === key && link) return { upload, link };
   await forgetUpload(deps, held.lease, upload);
@@ -62,7 +62,7 @@ async function uploadToResume(
 
 function targetOf(deps: MirrorDeps, { asset, signal }: HeldAsset, detail: AssetDetail, source: Source): Target {
   const { variant, bytes, contentType } = source;
-  const { key, name } = placeOf(deps.keyTemplate, asset, detail, variant);
+  const { key, name } = objectNameOf(deps.keyTemplate, asset, detail, variant);
   const options = {
     contentType: (variant === 'mp4' ? 'video/mp4' : detail.mimeType) || contentType || undefined,
     contentDisposition: contentDisposition(name),

@@ -9,7 +9,7 @@ import { existingConnection } from './connections.ts';
 import type { OperationsDeps } from './deps.ts';
 import { explanationOf } from './explanation.ts';
 import { count, isoOf, numberOf, reasonAnswer, shownReason, text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 import { timelineEntry, timelineOf } from './timeline.ts';
 
@@ -116,7 +116,7 @@ export function assetOperations(deps: Deps) {
     async assets(query: AssetQuery) {
       const { cursor, limit, ...filter } = assetQuery.parse(query);
       if (filter.connectionId !== undefined) await existingConnection(store, filter.connectionId);
-      const after = placeOf(cursor, text);
+      const after = positionOf(cursor, text);
       const waiting = filter.state === 'pending' ? { skipped: false } : {};
       const page = pageOf(
         await store.assets.search({ ...waiting, ...filter, after, limit: limit + 1 }),

@@ -10,7 +10,7 @@ import { condition, conditionOf } from './condition.ts';
 import { changedSettings, connectionSettings, settingsOf } from './connection-settings.ts';
 import type { OperationsDeps } from './deps.ts';
 import { count, isoOf, stateCounts, text, time } from './fields.ts';
-import { nextCursor, pageOf, placeOf, rowsOfPage } from './pages.ts';
+import { nextCursor, pageOf, positionOf, rowsOfPage } from './pages.ts';
 import { Refused } from './refused.ts';
 
 /** Assets per statement. */
@@ -179,7 +179,7 @@ export function connectionOperations(deps: Deps) {
     /** A page of connections, in the order in which they connected. */
     async connections(query: ConnectionQuery = {}) {
       const { cursor, limit, ...filter } = connectionQuery.parse(query);
-      const after = placeOf(cursor, z.object({ connected: z.int(), id: text }));
+      const after = positionOf(cursor, z.object({ connected: z.int(), id: text }));
       const found = await store.connections.search({ ...filter, after, limit: limit + 1 });
       const page = pageOf(found, limit, (last) => ({ connected: last.connectedMicros, id: last.id }));
       return { connections: await describe(deps, page.rows), nextCursor: page.nextCursor };

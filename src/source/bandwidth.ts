@@ -45,12 +45,12 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
     at = now;
   }
 
-  async function wait(place: number, signal: AbortSignal): Promise<void> {
+  async function wait(position: number, signal: AbortSignal): Promise<void> {
     waiting++;
     try {
       while (rate !== undefined) {
         move();
-        const ahead = ((place - come) / rate) * 1000 - slackMs;
+        const ahead = ((position - come) / rate) * 1000 - slackMs;
         if (ahead <= 0) return;
         await clock.sleep(Math.ceil(Math.min(ahead, lookMs)), signal);
       }

@@ -15,7 +15,7 @@ describe('trouble of a place', () => {
     error: Error = reset(),
   ) {
     await outages.watch(place, () => Promise.reject(error)).catch(() => {});
-    return outages.isGeneral(error, id);
+    return outages.isOutage(error, id);
   }
 
   test('is what five different assets meet in a row, until something answers', async () => {
@@ -71,7 +71,7 @@ describe('trouble of a place', () => {
     const renewed = async (id: string) => {
       const error = reset();
       await outages.watch('links', () => outages.watch('api', () => Promise.reject(error))).catch(() => {});
-      return outages.isGeneral(error, id);
+      return outages.isOutage(error, id);
     };
     for (const id of ['a', 'b', 'c', 'd']) expect(await renewed(id)).toBe(false);
     expect(await fails(outages, 'links', 'e')).toBe(false);
@@ -83,7 +83,7 @@ describe('trouble of a place', () => {
     const failsFor = async (connectionId: string, id: string) => {
       const error = reset();
       await outages.watch('api', () => Promise.reject(error), connectionId).catch(() => {});
-      return outages.isGeneral(error, id);
+      return outages.isOutage(error, id);
     };
     const answeredFor = (connectionId: string) => outages.watch('api', async () => 'an answer', connectionId);
     for (const id of ['a', 'b', 'c', 'd']) {

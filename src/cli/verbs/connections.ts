@@ -30,7 +30,7 @@ export function mirroredOf({ counts }: ConnectionSummary): string {
   return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
-export function connectionTable(connections: ConnectionSummary[], room?: number): string {
+export function connectionTable(connections: ConnectionSummary[], available?: number): string {
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
     return [
@@ -58,7 +58,7 @@ export function connectionTable(connections: ConnectionSummary[], room?: number)
       { title: 'NEXT', spare: 3 },
     ],
     rows,
-    room,
+    available,
   );
 }
 

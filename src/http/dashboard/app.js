@@ -26,7 +26,7 @@ main.replaceChildren();
 /** @typedef {{ title: string, open: (path: string[], query: URLSearchParams) => Promise<unknown>, refresh: () => Promise<unknown>, render: () => unknown }} View */
 /** @type {View} */
 let view = overview;
-let place = '';
+let shownPath = '';
 
 /** @param {string} first @param {string[]} rest @returns {[View, string]} */
 function viewOf(first, rest) {
@@ -41,8 +41,8 @@ async function go() {
   const [path = '', query = ''] = location.hash.slice(1).split('?');
   const [first = '', ...rest] = path.split('/').filter(Boolean);
   const [next, tab] = viewOf(first, rest);
-  const arrived = place !== '' && place !== path;
-  place = path || '/';
+  const arrived = shownPath !== '' && shownPath !== path;
+  shownPath = path || '/';
   view = next;
   document.title = `${view.title} · asset-mirror`;
   for (const link of document.querySelectorAll('nav a[data-view]')) {

@@ -10,7 +10,7 @@ import { type Part, partBytesFor, partLength, type Stored, type Upload, UploadLo
 import type { Drafts } from './drafts.ts';
 import { codeOf } from './errors.ts';
 import type { Root } from './root.ts';
-import { place } from './write.ts';
+import { moveIntoPlace } from './write.ts';
 
 /**
  * Uploads in parts to a directory. All parts are written into one draft, each at its place; a line in a second file says of
@@ -100,7 +100,7 @@ async function complete(root: Root, upload: Upload, wanted: Part[], signal?: Abo
   const drafted = await unlessMissing(stat(draft));
   if (drafted) {
     if (drafted.size !== bytes) throw new Error(`store ${key}: the draft has ${drafted.size} bytes of ${bytes}`);
-    await place(root, draft, target, key);
+    await moveIntoPlace(root, draft, target, key);
   }
   const crc32 = crc32Of(wanted);
   const found = await root.describe(key);

@@ -9,7 +9,7 @@ import type { Drafts } from './drafts.ts';
 import { classifyOfKey, codeOf } from './errors.ts';
 import type { Root } from './root.ts';
 
-/** Writes a body to a draft, syncs it, and moves it into its place. */
+/** Writes a body to a draft, syncs it, and moves it into place. */
 export async function write(
   root: Root,
   drafts: Drafts,
@@ -37,7 +37,7 @@ export async function write(
       await file.close();
     }
     signal?.throwIfAborted();
-    await place(root, claim.draft, target, key);
+    await moveIntoPlace(root, claim.draft, target, key);
     return { key, bytes: meter.passed, etag: undefined, checksums: meter.checksums() };
   }
   const undo = () => rm(claim.draft, { force: true }).catch(() => {});
@@ -45,7 +45,7 @@ export async function write(
 }
 
 /** Moves a draft to its place. When this returns, the rename and every new directory are on the disk. */
-export async function place(root: Root, draft: string, target: string, key: string): Promise<void> {
+export async function moveIntoPlace(root: Root, draft: string, target: string, key: string): Promise<void> {
   const folder = dirname(target);
   try {
     const first = await mkdir(folder, { recursive: true });

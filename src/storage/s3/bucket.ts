@@ -5,7 +5,7 @@ import { unlessAborted } from '../abort.ts';
 import { bucketIdKey } from '../keys.ts';
 import type { PutOptions, StoredObject } from '../storage.ts';
 import { findProofs, type Proof, probeKey, proofs, removeProbes } from './checksum-support.ts';
-import { agentsTo, connect, placeOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
+import { agentsTo, connect, memoryKeyOf, type S3Options, stoppedBy, unquoted, writeSettings } from './client.ts';
 import { classify, gotNoAnswer, statusOf } from './errors.ts';
 import { createSender, type Send } from './send.ts';
 
@@ -68,14 +68,14 @@ export class Bucket {
 
   async #recallProof(): Promise<Proof> {
     const { memory } = this.options;
-    const place = placeOf(this.options);
-    const remembered = await memory?.recall(place).catch(() => undefined);
+    const store = memoryKeyOf(this.options);
+    const remembered = await memory?.recall(store).catch(() => undefined);
     const known = proofs.find((each) => each === remembered);
     if (known) return known;
     const probe = { content: Buffer.from(`probe ${randomUUID()}`), written: new Set<string | undefined>() };
     try {
       const { value: best } = await findProofs(this.client, this.send, this.target(probeKey, {}), probe).next();
-      await memory?.keep(place, best!).catch(() => {});
+      await memory?.keep(store, best!).catch(() => {});
       return best!;
     } finally {
       await removeProbes(this.client, this.at(probeKey), probe.written);

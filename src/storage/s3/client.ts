@@ -2,10 +2,10 @@ import { Agent as PlainAgent } from 'node:http';
 import { Agent as SecureAgent } from 'node:https';
 import { HeadObjectCommand, S3Client } from '@aws-sdk/client-s3';
 
-/** Remembers how a store checks what it is sent, so that not every process has to find out. */
+/** Remembers which checksums a store verifies, so that not every process has to find out. */
 interface Memory {
-  recall(place: string): Promise<string | undefined>;
-  keep(place: string, checksum: string): Promise<void>;
+  recall(store: string): Promise<string | undefined>;
+  keep(store: string, checksum: string): Promise<void>;
 }
 
 export interface S3Options {
@@ -27,7 +27,7 @@ export interface S3Options {
 }
 
 /** The key under which a detected proof is remembered: another bucket, store or encryption may support other proofs. */
-export function placeOf(options: S3Options): string {
+export function memoryKeyOf(options: S3Options): string {
   const { bucket, endpoint, region, sse, sseKmsKeyId } = options;
   return [`s3://${bucket}`, endpoint ?? 'AWS', region, sse, sseKmsKeyId].filter(Boolean).join(' ');
 }

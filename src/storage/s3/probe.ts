@@ -9,7 +9,7 @@ import { clockFinding, type Finding } from '../../finding.ts';
 import { mirrorIdFinding, not, ok } from '../findings.ts';
 import { bucketIdKey } from '../keys.ts';
 import { algorithmOf, findProofs, type Proof, probeKey, removeProbes } from './checksum-support.ts';
-import { placeOf, type S3Options } from './client.ts';
+import { memoryKeyOf, type S3Options } from './client.ts';
 import { codeOf, isUnsupported, statusOf } from './errors.ts';
 import { lifecycle } from './lifecycle.ts';
 import { giveUp, openUploads, parts } from './probe-uploads.ts';
@@ -158,7 +158,7 @@ async function checksums({ options, versionsStay }: ProbedBucket, proofs: Proof[
   const named = best === 'none' ? proofs : proofs.filter((proof) => proof !== 'none');
   const found = named.map((proof) => proofNames[proof]).join(', ');
   if (options.checksums === 'auto') {
-    await options.memory?.keep(placeOf(options), best).catch(() => {});
+    await options.memory?.keep(memoryKeyOf(options), best).catch(() => {});
     if (best !== 'none') return ok('checksums', found, best);
     return { ...not('note', 'checksums', found, 'a store that keeps checksums proves more'), chosen: 'none' };
   }

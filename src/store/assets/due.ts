@@ -74,7 +74,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
     const amongThem = sql`connection_id = ANY(${connections}::text[])`;
     const { rows } = await prepared(
       tx,
-      sql<QueuedAsset & { place: number }>`
+      sql<QueuedAsset & { rank: number }>`
       WITH queued AS MATERIALIZED (
         SELECT connection_id, count(*) AS jobs, count(*) FILTER (WHERE state = 'mirrored') AS checks FROM assets
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
@@ -111,17 +111,17 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         ) a
       ), due AS (
         SELECT id, free, row_number() OVER (PARTITION BY connection_id
-          ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS place
+          ORDER BY part, upload_date DESC NULLS LAST, next_at, id) AS rank
         FROM (
           SELECT connection_id, free, id, 1 AS part, upload_date, NULL AS next_at FROM media
           UNION ALL
           SELECT connection_id, free, id, CASE WHEN first THEN 0 ELSE 2 END, NULL, next_at FROM checks
         ) AS them
       )
-      UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.place <= due.free
-      RETURNING assets.id, assets.state, assets.lease, due.place, ${traceparent}`,
+      UPDATE assets SET queued_at = now() FROM due WHERE assets.id = due.id AND due.rank <= due.free
+      RETURNING assets.id, assets.state, assets.lease, due.rank, ${traceparent}`,
     );
-    return rows.sort((a, b) => a.place - b.place);
+    return rows.sort((a, b) => a.rank - b.rank);
   });
 }
 

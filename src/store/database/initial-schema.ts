@@ -317,7 +317,7 @@ const bucket = `
 
   -- How object stores prove what they have stored, so that not every process tests them again.
   CREATE TABLE store_proofs (
-    place text PRIMARY KEY,
+    store text PRIMARY KEY,
     proof text NOT NULL,
     found_at timestamptz NOT NULL DEFAULT now()
   );
@@ -396,7 +396,7 @@ const operators = `
   CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
 
   -- Up to where events have become deliveries. At most one row.
-  CREATE TABLE webhook_place (
+  CREATE TABLE webhook_cursor (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     xact xid8 NOT NULL,
     id bigint NOT NULL

@@ -29,7 +29,7 @@ export interface Schema {
   uploadKeys: { key: string; assetId: string; begunAt: Generated<Date> };
   chores: { name: string; dueAt: Date };
   settings: { name: string; value: unknown };
-  storeProofs: { place: string; proof: string; foundAt: Generated<Date> };
+  storeProofs: { store: string; proof: string; foundAt: Generated<Date> };
 }
 
 export type Database = Kysely<Schema>;

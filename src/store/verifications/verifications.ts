@@ -27,9 +27,9 @@ async function forget(db: Database): Promise<void> {
   await sql`
     DELETE FROM verifications WHERE id IN (
       SELECT id FROM (
-        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS place
+        SELECT id, row_number() OVER (PARTITION BY options ? 'routine' ORDER BY finished_at DESC, id) AS rank
         FROM verifications WHERE finished_at IS NOT NULL) AS finished
-      WHERE place > ${kept})`.execute(db);
+      WHERE rank > ${kept})`.execute(db);
 }
 
 /** Requests a verification. One runs at a time; the others wait. */
