@@ -166,11 +166,11 @@ describe.skipIf(!faketime).each([
     const id = await added();
     await until(
       'the pause',
-      async () => (await secondsUntil('parked_until', 'connections', company.connectionId)) !== null,
+      async () => (await secondsUntil('delayed_until', 'connections', company.connectionId)) !== null,
     );
     await until('the asset to be handed back', async () => (await stage.store.assets.get(id))?.queuedAt === null);
     for (const [column, table, of] of [
-      ['parked_until', 'connections', company.connectionId],
+      ['delayed_until', 'connections', company.connectionId],
       ['next_at', 'assets', id],
     ] as const) {
       const seconds = await secondsUntil(column, table, of);
@@ -179,7 +179,7 @@ describe.skipIf(!faketime).each([
     }
     await stage.admin.clearFaults();
     // As if the 20 s were over.
-    await stage.query(`UPDATE connections SET parked_until = now() WHERE id = $1`, [company.connectionId]);
+    await stage.query(`UPDATE connections SET delayed_until = now() WHERE id = $1`, [company.connectionId]);
     await stage.query(`UPDATE assets SET next_at = now() WHERE id = $1`, [id]);
     await stage.mirror.assetIn(id, 'mirrored', 15_000);
   });

@@ -6,7 +6,7 @@ import { HttpError } from '../src/source/http.ts';
 
 /** Each code with all its data, and its sentence. */
 const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
-  error: [[{ code: 'error', text: 'no room' }, 'no room']],
+  error: [[{ code: 'error', text: 'no space' }, 'no room']],
   http_status: [
     [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the service answered 404'],
   ],
@@ -19,7 +19,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
     ],
   ],
   bucket_unavailable: [[{ code: 'bucket_unavailable', text: 'the store is full' }, 'the store is full']],
-  object_refused: [[{ code: 'object_refused', text: 'no room for k' }, 'no room for k']],
+  object_refused: [[{ code: 'object_refused', text: 'no space for k' }, 'no room for k']],
   tokens_unreadable: [[{ code: 'tokens_unreadable', text: 'sealed with the key k' }, 'sealed with the key k']],
   no_reader: [[{ code: 'no_reader' }, 'no connection can read its company now']],
   skipped_by_filter: [[{ code: 'skipped_by_filter', rule: 'type videos' }, 'skipped by a filter: type videos']],

@@ -25,7 +25,7 @@ import type {
   VerifyRequest,
 } from './answers.ts';
 import { addressOf, call, followWork, type Service } from './ask.ts';
-import { type EventFilter, followEvents, type Heard } from './follow-events.ts';
+import { type EventFilter, type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
@@ -74,7 +74,7 @@ export function createApiClient(service: Service) {
     sync: (id: string) => get<Sync>(`/syncs/${part(id)}`),
 
     events: (query: EventQuery = {}) => get<EventList>('/events', query),
-    followEvents: (filter: EventFilter, heard: Heard) => followEvents(service, filter, heard),
+    followEvents: (filter: EventFilter, handlers: EventHandlers) => followEvents(service, filter, handlers),
 
     verify: (request: VerifyRequest) => send<{ id: string }>('POST', '/verify', request),
     verification: (id: string, page: { after: number; limit: number }) =>

@@ -5,7 +5,7 @@ import { NotReachable, RefusedByService } from './failures.ts';
 
 export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
-export interface Heard {
+export interface EventHandlers {
   onEvent: (event: MirrorEvent) => void;
   /** The stream was lost, or is back. */
   onLine: (good: boolean) => void;
@@ -18,7 +18,7 @@ export interface Heard {
 export function followEvents(
   service: Service,
   filter: EventFilter,
-  heard: Heard,
+  handlers: EventHandlers,
 ): { open: Promise<void>; end: Promise<never> } {
   const path = addressOf('/events', filter);
   const opened = Promise.withResolvers<void>();
@@ -43,12 +43,12 @@ export function followEvents(
   source.addEventListener('open', () => {
     wasOpen = true;
     opened.resolve();
-    heard.onLine(true);
+    handlers.onLine(true);
   });
   source.addEventListener('error', ({ code }) => {
     if (source.readyState === source.CLOSED) fail(notOurs(service, code ?? 0));
-    else heard.onLine(false);
+    else handlers.onLine(false);
   });
-  source.addEventListener('message', ({ data }) => heard.onEvent(JSON.parse(data)));
+  source.addEventListener('message', ({ data }) => handlers.onEvent(JSON.parse(data)));
   return { open: opened.promise, end: ended.promise };
 }

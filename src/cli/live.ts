@@ -12,8 +12,8 @@ export function liveLine({ silent = false }: { silent?: boolean } = {}) {
     show(text: string): void {
       if (silent || text === last) return;
       if (stdout.isTTY) {
-        const available = (stdout.columns || 80) - 1;
-        overwrite(stdout, width(text) <= available ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), available));
+        const maxWidth = (stdout.columns || 80) - 1;
+        overwrite(stdout, width(text) <= maxWidth ? text : cut(text.replace(/\u001b\[[\d;]*m/g, ''), maxWidth));
       } else if (performance.now() - saidAt >= saidMs) {
         print(text);
         saidAt = performance.now();

@@ -65,16 +65,16 @@ export const width = (text: string): number =>
   graphemes(stripVTControlCharacters(text)).reduce((sum, grapheme) => sum + widthOf(grapheme), 0);
 
 /** Shortens a text to `width` columns, with `…` at the end. */
-export function cut(text: string, available: number): string {
-  if (width(text) <= available) return text;
+export function cut(text: string, maxWidth: number): string {
+  if (width(text) <= maxWidth) return text;
   let kept = '';
-  let left = available - 1;
+  let left = maxWidth - 1;
   for (const grapheme of graphemes(text)) {
     left -= widthOf(grapheme);
     if (left < 0) break;
     kept += grapheme;
   }
-  return available < 1 ? '' : `${kept}…`;
+  return maxWidth < 1 ? '' : `${kept}…`;
 }
 
 /** Whether the terminal is wide enough for each line. Without a terminal everything fits. */
@@ -88,9 +88,9 @@ export interface Column {
   title: string;
   /** Aligned to the right, for numbers. */
   right?: boolean;
-  /** The minimum width if there is little available. Without it, the column is never cut. */
+  /** The minimum width in a narrow terminal. Without it, the column is never cut. */
   least?: number;
-  /** Columns with this are left out if there is still no available; the highest first. */
+  /** Columns with this are left out if the table is still too wide; the highest first. */
   spare?: number;
 }
 
@@ -101,7 +101,7 @@ export interface Column {
 export function table(
   all: Column[],
   rows: Cell[][],
-  available = process.stdout.columns || Number.POSITIVE_INFINITY,
+  maxWidth = process.stdout.columns || Number.POSITIVE_INFINITY,
 ): string {
   const textOf = (cell: Cell | undefined) => harmless(typeof cell === 'object' ? cell.text : (cell ?? ''));
   let columns = all.map((column, index) => ({
@@ -109,7 +109,7 @@ export function table(
     index,
     width: Math.max(width(column.title), ...rows.map((row) => width(textOf(row[index])))),
   }));
-  const over = (widths: number[]) => sum(widths) + 2 * (widths.length - 1) - available;
+  const over = (widths: number[]) => sum(widths) + 2 * (widths.length - 1) - maxWidth;
   const narrowest = ({ width, least = width }: { width: number; least?: number }) => Math.min(width, least);
   while (over(columns.map(narrowest)) > 0) {
     const spare = Math.max(...columns.map((column) => column.spare ?? 0));

@@ -99,7 +99,7 @@ export class Tokens {
     const { store, leaseMs } = this.#deps;
     for (let grant = known; ; grant = undefined) {
       const { connection, accessToken, refreshToken } = await this.#read(connectionId, grant);
-      if (connection.parkedMs > 0) throw new RetryLater('its connection waits', connection.parkedMs);
+      if (connection.delayMs > 0) throw new RetryLater('its connection waits', connection.delayMs);
       const { tokenVersion: version, userId } = connection;
       if (connection.isFresh && version !== stale) return { value: accessToken, version };
 

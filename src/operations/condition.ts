@@ -33,18 +33,18 @@ export function conditionOf(
     byState: Record<AssetState, number>;
     skipped: number;
     syncInterval: number;
-    parkedUntil: string | null;
+    delayedUntil: string | null;
     now: number;
   },
 ): z.infer<typeof condition> {
   const code = codeOf(connection, options);
-  return { code, text: texts[code], until: code === 'waiting' ? options.parkedUntil : null };
+  return { code, text: texts[code], until: code === 'waiting' ? options.delayedUntil : null };
 }
 
 function codeOf(connection: Connection, options: Parameters<typeof conditionOf>[1]): Code {
-  const { byState, skipped, parkedUntil } = options;
+  const { byState, skipped, delayedUntil } = options;
   if (connection.status !== 'active') return connection.status;
-  if (parkedUntil !== null) return 'waiting';
+  if (delayedUntil !== null) return 'waiting';
   if (connection.lastError !== null) return 'error';
   if (isLate(connection, options)) return 'late';
   if (skipped > 0 && expectedOf(byState) === 0) return 'all_skipped';

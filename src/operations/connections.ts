@@ -58,7 +58,7 @@ export const connectionAnswer = z
     }),
     bytes: count.describe('Size of its media in the bucket.'),
     adaptiveLimit: z
-      .object({ limit: count, ceiling: count, parkedUntil: time.nullable() })
+      .object({ limit: count, ceiling: count, delayedUntil: time.nullable() })
       .describe('Assets in flight at once now, the configured maximum, and until when the connection waits.'),
     settings: connectionSettings,
     lastError: z.string().nullable(),
@@ -137,7 +137,7 @@ async function describe(deps: Deps, connections: Connection[]) {
         byState: states,
         skipped: skipped(own),
         syncInterval: settings.syncInterval,
-        parkedUntil: adaptiveLimit.parkedUntil,
+        delayedUntil: adaptiveLimit.delayedUntil,
         now,
       }),
       user: { id: connection.userId, name: connection.userName, email: connection.userEmail },
@@ -228,11 +228,11 @@ export function connectionOperations(deps: Deps) {
 }
 
 /** The adaptive limit of a connection, and until when it waits. */
-function limitsOf({ adaptiveLimit, settings, parkedUntil }: Connection, perConnection: number, now: number) {
+function limitsOf({ adaptiveLimit, settings, delayedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {
     limit: limitOf(adaptiveLimit, ceiling),
     ceiling,
-    parkedUntil: parkedUntil && parkedUntil.getTime() > now ? parkedUntil.toISOString() : null,
+    delayedUntil: delayedUntil && delayedUntil.getTime() > now ? delayedUntil.toISOString() : null,
   };
 }

@@ -133,8 +133,8 @@ function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Ci
     return [`Its connection ${connection.id} can no longer read its company. It continues when a connection can.`];
   }
   if (bucketTrouble !== null) return [`The bucket is unavailable, so all assets wait: ${bucketTrouble}.`];
-  if (connection.parkedUntil && connection.parkedUntil > now) {
-    return [`${whyParked(connection, iso(connection.parkedUntil))} It then continues by itself.`];
+  if (connection.delayedUntil && connection.delayedUntil > now) {
+    return [`${whyDelayed(connection, iso(connection.delayedUntil))} It then continues by itself.`];
   }
   if (nextAt && nextAt > now) {
     const last = reason ? ` Last reason: ${renderReason(reason)}.` : '';
@@ -145,9 +145,9 @@ function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Ci
 }
 
 /** Why a connection waits until `until`. */
-function whyParked({ parkedReason }: Connection, until: string): string {
-  const why = parkedReason ? ` (${renderReason(parkedReason)})` : '';
-  switch (parkedReason?.code) {
+function whyDelayed({ delayedReason }: Connection, until: string): string {
+  const why = delayedReason ? ` (${renderReason(delayedReason)})` : '';
+  switch (delayedReason?.code) {
     case 'asked_to_wait':
       return `The library asked its connection to wait until ${until}${why}.`;
     case 'library_unavailable':

@@ -108,7 +108,7 @@ export class Limiter {
   /** For `waitMs`, no process asks the service anything for this connection. */
   async #pause(connectionId: string, waitMs: number, reason: Reason): Promise<void> {
     const { store, log } = this.#options;
-    const longer = await store.connections.park(connectionId, waitMs, reason);
+    const longer = await store.connections.delay(connectionId, waitMs, reason);
     const retryInMs = Math.round(waitMs);
     const fields = { connectionId, retryInMs, reason: renderReason(reason), reasonCode: reason.code };
     if (longer) log.warn({ event: 'connection.delayed', ...fields }, 'connection delayed');

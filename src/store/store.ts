@@ -51,15 +51,15 @@ export type Store = Awaited<ReturnType<typeof openStore>>;
 export async function openStore(options: { url: string; log: Log }) {
   const db = await openDatabase(options);
   await settle(db);
-  const listeners = new Set<(notice: Notice) => void>();
-  const followers = new Set<() => void>();
-  const listener = listen({
+  const noticeListeners = new Set<(notice: Notice) => void>();
+  const eventListeners = new Set<() => void>();
+  const subscription = listen({
     ...options,
     onNotice: (notice) => {
-      for (const heard of listeners) heard(notice);
+      for (const listener of noticeListeners) listener(notice);
     },
     onEvents: () => {
-      for (const heard of followers) heard();
+      for (const listener of eventListeners) listener();
     },
   });
   return {
@@ -88,16 +88,16 @@ export async function openStore(options: { url: string; log: Log }) {
       return transaction.execute((tx) => read(readable(tx)));
     },
 
-    /** Calls `heard` when any process has changed a connection or a setting. Returns a function that stops this. */
-    onNotice(heard: (notice: Notice) => void): () => void {
-      listeners.add(heard);
-      return () => listeners.delete(heard);
+    /** Calls `listener` when any process has changed a connection or a setting. Returns a function that stops this. */
+    onNotice(listener: (notice: Notice) => void): () => void {
+      noticeListeners.add(listener);
+      return () => noticeListeners.delete(listener);
     },
 
-    /** Calls `heard` when there are new events of any process. Returns a function that stops this. */
-    onEvents(heard: () => void): () => void {
-      followers.add(heard);
-      return () => followers.delete(heard);
+    /** Calls `listener` when there are new events of any process. Returns a function that stops this. */
+    onEvents(listener: () => void): () => void {
+      eventListeners.add(listener);
+      return () => eventListeners.delete(listener);
     },
 
     /** The time by the database's clock, in epoch milliseconds. */
@@ -112,7 +112,7 @@ export async function openStore(options: { url: string; log: Log }) {
     },
 
     async close(): Promise<void> {
-      await listener.close();
+      await subscription.close();
       await db.destroy();
     },
   };

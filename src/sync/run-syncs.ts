@@ -141,7 +141,7 @@ async function endEarly(
   if (error instanceof Disconnected) return 'disconnected';
   if (signal.aborted || error instanceof LeaseLost) return 'handed_back';
   if (error instanceof RetryLater) {
-    if (error.scope === 'connection') await store.connections.park(connectionId, error.waitMs, toReason(error));
+    if (error.scope === 'connection') await store.connections.delay(connectionId, error.waitMs, toReason(error));
     onEnd('delayed');
     log.info({ event: 'sync.delayed', ...fields, retryInMs: Math.round(error.waitMs), reason }, 'sync delayed');
     return 'delayed';

@@ -241,15 +241,15 @@ describe('the verbs of operators', () => {
   });
 
   test('resync --wait says once until when and why a connection waits', async () => {
-    const park = (ms: number, text: string) => scene.mirror.store.connections.park(id, ms, { code: 'error', text });
-    await park(40_000, 'read /me: the service asked to wait (429)');
+    const delay = (ms: number, text: string) => scene.mirror.store.connections.delay(id, ms, { code: 'error', text });
+    await delay(40_000, 'read /me: the service asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [out, said] = ['', ''];
     child.stdout.on('data', (chunk) => (out += chunk));
     child.stderr.on('data', (chunk) => (said += chunk));
     const ended = once(child, 'exit');
     await until('the first reason', () => out.includes('asked to wait'));
-    await park(41_000, 'read /me: connect ECONNREFUSED');
+    await delay(41_000, 'read /me: connect ECONNREFUSED');
     await until('the second reason', () => out.includes('ECONNREFUSED'));
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);

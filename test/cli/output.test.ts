@@ -28,13 +28,14 @@ test.each([
   [20, ['ID   NAME       SIZE', 'a1   a rathe…      5', 'b22  short     1,234']],
   [12, ['ID   NAME', 'a1   a rath…', 'b22  short']],
   [5, ['ID   NAME', 'a1   a rat…', 'b22  short']],
-])('a table in %i columns', (room, lines) => {
-  expect(table(columns, rows, room)).toBe(lines.join('\n'));
+])('a table in %i columns', (maxWidth, lines) => {
+  expect(table(columns, rows, maxWidth)).toBe(lines.join('\n'));
 });
 
-test('a table is never wider than its room while anything can give way', () => {
-  for (let room = 12; room < 60; room++) {
-    for (const line of table(columns, rows, room).split('\n')) expect(width(line), `${room}`).toBeLessThanOrEqual(room);
+test('a table is never wider than the maximum while a column can be shortened', () => {
+  for (let maxWidth = 12; maxWidth < 60; maxWidth++) {
+    for (const line of table(columns, rows, maxWidth).split('\n'))
+      expect(width(line), `${maxWidth}`).toBeLessThanOrEqual(maxWidth);
   }
 });
 
@@ -55,8 +56,8 @@ test.each([
   ['日本語', 4, '日…'],
   ['ab', 1, '…'],
   ['ab', 0, ''],
-])('%j in %i columns is %j', (text, room, expected) => {
-  expect(cut(text, room)).toBe(expected);
+])('%j in %i columns is %j', (text, maxWidth, expected) => {
+  expect(cut(text, maxWidth)).toBe(expected);
 });
 
 test('what others name cannot move the cursor, hide, or make up lines', () => {

@@ -123,7 +123,7 @@ describe('mirroring an asset', () => {
     await scene.mirror.assetIn(id, 'mirrored');
   });
 
-  test('429 with Retry-After parks the connection and spends no attempt', async () => {
+  test('429 with Retry-After delays the connection and spends no attempt', async () => {
     const id = await scene.upload();
     await scene.admin.addFault({ endpoint: 'asset', assetId: id, times: 1, status: 429, retryAfter: 2 });
     const started = Date.now();
@@ -142,11 +142,11 @@ describe('mirroring an asset', () => {
     await scene.admin.addFault({ endpoint: 'me', skip: 1, times: 1, status: 401 });
     await scene.admin.clearRequests();
     await scene.resync();
-    const parkedUntil = await until('the connection to wait', async () => {
+    const delayedUntil = await until('the connection to wait', async () => {
       const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-      return adaptiveLimit.parkedUntil;
+      return adaptiveLimit.delayedUntil;
     });
-    expect(Date.parse(parkedUntil)).toBeGreaterThan(Date.now() + 15_000);
+    expect(Date.parse(delayedUntil)).toBeGreaterThan(Date.now() + 15_000);
     await scene.ground.endWaits();
     expect(await scene.mirror.assetIn(other, 'mirrored')).toMatchObject({ spent: 0 });
     expect(await scene.admin.requests({ endpoint: 'token' as never })).toHaveLength(1);
@@ -159,7 +159,7 @@ describe('mirroring an asset', () => {
     await scene.resync();
     for (const id of others) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
     const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
-    expect(adaptiveLimit.parkedUntil).toBeNull();
+    expect(adaptiveLimit.delayedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
     expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the service answered 401$/);
     await scene.admin.removeAsset(refused);

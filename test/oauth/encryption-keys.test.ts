@@ -42,7 +42,7 @@ describe('an encryption key', { timeout: 240_000 }, () => {
     expect(lastError).toContain(tokens!.split('.')[1]);
     const { status, adaptiveLimit } = await connection();
     expect(status).toBe('active');
-    expect(Date.parse(adaptiveLimit.parkedUntil)).toBeGreaterThan(Date.now());
+    expect(Date.parse(adaptiveLimit.delayedUntil)).toBeGreaterThan(Date.now());
     expect(await sealed()).toBe(tokens);
 
     const unread = await rotate();

@@ -5,7 +5,7 @@ import type { Asset, Connection } from '../../src/store/database/schema.ts';
 
 const now = new Date('2026-03-01T12:00:00Z');
 const later = new Date('2026-03-01T12:10:00Z');
-const connection = { id: 'c', status: 'active', parkedUntil: null, parkedReason: null } as Connection;
+const connection = { id: 'c', status: 'active', delayedUntil: null, delayedReason: null } as Connection;
 const circumstances: Circumstances = {
   now,
   connection,
@@ -18,7 +18,7 @@ const circumstances: Circumstances = {
 const there = { key: 'k/film.mp4', text: null, difference: false };
 const lost = { key: 'k/film.mp4', text: 'missing in the bucket: the media', difference: true };
 const found = { verificationId: 'v', at: later, key: 'k/film.mp4', text: 'missing in the bucket: the media' };
-const parked = (parkedReason: Reason): Connection => ({ ...connection, parkedUntil: later, parkedReason });
+const delayed = (delayedReason: Reason): Connection => ({ ...connection, delayedUntil: later, delayedReason });
 const media = {
   key: 'k/film.mp4',
   bytes: 2048,
@@ -68,10 +68,10 @@ describe('why an asset is where it is', () => {
       /Next try at 2026-03-01T12:10.*the link answered 500.*retry a/,
     ],
     [
-      'is parked',
+      'is delayed',
       asset('pending'),
       {
-        connection: parked({
+        connection: delayed({
           code: 'asked_to_wait',
           text: 'read asset a: the service asked to wait (429) for 10m 00s',
         }),
@@ -79,10 +79,10 @@ describe('why an asset is where it is', () => {
       /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
     ],
     [
-      'is parked during an outage',
+      'is delayed during an outage',
       asset('pending'),
       {
-        connection: parked({
+        connection: delayed({
           code: 'library_unavailable',
           error: 'read /me: connect ECONNREFUSED',
           retryInMs: 600_000,
@@ -91,9 +91,9 @@ describe('why an asset is where it is', () => {
       /does not answer, or only with errors, so the connection waits until 2026-03-01T12:10.*ECONNREFUSED/,
     ],
     [
-      'is parked for another reason',
+      'is delayed for another reason',
       asset('pending'),
-      { connection: parked({ code: 'error', text: 'no access token for now' }) },
+      { connection: delayed({ code: 'error', text: 'no access token for now' }) },
       /^It is not in the bucket yet\. Its connection waits until 2026-03-01T12:10\S* \(no access token for now\)\. It then continues/,
     ],
     [
@@ -203,7 +203,7 @@ describe('why an asset is where it is', () => {
 
   test('depends on the code of a reason, and not on its words', () => {
     const why = (reason: Reason) =>
-      explanationOf(asset('pending'), { ...circumstances, connection: parked(reason) })[1];
+      explanationOf(asset('pending'), { ...circumstances, connection: delayed(reason) })[1];
     expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
     expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
     const text = 'the service asked to wait; it is asked again in 10m 00s';

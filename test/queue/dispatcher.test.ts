@@ -147,7 +147,7 @@ describe('the dispatcher', () => {
     const [ids] = await pending(6);
     const [first] = await dispatch();
     const { connectionId } = (await stage.store.assets.get(first!))!;
-    await stage.store.connections.park(connectionId!, 60_000, { code: 'error', text: 'asked to wait' });
+    await stage.store.connections.delay(connectionId!, 60_000, { code: 'error', text: 'asked to wait' });
     expect(await stage.store.assets.take(first!, 60_000)).toBeUndefined();
     expect(await stage.store.assets.get(first!)).toMatchObject({ queuedAt: null, state: 'pending' });
     expect(await stage.store.assets.take(ids![5]!, 60_000)).toBeUndefined();

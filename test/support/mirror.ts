@@ -87,7 +87,7 @@ export async function newGround(options: {
     endWaits: () =>
       ask(
         database.url,
-        `UPDATE connections SET parked_until = now() WHERE parked_until > now();
+        `UPDATE connections SET delayed_until = now() WHERE delayed_until > now();
          UPDATE assets SET next_at = now() WHERE next_at > now();
          UPDATE consents SET next_at = now() WHERE next_at > now()`,
       ),

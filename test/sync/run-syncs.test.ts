@@ -762,7 +762,7 @@ describe('what an operator asks for', () => {
 
 describe('a service that asks to wait', () => {
   test.each([{ retryAfter: 3600 }, { status: 503, retryAfter: 3600 }])(
-    'parks the connection, and nothing is spent (%o)',
+    'delays the connection, and nothing is spent (%o)',
     async (fault) => {
       const { companyId, connectionId } = await stage.company();
       await stage.upload(companyId, 150);
@@ -774,7 +774,7 @@ describe('a service that asks to wait', () => {
       expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', error: null });
       const connection = await stage.store.connections.get(connectionId);
       expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
-      expect(connection!.parkedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
+      expect(connection!.delayedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
 
       // Nobody asks for this connection before that, neither for listings nor for assets.
       await stage.admin.clearRequests();

@@ -30,7 +30,7 @@ export function mirroredOf({ counts }: ConnectionSummary): string {
   return `${number(counts.byState.mirrored)}/${number(counts.expected)}`;
 }
 
-export function connectionTable(connections: ConnectionSummary[], available?: number): string {
+export function connectionTable(connections: ConnectionSummary[], maxWidth?: number): string {
   const rows = connections.map((connection): Cell[] => {
     const { failed } = connection.counts.byState;
     return [
@@ -58,7 +58,7 @@ export function connectionTable(connections: ConnectionSummary[], available?: nu
       { title: 'NEXT', spare: 3 },
     ],
     rows,
-    available,
+    maxWidth,
   );
 }
 
@@ -66,7 +66,7 @@ export function connectionTable(connections: ConnectionSummary[], available?: nu
 export function troubles(connections: ConnectionSummary[]): string[] {
   return connections.flatMap(({ id, adaptiveLimit, condition, lastError }) => {
     const slow = [
-      adaptiveLimit.parkedUntil ? `waiting, continues ${ago(adaptiveLimit.parkedUntil)}` : '',
+      adaptiveLimit.delayedUntil ? `waiting, continues ${ago(adaptiveLimit.delayedUntil)}` : '',
       adaptiveLimit.limit < adaptiveLimit.ceiling
         ? `slowed down to ${adaptiveLimit.limit} of ${adaptiveLimit.ceiling} assets at once`
         : '',

@@ -99,8 +99,8 @@ async function untilMirrored(api: ApiClient, connectionId: string, syncId: strin
 
 /** Why the connection waits, and until when. */
 function pauseOf({ adaptiveLimit, lastError }: ConnectionSummary): string | undefined {
-  if (adaptiveLimit.parkedUntil === null) return undefined;
-  return `The connection waits until ${adaptiveLimit.parkedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
+  if (adaptiveLimit.delayedUntil === null) return undefined;
+  return `The connection waits until ${adaptiveLimit.delayedUntil}${lastError ? `: ${harmless(lastError)}` : ''}`;
 }
 
 const listingLine = ({ status, pages, seen, new: fresh, changed }: Sync) =>

@@ -70,13 +70,13 @@ export class Drafts {
   }
 
   /** @throws StorageUnavailable if the disk has not enough space for the claim */
-  async makeRoomFor({ key, bytes }: Claim): Promise<void> {
-    if (bytes < large || (await this.#room()) >= spare) return;
+  async ensureSpace({ key, bytes }: Claim): Promise<void> {
+    if (bytes < large || (await this.#freeBytes()) >= spare) return;
     await this.sweep();
-    const left = await this.#room();
-    if (left >= spare) return;
-    const [needed, free] = [bytes, Math.max(0, left + bytes - spare)].map(mebibytes);
-    throw new StorageUnavailable(`${this.#root.path}: no room for ${key}: it has ${needed}, and ${free} are free`, {
+    const free = await this.#freeBytes();
+    if (free >= spare) return;
+    const [needed, usable] = [bytes, Math.max(0, free + bytes - spare)].map(mebibytes);
+    throw new StorageUnavailable(`${this.#root.path}: no space for ${key}: it has ${needed}, and ${usable} are free`, {
       scope: 'object',
     });
   }
@@ -85,14 +85,14 @@ export class Drafts {
   async #ifFull({ key }: Claim, error: unknown): Promise<unknown> {
     if (!(error instanceof StorageUnavailable) || codeOf(error.cause) !== 'ENOSPC') return error;
     await this.sweep().catch(() => {});
-    const left = await this.#room().catch(() => 0);
-    if (left < spare) return error;
+    const free = await this.#freeBytes().catch(() => 0);
+    if (free < spare) return error;
     const message = `${error.message}, but for smaller objects than ${key}`;
     return new StorageUnavailable(message, { scope: 'object', cause: error.cause });
   }
 
   /** Free bytes on the disk, without what the bodies under way still need. */
-  async #room(): Promise<number> {
+  async #freeBytes(): Promise<number> {
     const { bavail, bsize, files, ffree } = await statfs(this.#root.path);
     if (files > 0 && ffree === 0) return 0;
     let left = bavail * bsize;

@@ -54,7 +54,7 @@ async function begin(
   return drafts.write(claim, async () => {
     root.fileOf(key);
     await root.refuseOther(key);
-    await drafts.makeRoomFor(claim);
+    await drafts.ensureSpace(claim);
     for (const path of [linesOf(root, upload), claim.draft]) await writeFile(path, '', { flag: 'wx' });
     return upload;
   });

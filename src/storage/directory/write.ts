@@ -25,7 +25,7 @@ export async function write(
   async function work(): Promise<Stored> {
     const target = root.fileOf(key);
     await root.refuseOther(key);
-    await drafts.makeRoomFor(claim);
+    await drafts.ensureSpace(claim);
     const file = await open(claim.draft, 'wx');
     try {
       start(undefined);

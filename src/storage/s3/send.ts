@@ -204,20 +204,20 @@ const trailer = ({ algorithm }: Checksum, sum: string) => `0\r\nx-amz-checksum-$
 /** A body in chunks with its checksum after it (S3 API, "Signature calculations: trailing headers"). */
 async function* withTrailer(pieces: AsyncIterable<Buffer>, bytes: number, checksum: Checksum) {
   let left = bytes;
-  /** What is missing of the chunk under way. */
-  let room = 0;
+  /** Bytes of the current chunk that are still missing. */
+  let missing = 0;
   for await (const piece of pieces) {
     for (let rest = piece; rest.length > 0; ) {
-      if (room === 0) {
-        room = Math.min(chunkBytes, left);
-        yield chunkHead(room);
+      if (missing === 0) {
+        missing = Math.min(chunkBytes, left);
+        yield chunkHead(missing);
       }
-      const some = rest.subarray(0, room);
+      const some = rest.subarray(0, missing);
       yield some;
       rest = rest.subarray(some.length);
-      room -= some.length;
+      missing -= some.length;
       left -= some.length;
-      if (room === 0) yield '\r\n';
+      if (missing === 0) yield '\r\n';
     }
   }
   yield trailer(checksum, await checksum.base64());

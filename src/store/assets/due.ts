@@ -80,7 +80,7 @@ export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[
         WHERE queued_at IS NOT NULL AND ${amongThem} GROUP BY connection_id
       ), slots AS MATERIALIZED (
         SELECT id, least(coalesce((settings->>'concurrency')::int, ${slots.perConnection}), (adaptive_limit->>'limit')::int) AS most, random() < 0.25 AS fourth FROM connections
-        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (parked_until IS NULL OR parked_until <= now())
+        WHERE id = ANY(${connections}::text[]) AND status = 'active' AND (delayed_until IS NULL OR delayed_until <= now())
       ), spare AS MATERIALIZED (
         SELECT access.connection_id, access.company_id, slots.most - coalesce(queued.jobs, 0) AS free,
           CASE WHEN slots.most = 1 THEN slots.fourth::int ELSE ceil(slots.most / 4.0) END - coalesce(queued.checks, 0) AS reserved

@@ -99,12 +99,12 @@ export async function resume(db: Database, id: string): Promise<boolean> {
 }
 
 /** Stops all requests of a connection for `waitMs`. False: it already waits as long. */
-export async function park(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
+export async function delay(db: Database, id: string, waitMs: number, reason: Reason): Promise<boolean> {
   const result = await sql`
-    UPDATE connections SET parked_until = ${inMs(waitMs)}, parked_reason = ${JSON.stringify(reason)}::jsonb,
+    UPDATE connections SET delayed_until = ${inMs(waitMs)}, delayed_reason = ${JSON.stringify(reason)}::jsonb,
       last_error = ${renderReason(reason)}
     WHERE id = ${id} AND status <> 'disconnected'
-      AND (parked_until IS NULL OR parked_until < ${inMs(waitMs)})`.execute(db);
+      AND (delayed_until IS NULL OR delayed_until < ${inMs(waitMs)})`.execute(db);
   return wroteAny(result);
 }
 

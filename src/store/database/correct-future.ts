@@ -34,12 +34,12 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
     OR ${isBeyond('processing_since', 0)} OR ${isBeyond('transcript_deadline', transcript)})`;
   const statements = {
     connections: sql`
-      UPDATE connections SET ${corrected('parked_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
+      UPDATE connections SET ${corrected('delayed_until', pause)}, ${corrected('connected_at', 0)}, ${corrected('links_since', 0)},
         ${corrected('disconnected_at', 0)}, ${corrected('last_sync_at', 0)},
         ${corrected('refresh_until', lease, ahead(lease))}, ${corrected('sync_until', lease, ahead(lease))}
       WHERE id IN (
         SELECT id FROM connections
-        WHERE ${isBeyond('parked_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
+        WHERE ${isBeyond('delayed_until', pause)} OR ${isBeyond('connected_at', 0)} OR ${isBeyond('links_since', 0)}
           OR ${isBeyond('disconnected_at', 0)} OR ${isBeyond('last_sync_at', 0)} OR ${isBeyond('refresh_until', lease)} OR ${isBeyond('sync_until', lease)}
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     // By connection, because the index of ended syncs begins with it.

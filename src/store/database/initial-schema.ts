@@ -20,8 +20,8 @@ const connections = `
     -- The lease of the one sync that may run.
     sync_owner text,
     sync_until timestamptz,
-    parked_until timestamptz,
-    parked_reason jsonb,
+    delayed_until timestamptz,
+    delayed_reason jsonb,
     adaptive_limit jsonb,
     settings jsonb NOT NULL DEFAULT '{}',
     -- The filters have changed and are still to be applied.

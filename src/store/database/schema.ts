@@ -50,8 +50,8 @@ interface ConnectionTable {
   refreshUnansweredAt: Date | null;
   syncOwner: string | null;
   syncUntil: Date | null;
-  parkedUntil: Date | null;
-  parkedReason: Reason | null;
+  delayedUntil: Date | null;
+  delayedReason: Reason | null;
   /** The adaptive concurrency of the connection (pacing/adaptive-concurrency.ts); null: no limit of its own. */
   adaptiveLimit: { limit: number | null; strikes: number; slowedAt: number } | null;
   settings: Generated<Record<string, unknown>>;
@@ -71,7 +71,7 @@ export type Grant = Pick<Connection, 'userId' | 'status' | 'tokens' | 'tokenVers
   /** Its access token still works, by the database's clock. */
   isFresh: boolean;
   /** How long the connection must wait, by the database's clock; 0 or less: it need not wait. */
-  parkedMs: number;
+  delayMs: number;
 };
 
 interface ConsentTable {

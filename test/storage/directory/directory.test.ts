@@ -391,7 +391,7 @@ describe('a directory', () => {
       expect(error).toBeInstanceOf(StorageUnavailable);
       expect(error).toMatchObject({
         scope: 'object',
-        message: `${path}: no room for a/large: it has 12 MiB, and 9 MiB are free`,
+        message: `${path}: no space for a/large: it has 12 MiB, and 9 MiB are free`,
       });
       expect(read).toBe(false);
       expect(body.destroyed).toBe(true);

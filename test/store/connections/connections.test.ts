@@ -32,7 +32,7 @@ describe('a grant', () => {
   test('after a disconnect makes the connection active again and clears its error', async () => {
     const userId = randomUUID();
     const { id } = await store.connections.saveGrant(grantOf(userId));
-    await store.connections.park(id, 60_000, { code: 'error', text: 'asked to wait' });
+    await store.connections.delay(id, 60_000, { code: 'error', text: 'asked to wait' });
     await store.connections.end(id, 'why');
     expect(await store.connections.get(id)).toMatchObject({
       status: 'disconnected',
@@ -45,7 +45,7 @@ describe('a grant', () => {
       tokens: 'sealed',
       disconnectedAt: null,
       lastError: null,
-      parkedUntil: null,
+      delayedUntil: null,
     });
   });
 
