@@ -58,7 +58,8 @@ export async function applyFilters(
     }
   }
   await store.filters.settled(connectionId, connection.settings);
-  if (found.skipped + found.unskipped > 0) log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
+  if (found.skipped + found.unskipped > 0)
+    log.info({ event: 'filter.applied', connectionId, ...found }, 'filters applied');
   return found;
 }
 

@@ -80,7 +80,8 @@ async function findStored(
 ): Promise<Media | undefined> {
   const { media } = asset;
   if (!media || media.version !== versionOf(detail)) return undefined;
-  if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey) return undefined;
+  if (media.key !== objectNameOf(deps.keyTemplate, asset, detail, media.variant).key && !asset.recordKey)
+    return undefined;
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;

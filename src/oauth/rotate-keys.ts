@@ -33,7 +33,11 @@ export async function rotateKeys(store: Store, sealer: Sealer): Promise<KeyRotat
 }
 
 /** Returns whether the pair is finished; false: it was replaced meanwhile. */
-async function reseal({ name, purpose, read, replace }: SealedPair, sealer: Sealer, done: KeyRotation): Promise<boolean> {
+async function reseal(
+  { name, purpose, read, replace }: SealedPair,
+  sealer: Sealer,
+  done: KeyRotation,
+): Promise<boolean> {
   const before = await read();
   if (before === undefined) return true;
   if (sealer.isCurrent(before)) {
