@@ -97,7 +97,7 @@ write('freshness', {
   ],
   text: `
 An upload of 100 KB every ${everyMs} ms for ${seconds} s, while a backlog of ${number(backlog)} older files of the same company is being mirrored, into the
-Versity gateway, all on one machine. The time is from the service's upload date until the asset is recorded as mirrored.
+Versity gateway, all on one machine. The time is from the library's upload date until the asset is recorded as mirrored.
 
 ${table(
   ['', 'uploads', 'p50 s', 'p99 s', 'most s', 'of the backlog meanwhile, files/s', 'left of it'],

@@ -143,7 +143,7 @@ write('many-connections', {
   ],
   text: `
 So many connections, each with ${files} assets and no news, synced every five minutes (100,000: every thirty) by one worker, on PostgreSQL and Redis; measured
-for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the service says comes from a server that does
+for ${seconds} s once all schedules are made and the day's inventory is written, of which each asset is a line. Their tokens are put into the records, what the library says comes from a server that does
 next to nothing; everything else is as ever. Each connection has its own moment in the interval: a sync is as late as it begins
 behind it. Where many fewer begin than are due, one worker is too few (a few that fall due at the very end begin behind it); lateness
 beyond the interval itself is not seen. What a worker does anyway is in its processor time, and in that of a sync.

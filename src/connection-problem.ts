@@ -15,7 +15,7 @@ interface NetworkError {
 }
 
 /**
- * A failed connection in words, with its address and code; undefined for any other error. Its causes are not looked at.
+ * A failed connection in words, with its address and code; undefined for any other error. Its causes are ignored.
  * `code`: if the error has none of its own.
  */
 export function connectionProblem(error: unknown, code = (error as NetworkError)?.code): ConnectionProblem | undefined {

@@ -31,8 +31,8 @@ interface Examining {
 }
 
 /**
- * Checks everything that a mirror with this configuration depends on, in a process of its own, also beside a running
- * service. Changes nothing: what is written to try something is removed again.
+ * Checks everything that a mirror with this configuration depends on, in a process of its own, also while asset-mirror
+ * runs. Changes nothing: test objects are removed again.
  */
 export async function* examine(config: Config, signal: AbortSignal): AsyncGenerator<Finding> {
   await using open = new AsyncDisposableStack();
@@ -46,7 +46,7 @@ export async function* examine(config: Config, signal: AbortSignal): AsyncGenera
   signal.throwIfAborted();
 
   const { target, s3 } = config.storage;
-  // Null: the database is unreachable, so nothing is said of the mirror id.
+  // Null: the database is unreachable, so the mirror id is not checked.
   const id = store ? await store.bucket.known() : isNew ? undefined : null;
   if (target.kind === 'directory') yield* probeDirectory(target, id);
   else yield* stoppable(probeS3({ ...target, ...s3, connections: 4, memory: store?.bucket }, id), signal);
@@ -94,7 +94,7 @@ async function* examineLibrary(at: Examining, store: Store | undefined, isNew: b
   }
   const sealer = createSealer(await encryptionKeys(config));
   const tokens = new Tokens({ store, client: oauth, sealer, log, instance: config.instance });
-  // A refresh is never broken off: the service has rotated the token already.
+  // A refresh is never aborted: the library has rotated the token already.
   open.defer(() => tokens.settled());
   const access = createAccess(tokens);
   const client = new LibraryClient({ apiUrl, dispatcher });
@@ -115,7 +115,7 @@ function withoutToken(connections: Pick<Connection, 'id' | 'status'>[] | undefin
   const { not } = findingsOn('library');
   const finding = (level: 'note' | 'wrong', why: string, remedy: string) =>
     not(level, 'token', `${why}, so tokens and downloads were not tried`, `${remedy}, then this again`);
-  if (!connections) return finding('note', 'who is connected is not known', 'repair the database');
+  if (!connections) return finding('note', 'the connections are unknown', 'repair the database');
   const [one] = connections;
   if (!one) return finding('note', 'nothing is connected', 'asset-mirror connect-link');
   const paused = connections.find(({ status }) => status === 'paused');
@@ -149,7 +149,7 @@ async function configuration(config: Config): Promise<Finding[]> {
     note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
   }
   if (plain(publicUrl)) {
-    note('PUBLIC_URL', publicUrl, 'https: the service takes no other redirect URI, but for localhost');
+    note('PUBLIC_URL', publicUrl, 'https: the library takes no other redirect URI, but for localhost');
   }
   const { apiUrl } = config.library;
   const { endpoint } = config.storage.s3;
@@ -163,11 +163,11 @@ async function configuration(config: Config): Promise<Finding[]> {
   const none = included.length > 0 && included.length === sync.includeTypes.length;
   const remedy = `the types are ${assetTypes.join(', ')}`;
   if (included.length > 0) {
-    const found = `${included.join(', ')}: the service names no such type${none ? ', so nothing is mirrored' : ''}`;
+    const found = `${included.join(', ')}: the library names no such type${none ? ', so nothing is mirrored' : ''}`;
     findings.push(not(none ? 'wrong' : 'note', 'INCLUDE_ASSET_TYPES', found, remedy));
   }
   const excluded = unknownTypes(sync.excludeTypes).join(', ');
-  if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the service names no such type`, remedy);
+  if (excluded) note('EXCLUDE_ASSET_TYPES', `${excluded}: the library names no such type`, remedy);
   if (transfer.perConnection > transfer.concurrency) {
     const found = `is ${transfer.perConnection}, and TRANSFER_CONCURRENCY ${transfer.concurrency}`;
     note('CONNECTION_CONCURRENCY', found, 'make it smaller, or one connection can keep all others waiting');

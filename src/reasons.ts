@@ -61,7 +61,7 @@ export type Reason = { [Code in ReasonCode]: { code: Code } & DataOf[Code] }[Rea
 const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   error: ({ text }) => text,
 
-  http_status: ({ request, status }) => `${request}: the service answered ${status}`,
+  http_status: ({ request, status }) => `${request}: the library answered ${status}`,
   asked_to_wait: ({ text }) => text,
   library_unavailable: ({ error, retryInMs }) =>
     retryInMs === undefined
@@ -76,13 +76,13 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
   gone: ({ inBucket }) =>
     inBucket ? 'no longer in the library; what is in the bucket stays' : 'no longer in the library, and never mirrored',
   unreadable_listing: ({ problem }) => `its listing cannot be read: ${problem}`,
-  invalid_answer: ({ request, problem }) => `${request}: the service's answer breaks its schema: ${problem}`,
+  invalid_answer: ({ request, problem }) => `${request}: the library's answer breaks its schema: ${problem}`,
   no_file: ({ status }) =>
     status === 'unavailable'
-      ? 'the service says that no file is attached'
-      : `the service gives it the status ${JSON.stringify(status)} and no file`,
+      ? 'the library says that no file is attached'
+      : `the library gives it the status ${JSON.stringify(status)} and no file`,
   still_processing: ({ minutes }) => `still processing ${minutes} minutes after it was first seen`,
-  no_link: () => 'the service says that the file is there, and gives no link to it',
+  no_link: () => 'the library says that the file is there, and gives no link to it',
 
   link_not_https: ({ host }) =>
     `the download link leads to ${host} by http, while LIBRARY_API_URL is https; the library must give https links`,
@@ -91,7 +91,7 @@ const sentences: { [Code in ReasonCode]: (data: DataOf[Code]) => string } = {
 
   wrong_length: ({ of, expected, got }) =>
     ({
-      download: `wrong size: the service says ${expected} bytes, the download has ${got}`,
+      download: `wrong size: the library says ${expected} bytes, the download has ${got}`,
       object: `has ${got} bytes, its record says ${expected}; it is fetched again`,
       record: `has ${got} bytes, the asset ${expected}; it is fetched again`,
     })[of],

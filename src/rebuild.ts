@@ -19,8 +19,8 @@ export interface RebuildReport {
 }
 
 /**
- * Restores the database from the bucket with the service's configuration, in a process of its own. Works when the service
- * cannot start, and beside a running one.
+ * Restores the database from the bucket with the configuration of asset-mirror, in a process of its own. asset-mirror may run
+ * meanwhile, or be unable to start.
  */
 export async function rebuildFrom(
   config: Config,
@@ -47,7 +47,7 @@ export async function rebuildFrom(
     { store, storage, thumbnails: config.thumbnails },
     { onProblem: report.problem, onProgress: report.progress, signal: stop },
   );
-  // Last: until all is restored, a running service must not accept the bucket and fetch assets that are there.
+  // Last: until all is restored, a running asset-mirror must not accept the bucket and fetch assets that are in it.
   await store.bucket.id(async () => id!);
   return rebuilt;
 

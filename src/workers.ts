@@ -59,7 +59,7 @@ export async function startWorkers(context: Context) {
 
   return {
     clockSet: () => dispatcher.clockSet(),
-    /** Takes no new work, and hands back what does not end within the grace, without spending an attempt. */
+    /** Takes no new work. Work that does not end within the grace is handed back without spending an attempt. */
     async stop(graceMs: number): Promise<void> {
       const started = performance.now();
       stopping.abort(new Error('shutting down'));
@@ -122,7 +122,7 @@ function openJobs(
       const done = Promise.allSettled(workers.map((worker) => worker.close())).then(() => {
         closed = true;
       });
-      // A queue that is away never reports a worker as closed: then the running jobs tell.
+      // A queue that does not answer never reports a worker as closed: then the number of running jobs decides.
       const idle = () => closed || (!queues.answers && running === 0);
       while (!idle() && performance.now() < until) {
         await Promise.race([done, sleep(Math.min(200, until - performance.now()))]);
@@ -203,7 +203,7 @@ function shown(attempt: number, { outcome, reason, retryInMs }: Outcome) {
   return { outcome, attempt, reason: reason && renderReason(reason), retryInMs };
 }
 
-/** How far ahead anything is planned: the longest waits, each with up to a quarter of jitter. */
+/** How far ahead times are planned at most: the longest waits, each with up to a quarter of jitter. */
 function horizonOf({ processing, transcripts, sync }: Context['config']): Horizon {
   const retry = longestWait * 1.25;
   return {

@@ -118,11 +118,11 @@ describe.each([
     const all = await findings({ ...environment, ...types });
     expect(wrong(all)).toEqual(['configuration: INCLUDE_ASSET_TYPES']);
     expect(of(all, 'INCLUDE_ASSET_TYPES')).toMatchObject({
-      found: 'vidoes: the service names no such type, so nothing is mirrored',
+      found: 'vidoes: the library names no such type, so nothing is mirrored',
       remedy: expect.stringContaining('videos, selects, social'),
     });
     expect(of(all, 'EXCLUDE_ASSET_TYPES')).toMatchObject({
-      found: 'pdf: the service names no such type',
+      found: 'pdf: the library names no such type',
       level: 'note',
     });
     expect(of(all, 'settings')).toBeUndefined();
@@ -142,7 +142,7 @@ describe.each([
       level: 'note',
       found: expect.stringContaining('could not be read to compare it'),
     });
-    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('who is connected is not known') });
+    expect(of(all, 'token')).toMatchObject({ found: expect.stringContaining('the connections are unknown') });
     await rm(directory, { recursive: true });
   });
 
@@ -320,5 +320,5 @@ test.each([
   [-30_000, 'note'],
   [300_000, 'wrong'],
 ])('a clock that is %i ms off is %s', (ms, level) => {
-  expect(clockFinding('library', ms, 'the service').level).toBe(level);
+  expect(clockFinding('library', ms, 'the library').level).toBe(level);
 });

@@ -8,7 +8,7 @@ import { HttpError } from '../src/source/http.ts';
 const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   error: [[{ code: 'error', text: 'no space' }, 'no room']],
   http_status: [
-    [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the service answered 404'],
+    [{ code: 'http_status', request: 'read asset a', status: 404 }, 'read asset a: the library answered 404'],
   ],
   asked_to_wait: [[{ code: 'asked_to_wait', text: 'asked (429)' }, 'asked (429)']],
   library_unavailable: [
@@ -31,18 +31,18 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   invalid_answer: [
     [
       { code: 'invalid_answer', request: 'read asset a', problem: 'size: x' },
-      "read asset a: the service's answer breaks its schema: size: x",
+      "read asset a: the library's answer breaks its schema: size: x",
     ],
   ],
   no_file: [
-    [{ code: 'no_file', status: 'unavailable' }, 'the service says that no file is attached'],
-    [{ code: 'no_file', status: 'frozen' }, 'the service gives it the status "frozen" and no file'],
-    [{ code: 'no_file', status: null }, 'the service gives it the status null and no file'],
+    [{ code: 'no_file', status: 'unavailable' }, 'the library says that no file is attached'],
+    [{ code: 'no_file', status: 'frozen' }, 'the library gives it the status "frozen" and no file'],
+    [{ code: 'no_file', status: null }, 'the library gives it the status null and no file'],
   ],
   still_processing: [
     [{ code: 'still_processing', minutes: 1440 }, 'still processing 1440 minutes after it was first seen'],
   ],
-  no_link: [[{ code: 'no_link' }, 'the service says that the file is there, and gives no link to it']],
+  no_link: [[{ code: 'no_link' }, 'the library says that the file is there, and gives no link to it']],
   link_not_https: [[{ code: 'link_not_https', host: 'h' }, expect.stringContaining('leads to h by http,')]],
   link_not_public: [
     [
@@ -53,7 +53,7 @@ const table: { [Code in ReasonCode]: [Reason & { code: Code }, string][] } = {
   wrong_length: [
     [
       { code: 'wrong_length', of: 'download', expected: 13, got: 12 },
-      'wrong size: the service says 13 bytes, the download has 12',
+      'wrong size: the library says 13 bytes, the download has 12',
     ],
     [
       { code: 'wrong_length', of: 'object', expected: 13, got: 12 },

@@ -183,7 +183,7 @@ export function readEnvironment<T extends z.ZodRawShape>(
   return result.data;
 }
 
-/** The secrets that are in files, as Docker and Kubernetes mount them. What is wrong goes to `problems`, by name. */
+/** The secrets that are in files, as Docker and Kubernetes mount them. Errors go to `problems`, by name. */
 function readSecretFiles(names: string[], environment: Environment, problems: Map<string, string>): Environment {
   const values: Record<string, string> = {};
   for (const name of names.filter((it) => secretVariables.has(it))) {

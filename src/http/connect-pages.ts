@@ -54,7 +54,7 @@ export const libraryProblem: ConnectPage = {
   status: 400,
   tone: 'plain',
   retry: true,
-  title: 'The library service reported a problem',
+  title: 'The library reported a problem',
   paragraphs: ['Nothing was connected. Try again; if it keeps failing, tell the operator of this service.'],
 };
 
@@ -66,8 +66,8 @@ export const failed = (refused: boolean): ConnectPage => ({
   title: 'Connecting did not work',
   paragraphs: [
     refused
-      ? 'The library service did not accept the sign-in. It may have taken too long.'
-      : 'The library service did not answer, or its answer was invalid.',
+      ? 'The library did not accept the sign-in. It may have taken too long.'
+      : 'The library did not answer, or its answer was invalid.',
     'Nothing was connected. Try again; if it keeps failing, tell the operator of this service.',
   ],
 });
@@ -98,7 +98,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         tone: 'good',
         title: 'Your sign-in worked, and you will be connected soon',
         paragraphs: [
-          'The library service is busy. The connection is finished in the background as soon as it answers.',
+          'The library is busy. The connection is finished in the background as soon as it answers.',
           'You need not do anything else. You can close this page.',
         ],
       };
@@ -117,7 +117,7 @@ export function pageOf(outcome: Finished | { kind: 'later' }): ConnectPage {
         title: 'That is another account',
         paragraphs: [
           `This link reconnects the account of ${outcome.expected}, and you signed in as ${outcome.actual}.`,
-          'Sign out of the library service, then try again with the right account.',
+          'Sign out of the library, then try again with the right account.',
         ],
       };
     case 'link ended':

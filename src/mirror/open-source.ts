@@ -101,7 +101,7 @@ export function linkTo(
       const next = await askLibrary(deps, held);
       note(held.lease, 'link_renewed');
       if (versionOf(next) !== versionOf(detail)) {
-        throw new OtherVersion('the file was replaced at the service during the transfer');
+        throw new OtherVersion('the file was replaced at the library during the transfer');
       }
       const renewed = next.download?.[which];
       if (!renewed) throw new KnownError({ code: 'no_link' });

@@ -42,7 +42,7 @@ type OutcomeCode = keyof typeof results;
 
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
-/** A fault of the service or the network may pass; one of the file itself rarely does. */
+/** A fault of the library or the network may pass; one of the file itself rarely does. */
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
 
 /** `first` ms, twice that, four times … `last`, each with up to a quarter more. */

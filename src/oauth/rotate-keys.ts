@@ -18,7 +18,7 @@ interface SealedPair {
   purpose: string;
   /** Undefined: it has none. */
   read(): Promise<string | undefined>;
-  /** False if the pair is not `before` any more. */
+  /** False if the pair is no longer `before`. */
   replace(before: string, after: string): Promise<boolean>;
 }
 

@@ -20,7 +20,7 @@ export function followBandwidth(options: {
   let newest = 0;
   async function look(): Promise<void> {
     const mine = ++newest;
-    // While the database is away the limits stay as they are.
+    // Without the database the limits stay as they are.
     const [set, ofConnections] = await Promise.all([store.settings.bandwidth(), store.connections.bandwidths()]).catch(
       () => [undefined, undefined] as const,
     );

@@ -11,7 +11,7 @@ export interface HeldAsset {
   lease: AssetLease;
   signal: AbortSignal;
   /**
-   * Call it right before something that cannot be undone: the process may have stood still, and another worker has the asset.
+   * Call it right before something that cannot be undone: while the process was suspended, another worker may have got the asset.
    * @throws Interrupted unless the lease is ours for some seconds more
    */
   fence(): Promise<void>;

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Called with the bytes that have come; resolves when more may be read. */
+/** Called with the number of bytes that arrived; resolves when more may be read. */
 export type Throttle = (bytes: number, signal: AbortSignal) => Promise<void> | undefined;
 
 /** How far downloads may run ahead of the rate. */
 const slackMs = 100;
-/** How much time may be made up for after this process was late, rather than the source. */
+/** How much time this process may catch up if it was late itself. */
 const makeUpMs = 500;
 /** A waiting download checks this often whether the rate has changed. */
 const lookMs = 250;

@@ -30,7 +30,7 @@ export function bodyOf(chunks: AsyncGenerator<Buffer>, released: AbortController
       callback(error);
     },
   });
-  // A body may break before it is read: that must not end the process. The reader still gets the error.
+  // A body may fail before it is read: that must not end the process. The reader still gets the error.
   body.on('error', () => {});
 
   return {

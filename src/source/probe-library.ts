@@ -19,13 +19,13 @@ interface Probe {
   signal: AbortSignal;
 }
 
-/** How links are followed: as downloads do. */
+/** How links are followed: as for downloads. */
 interface LinkProbe {
   linkDispatcher: Dispatcher;
   guard: LinkGuard;
 }
 
-/** Whether it is the service, and accepts this app. Needs no token. Returns false if further probes make no sense. */
+/** Whether the address is a library that accepts this app. Needs no token. Returns false if further probes make no sense. */
 export async function* probeService(
   options: Probe & { appAccepted: () => Promise<boolean> },
 ): AsyncGenerator<Finding, boolean> {
@@ -47,15 +47,15 @@ export async function* probeService(
   }
   yield ok('API', `answers in ${Math.max(1, ms)} ms`);
   const theirs = Date.parse(String(answer.headers.date ?? ''));
-  if (!Number.isNaN(theirs)) yield clockFinding(area, theirs + 500 - (sent + ms / 2), 'the service');
+  if (!Number.isNaN(theirs)) yield clockFinding(area, theirs + 500 - (sent + ms / 2), 'the library');
 
   try {
     yield (await options.appAccepted())
-      ? ok('app', 'the service accepts the client_id and its secret')
+      ? ok('app', 'the library accepts the client_id and its secret')
       : not(
           'wrong',
           'app',
-          'the service refuses the client_id or its secret',
+          'the library refuses the client_id or its secret',
           'correct LIBRARY_CLIENT_ID and LIBRARY_CLIENT_SECRET',
         );
   } catch (error) {
@@ -91,7 +91,7 @@ export async function* probeConnection(
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
     else if (error instanceof RetryLater && error.code === 'tokens_unreadable') {
       yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
-    } else yield not('wrong', 'token', reasonOf(error), 'check the service; the connection is not lost');
+    } else yield not('wrong', 'token', reasonOf(error), 'check the library; the connection is not lost');
     return;
   }
 
@@ -105,7 +105,7 @@ export async function* probeConnection(
     if (ready) yield* probeDownload({ ...options, assetId: ready.id });
     else yield not('note', 'download', 'not tried: no asset is ready', 'run this again when there is one');
   } catch (error) {
-    yield not('wrong', 'download', reasonOf(error), 'check the service, and run this again');
+    yield not('wrong', 'download', reasonOf(error), 'check the library, and run this again');
   }
 }
 
@@ -120,7 +120,7 @@ async function* probeDownload(
     return;
   }
   let answer = await first(link, options, appUrl);
-  // The original of a video may be gone; then its rendition is downloaded.
+  // The original of a video may no longer exist; then its rendition is downloaded.
   if (answer.status === 404 && download?.mp4Url) {
     link = download.mp4Url;
     answer = await first(link, options, appUrl);
@@ -128,14 +128,14 @@ async function* probeDownload(
   if (answer.status !== 200 && answer.status !== 206) {
     const found = `a download with the Referer is answered ${answer.status}`;
     yield answer.status === 401 || answer.status === 403
-      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the service expects; it is ${appUrl}`)
+      ? not('wrong', 'Referer', found, `LIBRARY_APP_URL has to be exactly what the library expects; it is ${appUrl}`)
       : not('wrong', 'download', found, `check asset ${assetId} in the library, and run this again`);
     return;
   }
   const without = await first(link, options, undefined);
   yield without.status >= 400
     ? ok('Referer', `accepted; a download without it is refused (${without.status})`)
-    : not('note', 'Referer', 'not required', 'links work for anyone who has them: tell the service');
+    : not('note', 'Referer', 'not required', 'links work for anyone who has them: inform the operator of the library');
 
   const begins = 'a download that breaks off starts over: expect more time for large files';
   if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);

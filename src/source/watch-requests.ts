@@ -27,7 +27,7 @@ function endpointOf(apiUrl: string, url: string): string {
   return endpoints.find(([pattern]) => pattern.test(path))?.[1] ?? 'other';
 }
 
-/** Calls `onSend` for each request, and what that returns when the answer begins or fails. */
+/** Calls `onSend` for each request, and the function that it returns when the answer begins or fails. */
 export function watchRequests(
   apiUrl: string,
   onSend: (endpoint: string) => (asked: Asked) => void,

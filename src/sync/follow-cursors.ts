@@ -16,7 +16,7 @@ export interface Progress {
 }
 
 /**
- * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a service may use one value
+ * Follows the cursors of one listing (spec, section 4.6). Equal cursors need not mean the end, for a library may use one value
  * for all pages. A listing ends if there is no next cursor, or if a request gets the same answer as before.
  * `what` begins each error message; `before` is the progress of an interrupted listing; `idlePages`: when it is given up.
  */
@@ -62,4 +62,4 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
 /** The problem that a run reports about a doubtful end. */
 export const doubtfulEnd =
-  'the last page leads back to an earlier one; if there are more, the service does not give them';
+  'the last page leads back to an earlier one; if there are more, the library does not give them';

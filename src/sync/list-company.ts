@@ -16,7 +16,7 @@ import { interruptListing } from './problems.ts';
 const mostUnreadable = 1000;
 /** Maximum of pages in a row without a new asset, if the last listing of the company did not end. */
 const mostIdlePagesAgain = 10;
-/** Statuses with which a service may refuse a cursor. */
+/** Statuses with which a library may refuse a cursor. */
 const cursorRefused = new Set([400, 404, 410, 422]);
 
 /**
@@ -89,9 +89,9 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';
-    // Some services repeat the cursor on the last page, and then refuse it.
+    // Some libraries repeat the cursor on the last page, and then refuse it.
     if (isRefused && pages > 0 && cursor === listing.previousCursor) {
-      problems.add(`${what}: the service refused a cursor that it gave twice; it was taken for the end`, {
+      problems.add(`${what}: the library refused a cursor that it gave twice; it was taken for the end`, {
         fatal: false,
       });
       return { assets: [], broken: [], nextCursor: undefined, date: Date.now() };

@@ -78,7 +78,7 @@ export interface PlanProgress {
   companyId: string | null;
   pages: number;
   listed: number;
-  /** The service asked to wait until then (ISO 8601). */
+  /** The library asked to wait until then (ISO 8601). */
   waitsUntil: string | null;
 }
 
@@ -177,7 +177,7 @@ class Planner {
     }
   }
 
-  /** Makes a request. If the service asks to wait, reports that, waits and makes it again. */
+  /** Makes a request. If the library asks to wait, reports that, waits and makes it again. */
   async #ask<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {

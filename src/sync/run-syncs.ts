@@ -183,7 +183,7 @@ async function readCompanies(
   const { connectionId } = sync;
   const me = storable(await withToken(connectionId, (token) => client.me({ token, signal }), sync.grant));
   if (me.user.id !== sync.userId) {
-    throw new Error('/me: the service answers for another user than the one who connected');
+    throw new Error('/me: the library answers for another user than the one who connected');
   }
   const { gained, lost, readable } = await store.connections.setCompanies(connectionId, me.companies, {
     complete: me.problems.length === 0,
@@ -200,7 +200,7 @@ async function listCompanies(deps: SyncDeps, run: Run, companies: ReadableCompan
   const { sync, problems, signal } = run;
   const { companyId, projectId } = sync.scope;
   let position = sync.position;
-  // A project belongs to one company; for the others the service may answer that there is no such project.
+  // A project belongs to one company; for the others the library may answer that there is no such project.
   const searching = projectId !== undefined && companyId === undefined;
   let withoutProject = 0;
   for (const company of companies) {

@@ -94,7 +94,7 @@ async function bytesAreExact(
         !row ||
         ['mirrored', 'gone', 'unavailable'].includes(row.state) ||
         (row.state === 'failed' && row.reason?.code === 'http_status' && [404, 410].includes(row.reason.status));
-      if (!honest) say(`was removed at the service, and is ${row.state}${because(row.reason)}`);
+      if (!honest) say(`was removed at the library, and is ${row.state}${because(row.reason)}`);
       if (row?.state !== 'mirrored' && row?.state !== 'gone') continue;
       if (!row.media || !row.record_key) continue;
     } else if (!row) {
@@ -183,7 +183,7 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const known = new Set(
     rows.flatMap((row) => [row.media?.key, row.record_key, row.thumbnail?.key, ...(row.transcript_keys ?? [])]),
   );
-  // Stored, and removed at the service before all of that was written down.
+  // Stored, and removed at the library before all of that was written down.
   const abandoned = rows
     .filter((row) => !row.record_key && row.state !== 'mirrored' && world.content.held.get(row.id)?.removed)
     .map((row) => `/${row.id}/`);
@@ -195,7 +195,7 @@ async function nothingElse(world: World, rows: Row[], there: Map<string, number>
   const unknown = rows.filter((row) => !ids.has(row.id));
   return {
     what: 'nothing in the bucket that no record knows',
-    seen: `${there.size} objects${left > 0 ? `; ${left} of files that were removed at the service meanwhile` : ''}`,
+    seen: `${there.size} objects${left > 0 ? `; ${left} of files that were removed at the library meanwhile` : ''}`,
     problems: [
       ...strange.map((key) => `nobody knows ${key}`),
       ...unknown.map((row) => `the library never had ${row.id}`),

@@ -84,7 +84,7 @@ describe('the verbs of operators', () => {
     expect(await run(['plan'])).toMatchObject({
       code: 1,
       stdout: expect.stringMatching(
-        /^The library could not be listed\.\n✗ connection .*read \/me: the service answered 404\n$/,
+        /^The library could not be listed\.\n✗ connection .*read \/me: the library answered 404\n$/,
       ),
     });
     await scene.admin.clearFaults();
@@ -242,7 +242,7 @@ describe('the verbs of operators', () => {
 
   test('resync --wait says once until when and why a connection waits', async () => {
     const delay = (ms: number, text: string) => scene.mirror.store.connections.delay(id, ms, { code: 'error', text });
-    await delay(40_000, 'read /me: the service asked to wait (429)');
+    await delay(40_000, 'read /me: the library asked to wait (429)');
     const child = spawn(process.execPath, ['src/main.ts', 'resync', id, '--wait'], { env: client() });
     let [out, said] = ['', ''];
     child.stdout.on('data', (chunk) => (out += chunk));
@@ -254,7 +254,7 @@ describe('the verbs of operators', () => {
     await scene.mirror.api('POST', `/connections/${id}/pause`);
     expect(await ended).toEqual([1, null]);
     expect(out).toMatch(
-      /^Started .*\n~ The connection waits until \S+Z: read \/me: the service asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
+      /^Started .*\n~ The connection waits until \S+Z: read \/me: the library asked to wait \(429\)\n~ The .*ECONNREFUSED\n$/,
     );
     expect(said).toBe(
       `asset-mirror: stopped waiting, because the connection is paused. The rest is mirrored after \`asset-mirror resume ${id}\`.\n`,

@@ -55,7 +55,7 @@ describe('what the settings skip', () => {
       { ...film, assetType: undefined },
       null,
     ],
-    ['by names exactly as the service has them', select({}, { assetTypes: ['Videos'] }), film, null],
+    ['by names exactly as the library has them', select({}, { assetTypes: ['Videos'] }), film, null],
   ])('%s', (_, filters, asset, rule) => {
     expect(skippingRule(filters, asset)).toBe(rule);
   });

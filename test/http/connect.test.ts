@@ -172,7 +172,7 @@ describe('coming back', () => {
       text: expect.stringContaining('finished already'),
     });
     expect(await stage.admin.requests({ endpoint: 'token' })).toEqual([]);
-    // A code that is used twice ends its connection at the service.
+    // A code that is used twice ends its connection at the library.
     const live = (await stage.admin.connections()).find((user) => user.userId === userId)!;
     expect(live.refreshTokens).toBe(1);
   });
@@ -218,7 +218,7 @@ describe('coming back', () => {
     const page = await text(await browser.get(`${stage.ground.publicUrl}/oauth/callback?${query}&state=${state}`));
     expect(page).toMatchObject({
       status: 400,
-      text: expect.stringContaining('The library service reported a problem'),
+      text: expect.stringContaining('The library reported a problem'),
     });
     expect(page.text).not.toMatch(/server_error|script/);
     expect(button(page.text)).toContain('/connect?link=');

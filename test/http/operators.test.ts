@@ -231,7 +231,7 @@ describe('what operators do', () => {
 });
 
 describe('disconnect', () => {
-  test('ends it here and at the service, once; reconnecting brings it back with its records', async () => {
+  test('ends it here and at the library, once; reconnecting brings it back with its records', async () => {
     expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
     const ended = await post('disconnect');
     expect(ended).toMatchObject({ status: 200, body: { id, status: 'disconnected', revoked: true, nextSyncAt: null } });

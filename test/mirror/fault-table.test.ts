@@ -21,7 +21,7 @@ const sizes = { small: 3 * MiB + 7, large: 33 * MiB + 12_345 };
 interface Row {
   /** Of the source: for each of the two files. */
   source?: (size: number) => Omit<Rule, 'endpoint' | 'assetId'>[];
-  /** Of the file as the service has it. */
+  /** Of the file as the library has it. */
   asset?: Parameters<Scene['upload']>[0];
   /** Set before the transfer; returns how to set it right again, once the fault was seen. */
   around?: (lines: Lines) => Promise<() => Promise<void>>;

@@ -57,7 +57,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('while another file is on its way at the service, the record goes on saying what its own bytes are of', async () => {
+  test('while another file is on its way at the library, the record goes on saying what its own bytes are of', async () => {
     const id = await scene.upload({ ...video, hasTranscript: true });
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
@@ -163,7 +163,7 @@ describe('what lies beside the media', () => {
     expect(await asked(id, 'media')).toHaveLength(1);
   });
 
-  test('a transcript is taken of what only the service knows to be a film', async () => {
+  test('a transcript is taken of what only the library knows to be a film', async () => {
     const mxf = { name: 'rushes.mxf', mimeType: 'application/mxf', assetType: 'selects' };
     const id = await scene.upload({ ...mxf, hasTranscript: true });
     await scene.admin.addFault({ endpoint: 'transcript', assetId: id, status: 200, body: { assetId: id, ...spoken } });

@@ -161,7 +161,7 @@ describe('mirroring an asset', () => {
     const { adaptiveLimit } = await scene.mirror.api('GET', `/connections/${scene.connectionId}`);
     expect(adaptiveLimit.delayedUntil).toBeNull();
     await until('its reason', async () => (await scene.mirror.asset(refused)).reason !== null);
-    expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the service answered 401$/);
+    expect((await scene.mirror.asset(refused)).reason.text).toMatch(/^read asset .*: the library answered 401$/);
     await scene.admin.removeAsset(refused);
     await scene.admin.clearFaults();
     await scene.resync({ mode: 'full' });
@@ -227,7 +227,7 @@ describe('a file that cannot be had whole', () => {
     await scene?.close();
   });
 
-  test.concurrent('a file whose size the service has wrong is failed, and mirrored once the service has it right', async () => {
+  test.concurrent('a file whose size the library has wrong is failed, and mirrored once the library has it right', async () => {
     const id = await scene.upload({ content: { text: 'twelve bytes' }, override: { size: 13 } });
     await scene.resync();
     expect((await scene.mirror.assetIn(id, 'failed')).reason.text).toMatch(/says 13 bytes, the download has 12/);
@@ -347,8 +347,8 @@ describe('a file that cannot be had whole', () => {
   });
 
   const broken = [
-    { what: 'that is shorter than the service says', fault: { shortBy: 100 }, reason: /wrong size.*50000.*49900/ },
-    { what: 'that is longer than the service says', fault: { longBy: 100 }, reason: /wrong size.*50000.*50100/ },
+    { what: 'that is shorter than the library says', fault: { shortBy: 100 }, reason: /wrong size.*50000.*49900/ },
+    { what: 'that is longer than the library says', fault: { longBy: 100 }, reason: /wrong size.*50000.*50100/ },
     {
       what: 'that is shorter, without a length',
       fault: { shortBy: 100, chunked: true },

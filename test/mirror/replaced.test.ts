@@ -14,7 +14,7 @@ const spoken = (text: string) => ({
 });
 const size = 300_000;
 
-describe('a file that is replaced at the service', () => {
+describe('a file that is replaced at the library', () => {
   let scene: Scene;
   beforeAll(async () => {
     scene = await newScene({ environment: { TRANSFER_STALL_TIMEOUT: '1s' } });

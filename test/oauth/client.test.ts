@@ -192,7 +192,7 @@ describe('a refusal', () => {
     }
   });
 
-  it('has the wait that the service asks for', async () => {
+  it('has the wait that the library asks for', async () => {
     const error = await failureOf(refreshWith(429, {}, { 'retry-after': '60' }));
     expect(error.waitMs).toBeGreaterThanOrEqual(60_000);
     expect((await failureOf(refreshWith(429, {}))).waitMs).toBeUndefined();
@@ -200,7 +200,7 @@ describe('a refusal', () => {
 
   it('shows only the code of the answer', async () => {
     const error = await failureOf(refreshWith(400, { error: 'invalid_request', error_description: 'svcr_secret' }));
-    expect(reasonOf(error)).toBe('refresh the access token: the service answered 400 invalid_request');
+    expect(reasonOf(error)).toBe('refresh the access token: the library answered 400 invalid_request');
   });
 });
 
@@ -215,7 +215,7 @@ describe('a request that was certainly not sent', () => {
 });
 
 describe('revoking', () => {
-  it('ends the connection at the service', async () => {
+  it('ends the connection at the library', async () => {
     const { refresh_token } = await connect(library);
     const live = async () => (await admin.connections()).reduce((sum, user) => sum + user.refreshTokens, 0);
     const before = await live();

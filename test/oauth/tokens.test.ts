@@ -197,7 +197,7 @@ async function startProcess(connectionId: string, options: Partial<Order> = {}) 
 }
 
 describe('an access token', () => {
-  it('that has not expired is returned without a request to the service', async () => {
+  it('that has not expired is returned without a request to the library', async () => {
     const connection = await newConnection(new Date(Date.now() + 60_000));
     expect(await tokensOf().getAccessToken(connection.id)).toEqual({
       value: connection.grant.access_token,
@@ -374,7 +374,7 @@ describe('many concurrent callers', () => {
   });
 });
 
-describe('after the service has rotated, the new pair is saved in spite of', () => {
+describe('after the library has rotated, the new pair is saved in spite of', () => {
   /** The store, with a look at each try to save. */
   function watchedStore(onSave?: (save: () => Promise<boolean>) => Promise<boolean>) {
     const watched = { tries: 0, store };
@@ -392,7 +392,7 @@ describe('after the service has rotated, the new pair is saved in spite of', () 
     return watched;
   }
 
-  /** Refreshes with something happening between the service's answer and its being saved. */
+  /** Refreshes with something happening between the library's answer and its being saved. */
   async function refreshWhile(id: string, tokens: ReturnType<typeof tokensOf>, meanwhile: () => Promise<void>) {
     const held = breaker();
     relay.after = held.pass;
@@ -514,7 +514,7 @@ describe('a connection is not ended by', () => {
     });
   }
 
-  it('the wait for the next refresh grows with each failure, unless the service names a time', async () => {
+  it('the wait for the next refresh grows with each failure, unless the library names a time', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     relay.instead = (response) => response.writeHead(500).end();
@@ -542,7 +542,7 @@ describe('invalid_grant', () => {
     for (const error of errors) expect(error).toBeInstanceOf(Disconnected);
     await expectDisconnected(
       connection.id,
-      /^the user disconnected the app or lost access at the service; connect again$/,
+      /^the user disconnected the app or lost access at the library; connect again$/,
     );
     expect(await failureOf(tokens.getAccessToken(connection.id))).toBeInstanceOf(Disconnected);
     expect(refreshes()).toBe(1);
@@ -610,7 +610,7 @@ describe('invalid_grant', () => {
 describe('a lost answer to a refresh', () => {
   const grants = async () => (await admin.connections()).reduce((sum, { refreshTokens }) => sum + refreshTokens, 0);
 
-  it('after the service has rotated is recorded, and ends the connection with that reason', async () => {
+  it('after the library has rotated is recorded, and ends the connection with that reason', async () => {
     const before = await grants();
     const connection = await newConnection();
     await admin.setFaults({ endpoint: 'token', dropAnswer: true, times: 1 });
@@ -628,11 +628,11 @@ describe('a lost answer to a refresh', () => {
     expect(second).toBeInstanceOf(Disconnected);
     expect(reasonOf(second)).toMatch(lost);
     await expectDisconnected(connection.id, lost);
-    // The pair that nobody has is not left to live at the service.
+    // The pair that nobody has is not left to live at the library.
     expect(await grants()).toBe(before);
   });
 
-  it('to a request that never reached the service costs nothing: the old token is tried again', async () => {
+  it('to a request that never reached the library costs nothing: the old token is tried again', async () => {
     const connection = await newConnection();
     relay.before = async (response) => {
       response.destroy();
@@ -647,7 +647,7 @@ describe('a lost answer to a refresh', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('is still known as lost after an outage, when the service refuses the token', async () => {
+  it('is still known as lost after an outage, when the library refuses the token', async () => {
     const connection = await newConnection();
     let response: { destroy(): void } | undefined;
     relay.before = async (it) => {
@@ -689,7 +689,7 @@ describe('a lost answer to a refresh', () => {
 });
 
 describe('a process with the refresh lease', () => {
-  it('that dies before the service has rotated costs only the time of its lease', async () => {
+  it('that dies before the library has rotated costs only the time of its lease', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.before = async (response) => {
@@ -770,7 +770,7 @@ describe('a process with the refresh lease', () => {
     await expectStillConnected(connection.id);
   });
 
-  it('renews its lease until the service answers', async () => {
+  it('renews its lease until the library answers', async () => {
     const connection = await newConnection();
     const held = breaker();
     relay.after = held.pass;
@@ -921,7 +921,7 @@ describe('a reconnect', () => {
 });
 
 describe('a disconnect by the operator', () => {
-  it('ends the connection here and at the service, and is reported once', async () => {
+  it('ends the connection here and at the library, and is reported once', async () => {
     const connection = await newConnection();
     const tokens = tokensOf();
     const both = await Promise.all([tokens.disconnect(connection.id), tokensOf().disconnect(connection.id)]);
@@ -936,7 +936,7 @@ describe('a disconnect by the operator', () => {
     expect(relay.requests.map(({ path }) => path)).toEqual(['/api/oauth/revoke']);
   });
 
-  it('ends the connection even if the service cannot be reached', async () => {
+  it('ends the connection even if the library cannot be reached', async () => {
     const connection = await newConnection();
     relay.instead = (response) => response.writeHead(500).end();
     expect(await tokensOf().disconnect(connection.id)).toEqual({ ended: true, revoked: false });

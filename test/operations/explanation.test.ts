@@ -73,10 +73,10 @@ describe('why an asset is where it is', () => {
       {
         connection: delayed({
           code: 'asked_to_wait',
-          text: 'read asset a: the service asked to wait (429) for 10m 00s',
+          text: 'read asset a: the library asked to wait (429) for 10m 00s',
         }),
       },
-      /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the service asked to wait \(429\)/,
+      /asked its connection to wait until 2026-03-01T12:10.*\(read asset a: the library asked to wait \(429\)/,
     ],
     [
       'is delayed during an outage',
@@ -206,7 +206,7 @@ describe('why an asset is where it is', () => {
       explanationOf(asset('pending'), { ...circumstances, connection: delayed(reason) })[1];
     expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
     expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
-    const text = 'the service asked to wait; it is asked again in 10m 00s';
+    const text = 'the library asked to wait; it is asked again in 10m 00s';
     expect(why({ code: 'error', text })).toMatch(/^Its connection waits until/);
   });
 });

@@ -153,7 +153,7 @@ test('trouble that two processes see in the same seconds halves the limit once, 
   await open();
   const { connectionId } = await stage.company();
   const limiter = new Limiter({ store: stage.store, log: stage.deps.log, perConnection: 8 });
-  const error = new HttpError('the service', 502);
+  const error = new HttpError('the library', 502);
   await limiter.met(connectionId, error);
   for (const ms of [-600_000, 600_000]) await ahead(ms, () => limiter.met(connectionId, error));
   expect((await stage.store.connections.get(connectionId))!.adaptiveLimit).toMatchObject({ limit: 4 });

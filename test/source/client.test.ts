@@ -167,7 +167,7 @@ describe('a listing', () => {
     expect(await list({ assetType: 'brand assets', projectId: project.id })).toEqual([ids[0]]);
   });
 
-  it('has the time of the service', async () => {
+  it('has the time of the library', async () => {
     const { id } = await newCompany();
     const { date } = await client().listAssets({ token, signal, companyId: id });
     expect(Math.abs(date - Date.now())).toBeLessThan(5000);
@@ -210,7 +210,7 @@ describe('a listing', () => {
       const error = await failureOf(odd().listAssets({ token, signal, companyId: 'c' }));
       expect(error).toBeInstanceOf(Rejected);
       expect(error.message).toContain(
-        `list the assets of company c: the service's answer breaks its schema: ${field}:`,
+        `list the assets of company c: the library's answer breaks its schema: ${field}:`,
       );
     }
   });
@@ -233,13 +233,13 @@ describe('an asset', () => {
     const { id } = await newFilm({ overrideDetail: { asset: { download: { url: 5 } } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
     expect(error).toBeInstanceOf(Rejected);
-    expect(error.message).toContain(`read asset ${id}: the service's answer breaks its schema: asset.download.url:`);
+    expect(error.message).toContain(`read asset ${id}: the library's answer breaks its schema: asset.download.url:`);
   });
 
   it('is refused if it is another one than requested', async () => {
     const { id } = await newFilm({ overrideDetail: { asset: { id: 'another' } } });
     const error = await failureOf(client().getAsset({ token, signal, assetId: id }));
-    expect(error.message).toBe(`read asset ${id}: the service answered with another asset, "another"`);
+    expect(error.message).toBe(`read asset ${id}: the library answered with another asset, "another"`);
   });
 
   it('that does not exist is an error with status 404', async () => {
@@ -334,7 +334,7 @@ describe('a transcript', () => {
   });
 });
 
-describe('a service that asks the client to wait', () => {
+describe('a library that asks the client to wait', () => {
   const read = () => failureOf(client().me({ token, signal }));
 
   it('by 429 or 503 with Retry-After, in seconds or as a date, is obeyed', async () => {
@@ -393,7 +393,7 @@ describe('a temporary error', () => {
   it('is neither a 4xx nor an invalid answer: these are not retried', async () => {
     for (const body of ['<html>', '', '{"user":', '\ufeff']) {
       bare.answer(answer(200, body));
-      expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the service's answer is not JSON");
+      expect((await failureOf(odd().me({ token, signal }))).message).toBe("read /me: the library's answer is not JSON");
       expect(bare.requests).toHaveLength(1);
     }
     for (const status of [302, 400, 401, 403, 404]) {

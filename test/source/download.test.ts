@@ -303,7 +303,7 @@ describe('an answer without a file', () => {
     const { link } = await newFile();
     await admin.setFaults({ endpoint: 'media', status: 500 });
     const error = await failureOf(downloader().open(link, never));
-    expect(error.message).toBe('download: the service answered 500');
+    expect(error.message).toBe('download: the library answered 500');
   });
 });
 
@@ -403,7 +403,7 @@ describe('a download that breaks off', () => {
     expect(bare.requests).toHaveLength(4);
   });
 
-  it('continues after errors of the service', async () => {
+  it('continues after errors of the library', async () => {
     bare.answer(cutAt(1000), answer(500), answer(503), rest(1000));
     expect((await bytesOf(await downloader().open(bareLink(), never))).equals(bytes)).toBe(true);
   });
@@ -415,7 +415,7 @@ describe('a download that breaks off', () => {
     expect((await bytesOf(download)).equals(bytes)).toBe(true);
   });
 
-  it('waits if the service asks for it', async () => {
+  it('waits if the library asks for it', async () => {
     bare.answer(cutAt(1000), answer(429, '', { 'retry-after': '60' }));
     const { error } = await broken(await downloader().open(bareLink(), never));
     expect(error).toBeInstanceOf(RetryLater);
@@ -695,7 +695,7 @@ describe('a stall', () => {
   });
 
   it('is not detected while the reader pauses', async () => {
-    // The service is in this process, which may itself stand still for some 100 ms.
+    // The library is in this process, which may itself stand still for some 100 ms.
     const stallMs = 500;
     const large = randomBytes(20_000_000);
     const { link, requests } = await newFile(large);

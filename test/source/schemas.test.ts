@@ -76,7 +76,7 @@ describe('a wrong field is named in the error:', () => {
       for (const wrong of values) {
         const parse = () => parseAnswer(assetAnswer, 'read asset a1', withField(answer, path, wrong));
         expect(parse, String(wrong)).toThrow(Rejected);
-        expect(parse).toThrow(`read asset a1: the service's answer breaks its schema: ${path}: `);
+        expect(parse).toThrow(`read asset a1: the library's answer breaks its schema: ${path}: `);
       }
     });
   }

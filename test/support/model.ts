@@ -6,7 +6,7 @@ type Client = SyncDeps['client'];
 interface ModelAsset {
   id: string;
   uploadDate: number;
-  /** From when on a listing has it: late, if the service is behind. */
+  /** From when on a listing has it: late, if the library is behind. */
   visibleAt: number;
   removed: boolean;
 }

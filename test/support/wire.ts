@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-/** Whatever looks like a token of the service (spec, section 2.2). */
+/** Whatever looks like a token of the library (spec, section 2.2). */
 const token = /svc[a-z]_[\w-]{8,}/g;
 
 /** What of an exchange must never be written anywhere: tokens, credentials, verifiers, and what makes a link a signed one. */

@@ -244,7 +244,7 @@ describe('/me is the authority', () => {
 
     const lease = leaseOf(held);
     expect(await stage.store.assets.renew([lease], 60_000)).toEqual(new Set());
-    expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the service answered 404' })).toBe(false);
+    expect(await stage.store.assets.failed(lease, { code: 'error', text: 'the library answered 404' })).toBe(false);
     for (const id of [otherId, second!]) {
       expect(await stage.store.assets.take(id, 60_000)).toBeUndefined();
       expect(await stage.store.assets.get(id)).toMatchObject({ state: 'pending', attempts: 0, queuedAt: null });
@@ -269,7 +269,7 @@ describe('/me is the authority', () => {
     expect((await readable(connectionId)).sort()).toEqual([kept, other].sort());
   });
 
-  test('a service that answers nothing loses no company', async () => {
+  test('a library that answers nothing loses no company', async () => {
     const { connectionId, kept, other } = await reader();
     await stage.admin.addFault({ endpoint: 'me', status: 503 });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'failed', error: expect.stringContaining('503') });

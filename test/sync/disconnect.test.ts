@@ -57,7 +57,7 @@ describe('a grant that ends', () => {
     expect((await scene.admin.connections())[0]!.refreshTokens).toBe(1);
   });
 
-  test('a disconnected connection costs the service nothing', async () => {
+  test('a disconnected connection costs the library nothing', async () => {
     await scene.admin.endConnections();
     await scene.resync({ mode: 'incremental' });
     await until('the end to be noticed', async () => (await events()).length > 0);

@@ -37,7 +37,7 @@ type HistoryEntry =
   | { kind: 'remove'; index: number }
   | { kind: 'cursors are forgotten' };
 
-/** How a run is broken off: at the nth call of the service or of the records. */
+/** How a run is broken off: at the nth call of the library or of the records. */
 type End = { kind: 'whole' } | { kind: 'fault' | 'stop'; at: number } | { kind: 'death'; at: number; written: boolean };
 
 type Step =
@@ -185,7 +185,7 @@ async function scene(paging: Paging, people: number) {
         if (++calls > 1) happens(waiting.shift());
         if (end.kind === 'stop' && calls === end.at) stop.abort(new Error('stop'));
         stop.signal.throwIfAborted();
-        if (end.kind === 'fault' && calls === end.at) throw new HttpError('the service', 500);
+        if (end.kind === 'fault' && calls === end.at) throw new HttpError('the library', 500);
       };
       const client = {
         me: async () => ({ user: grant.user, companies: readable ? [company] : [], problems: [] }),

@@ -165,7 +165,7 @@ describe('a plan', () => {
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 7, seen: 131 });
   });
 
-  test('waits as long as the service asks for, and says so', async () => {
+  test('waits as long as the library asks for, and says so', async () => {
     const { companyId, connectionId } = await stage.company();
     await stage.upload(companyId, 1);
     await stage.admin.setFaults({ endpoint: 'assets', companyId, retryAfter: 1, times: 1 });

@@ -22,7 +22,7 @@ const askedFor = async (ids: string[]) =>
   (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.includes(assetId!)).length;
 
 describe('what a complete listing lacks', () => {
-  test('is gone once the service says so of the asset itself; an incremental run says nothing of it', async () => {
+  test('is gone once the library says so of the asset itself; an incremental run says nothing of it', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 5);
     await stage.sync(connectionId);
@@ -66,7 +66,7 @@ describe('what a complete listing lacks', () => {
     expect(await gone(companyId)).toEqual([id]);
   });
 
-  test('and the service still gives is not gone', async () => {
+  test('and the library still gives is not gone', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 3);
     await stage.sync(connectionId);
@@ -279,7 +279,7 @@ describe('a company', () => {
     // Between the loss and the run that finds it out, a worker gets the answer that there is no such asset.
     await stage.store.assets.dispatch({ perConnection: 1000 });
     const held = (await stage.store.assets.take(ids[0]!, 60_000))!;
-    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the service answered 404' });
+    await stage.store.assets.failed(leaseOf(held), { code: 'error', text: 'the library answered 404' });
 
     await stage.admin.setAccess(companyId, userId, false);
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ status: 'done', gone: 0, error: null });

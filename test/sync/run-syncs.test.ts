@@ -240,7 +240,7 @@ describe('pages', () => {
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(longAgo);
   });
 
-  test('end where the service refuses a cursor that it gave twice, and the run reports it', async () => {
+  test('end where the library refuses a cursor that it gave twice, and the run reports it', async () => {
     const { companyId, connectionId } = await stage.company();
     await answers(companyId, [
       { ids: ['a'], nextCursor: 'scroll' },
@@ -316,7 +316,7 @@ describe('pages', () => {
     expect(await asked('incremental', failed)).toBeGreaterThan(1000);
   });
 
-  test('that never end are given up even if the service breaks them off again and again', async () => {
+  test('that never end are given up even if the library breaks them off again and again', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = [...'abcdefghij'].map((letter) => `${companyId} ${letter}`);
     await stage.admin.setFaults(
@@ -383,7 +383,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual([...ids, ...late].sort());
   });
 
-  test('a service that fails in the middle breaks the listing off, and it goes on where it was', async () => {
+  test('a library that fails in the middle breaks the listing off, and it goes on where it was', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     await stage.admin.addFault({ endpoint: 'assets', companyId, skip: 1, status: 500 });
@@ -400,7 +400,7 @@ describe('pages', () => {
     expect(await stage.ids(companyId)).toEqual(ids.sort());
   });
 
-  test('a cursor that the service has forgotten meanwhile is not asked for twice: the listing begins again', async () => {
+  test('a cursor that the library has forgotten meanwhile is not asked for twice: the listing begins again', async () => {
     const { companyId, connectionId } = await stage.company();
     const ids = await stage.upload(companyId, 150);
     const { id } = await stage.stopInTheMiddle({ companyId, connectionId });
@@ -717,7 +717,7 @@ describe('what an operator asks for', () => {
     expect(run.status).toBe('failed');
     expect(run.error).toContain(`read asset ${bad}: `);
     expect(run.error).toContain('asset.size');
-    expect(run.error).toContain(`read asset ${gone}: the service answered 404`);
+    expect(run.error).toContain(`read asset ${gone}: the library answered 404`);
     expect(run.error).toContain('asset nobody: not in the records');
     const states = await Promise.all([good, bad, gone].map(async (id) => (await stage.store.assets.get(id!))?.state));
     expect(states).toEqual(['pending', 'failed', 'failed']);
@@ -760,7 +760,7 @@ describe('what an operator asks for', () => {
   });
 });
 
-describe('a service that asks to wait', () => {
+describe('a library that asks to wait', () => {
   test.each([{ retryAfter: 3600 }, { status: 503, retryAfter: 3600 }])(
     'delays the connection, and nothing is spent (%o)',
     async (fault) => {

@@ -87,7 +87,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
     expect(lines.find(({ id }) => id === unavailable)).toMatchObject({
       state: 'unavailable',
       objects: [],
-      reason: 'the service says that no file is attached',
+      reason: 'the library says that no file is attached',
     });
     for (const { name, bytes, sha256: digest } of manifest.files) {
       expect({ bytes, digest }).toEqual({ bytes: (await content(name)).length, digest: sha256(await content(name)) });

@@ -246,7 +246,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     expect(later.lines.find(({ assetId }: Line) => assetId === missing)).toMatchObject({
       mark: '-',
       difference: false,
-      text: expect.stringMatching(/the service says that no file is attached$/),
+      text: expect.stringMatching(/the library says that no file is attached$/),
     });
     expect(later.counts.absent).toBe(1);
     await scene.admin.clearFaults();

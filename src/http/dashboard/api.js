@@ -59,7 +59,7 @@ async function ask(path, { method = 'GET', body, signal }) {
     ...(signal && { signal }),
   }).catch((error) => {
     if (signal?.aborted) throw error;
-    throw new Refusal(0, 'away', 'The service does not answer. Is it running, and is the line good?');
+    throw new Refusal(0, 'away', 'asset-mirror does not answer. Is it running, and does the network work?');
   });
   if (response.ok) return response;
   if (response.status === 401) {
@@ -67,7 +67,7 @@ async function ask(path, { method = 'GET', body, signal }) {
   }
   const {
     code = 'unknown',
-    detail = `The service answered with ${response.status}.`,
+    detail = `asset-mirror answered with ${response.status}.`,
     errors,
   } = await response.json().catch(() => ({}));
   throw new Refusal(response.status, code, detail, errors);

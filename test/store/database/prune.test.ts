@@ -90,7 +90,7 @@ test('the database does not grow over two weeks of operation', { timeout: 240_00
       for (let i = 0; i < 2; i++) await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 2) });
       // One asset is renamed, one run fails, another asset goes and is back the next day.
       await run(id, companyId, { mode: 'incremental', ids: ids(companyId).slice(0, 1), name: `name of day ${day}` });
-      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the service answered 500' });
+      await run(id, companyId, { mode: 'incremental', ids: [], error: 'the library answered 500' });
       await run(id, companyId, { mode: 'full', ids: ids(companyId).slice(day % 2) });
     }
     // A company that comes and goes, a user who leaves and connects again, attempts to connect.
