@@ -287,7 +287,7 @@ test('before the first start, a PUBLIC_URL with another port than PORT is report
   expect(await look({})).toMatchObject({ level: 'ok', found: `nothing answers at http://localhost:${port} yet` });
   expect(await look({ PUBLIC_URL: `http://localhost:${other}` })).toMatchObject({
     level: 'note',
-    found: `is http://localhost:${other}, but the service will listen at http://127.0.0.1:${port}`,
+    found: `is http://localhost:${other}, but asset-mirror will listen at http://127.0.0.1:${port}`,
   });
   await rm(directory, { recursive: true });
 });

@@ -30,7 +30,7 @@ import { mostRows } from './options.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
 
-/** The operator API of a running service: one function for each route that a verb uses. */
+/** The operator API of a running asset-mirror: one function for each route that a verb uses. */
 export function createApiClient(service: Service) {
   const get = <T>(path: string, query: object = {}) => call<T>(service, 'GET', addressOf(path, query));
   const send = <T>(method: 'POST' | 'PATCH', path: string, body?: unknown) => call<T>(service, method, path, body);

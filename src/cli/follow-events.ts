@@ -7,7 +7,7 @@ export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
 export interface EventHandlers {
   onEvent: (event: MirrorEvent) => void;
-  /** The stream was lost, or is back. */
+  /** The stream was lost, or is open again. */
   onLine: (good: boolean) => void;
 }
 

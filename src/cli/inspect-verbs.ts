@@ -84,7 +84,7 @@ export function inspectVerbs(verb: NewVerb, connect: () => Promise<ApiClient>): 
     'plan',
     'list the library and show what a full sync would transfer, without changing anything',
     'asset-mirror plan CONNECTION',
-    'It takes as long as a full listing. Ctrl-C stops it in the service, too.',
+    'It takes as long as a full listing. Ctrl-C stops it in asset-mirror, too.',
   )
     .argument('[connection]', 'its id, from `asset-mirror connections` (default: all active connections)')
     .action(async (connection: string | undefined, options) =>

@@ -1,9 +1,9 @@
 import { clean, cut, overwrite, print, width } from './output.ts';
 
-/** How often a line is printed where it cannot be overwritten. */
+/** How often a line is printed if it cannot be overwritten. */
 const saidMs = 5000;
 
-/** One line that is overwritten when it changes. Outside a terminal: a new line now and then. */
+/** One line that is overwritten when it changes. Outside a terminal: a new line at intervals. */
 export function liveLine({ silent = false }: { silent?: boolean } = {}) {
   const { stdout } = process;
   let last = '';

@@ -1,7 +1,7 @@
 import type { Finished } from '../operations/finish-consent.ts';
 import type { page } from './pages.ts';
 
-/** What the connect flow answers: a status and a page that says what to do. */
+/** An answer of the connect flow: a status, and a page that says what to do. */
 export type ConnectPage = Parameters<typeof page>[0] & {
   status: number;
   /** The page has a button that starts again with the same link. */

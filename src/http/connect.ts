@@ -173,7 +173,7 @@ async function finish(
   }
 }
 
-/** The page that this browser was shown for this state, if any. */
+/** The page that this browser got for this state, if any. */
 function shownBefore({ sealer }: ConnectDeps, request: FastifyRequest, state: string | undefined) {
   try {
     const done = JSON.parse(sealer.open(donePurpose, request.cookies[doneCookieName]!)) as {

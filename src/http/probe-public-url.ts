@@ -5,8 +5,8 @@ const { ok, not } = findingsOn('configuration');
 const what = 'PUBLIC_URL';
 
 /**
- * Whether connect links lead to the service, which listens at `localUrl`. That nothing answers is no fault before the first
- * start.
+ * Whether connect links lead to asset-mirror, which listens at `localUrl`. Before the first start, no answer is not an
+ * error.
  */
 export async function probePublicUrl(
   { publicUrl, localUrl }: { publicUrl: string; localUrl: string },
@@ -22,7 +22,7 @@ export async function probePublicUrl(
     return not('note', what, found, `${remedy}, unless this machine cannot reach that address`);
   }
   if (publicUrl.startsWith('http://localhost') && new URL(publicUrl).port !== new URL(localUrl).port) {
-    return not('note', what, `is ${publicUrl}, but the service will listen at ${localUrl}`, remedy);
+    return not('note', what, `is ${publicUrl}, but asset-mirror will listen at ${localUrl}`, remedy);
   }
   return ok(what, `nothing answers at ${publicUrl} yet`);
 }

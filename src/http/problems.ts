@@ -134,7 +134,7 @@ export function unreadable({ code }: FastifyError, { id: requestId }: FastifyReq
 
 /** For input that is not HTTP, or has too many headers. */
 export function unheard(error: Error & { code?: string }, socket: Socket): void {
-  // Never write into an answer that was begun.
+  // Never write into a response that has begun.
   const { _httpMessage: answer } = socket as Socket & { _httpMessage?: ServerResponse | null };
   if (error.code === 'ECONNRESET' || !socket.writable || answer?.headersSent) return void socket.destroy();
   const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400;

@@ -3,8 +3,8 @@ import { Problem } from './problems.ts';
 import type { openQueueBoard } from './queue-board.ts';
 
 /**
- * `/queues`: the board that shows them, which few ever open: it is loaded for the first who does. Whoever may see it has been
- * asked before.
+ * `/queues`: the queue dashboard. Its modules are loaded with the first request, because it is rarely used. Access was checked
+ * before.
  */
 export function queuePages(app: FastifyInstance, deps: Parameters<typeof openQueueBoard>[0]): void {
   let board: ReturnType<typeof openQueueBoard> | undefined;

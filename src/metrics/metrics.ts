@@ -6,7 +6,7 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /**
  * How a worker's lease of an asset ended. `waiting`: it is tried again without an attempt spent (processing, asked to wait,
- * bucket or library away); `retried`: with one spent.
+ * bucket or library unavailable); `retried`: with one spent.
  */
 const assetResults = ['mirrored', 'unavailable', 'failed', 'retried', 'waiting', 'handed_back'] as const;
 export type AssetResult = (typeof assetResults)[number];

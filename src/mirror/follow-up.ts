@@ -27,7 +27,7 @@ export function initialSidecars(deps: MirrorDeps, held: HeldAsset, detail: Asset
   };
 }
 
-/** In how many ms the next follow-up check is due; null: none is. `tries`: how many found nothing so far. */
+/** The time in ms until the next follow-up check; null: none is due. `tries`: how many found nothing so far. */
 export function nextFollowUp(
   deps: MirrorDeps,
   { lease }: HeldAsset,
@@ -53,8 +53,8 @@ export function nextFollowUp(
 const thumbnailTries = 6;
 
 /**
- * Checks for what was not there with the media: the transcript, the thumbnail, changed names and tags. The media is never
- * fetched again for these; the record is written anew.
+ * Checks for a transcript or thumbnail that was not ready with the media, and for changed names and tags. The media is not
+ * fetched again; the record is rewritten.
  */
 export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcome> {
   const deps = { ...all, storage: fenced(all.storage, held) };
@@ -74,7 +74,7 @@ export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcom
     return await finish(deps, held, { detail, media, sidecars, reasons });
   } catch (error) {
     return await settle(deps, held, error, async (reason) => {
-      // The media is safe in any case. Only the sidecars are given up.
+      // The media is complete. Only the sidecars are given up.
       await deps.store.assets.giveUpSidecars(lease, reason);
       return { outcome: 'gave_up', reason };
     });
@@ -126,7 +126,7 @@ async function completeThumbnail(
   note(held.lease, 'thumbnail', { status: sidecars.thumbnailState });
 }
 
-/** Writes the record anew if anything has changed, and ends the lease. */
+/** Rewrites the record if anything has changed, and ends the lease. */
 async function finish(
   deps: MirrorDeps,
   held: HeldAsset,

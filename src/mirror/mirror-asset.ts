@@ -47,13 +47,13 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
   }
 }
 
-/** @throws Rejected if there is nothing to transfer, and the status does not say why */
+/** @throws Rejected if there is no file, and the status does not say why */
 function requireFile({ status, download }: AssetDetail): void {
   if (status === 'ready' || download?.url || download?.mp4Url) return;
   throw new Rejected({ code: 'no_file', status: status ?? null });
 }
 
-/** The media file in the bucket, verified: found there, or transferred. From here on the row has it. */
+/** The verified media file in the bucket: found there, or transferred. It is in the row when this returns. */
 async function storeMedia(
   deps: MirrorDeps,
   held: HeldAsset,
@@ -63,7 +63,7 @@ async function storeMedia(
   // A pending asset became `transferring` when its lease began.
   if (asset.state !== 'transferring') mustHold(await deps.store.assets.startTransfer(lease));
   const found = await findStored(deps, held, detail);
-  // The upload is of a version that was replaced by the one that is stored already.
+  // The upload is of an earlier version than the stored one.
   if (found && asset.upload) await forgetUpload(deps, lease, asset.upload);
   const media = found ?? (await transfer(deps, held, detail));
   const { bytes, variant, checksums } = media;
@@ -85,12 +85,12 @@ async function findStored(
   const object = await deps.storage.head(media.key, { signal });
   if (object?.bytes !== media.bytes) return undefined;
   if (media.etag !== null) return object.etag === media.etag ? media : undefined;
-  // Without ETags only the content itself tells.
+  // Without ETags the content decides.
   const body = await deps.storage.get(media.key, { signal });
   return body && (await measure(body, signal)).crc32 === media.checksums.crc32 ? media : undefined;
 }
 
-/** Stores the thumbnail. Without one the asset is mirrored all the same: follow-up checks try again. */
+/** Stores the thumbnail. Without one the asset is mirrored nevertheless: follow-up checks try again. */
 async function storeSidecars(
   deps: MirrorDeps,
   held: HeldAsset,

@@ -12,7 +12,7 @@ import type { MirrorDeps } from './deps.ts';
 import { versionOf } from './media.ts';
 import { inPartsFrom } from './transfer-in-parts.ts';
 
-/** Where the file of an asset comes from: the original, or the mp4 of a video without one. */
+/** The source of an asset's file: the original, or the mp4 of a video without one. */
 export interface Source {
   variant: Media['variant'];
   link: Link;
@@ -119,7 +119,7 @@ const wrongLength = (expected: number, got: number): Reason => ({
 const wrongContent = (got: string): Reason => ({ code: 'wrong_content', of: 'file', got });
 const pageInstead = wrongContent('text/html');
 
-/** Whether the server sends a web page in place of the file, as some do for an expired link. */
+/** Whether the server sends a web page instead of the file, as some do for an expired link. */
 function isPageInstead(contentType: string | undefined, { mimeType, download }: AssetDetail): boolean {
   const expected = [mimeType, mime.getType(download?.filename ?? '')];
   const mayBePage = expected.some((type) => /^(text\/(html|plain)|application\/xhtml\+xml)/i.test(type ?? ''));
@@ -129,7 +129,7 @@ function isPageInstead(contentType: string | undefined, { mimeType, download }: 
 const isText = ({ mimeType, download }: AssetDetail): boolean =>
   isTextual(mimeType) || isTextual(mime.getType(download?.filename ?? ''));
 
-/** The length that must arrive. @throws if the answer cannot be the file, or if a cut body would go unnoticed */
+/** The length of the body. @throws if the answer cannot be the file, or if a truncated body would go unnoticed */
 export function lengthOf(
   download: Download,
   size: number | undefined,
@@ -153,7 +153,7 @@ async function refuseErrorPage(download: Download, of: AssetDetail | 'mp4'): Pro
   if (of !== 'mp4' && isText(of)) return;
   const head = await download.peek(headBytes);
   if (isErrorPage(head)) refuse(download, wrongContent('an error page'));
-  // Without MP4 bytes at the start, only a server that declares a video is believed.
+  // Without MP4 bytes at the start, the server must declare a video.
   if (of === 'mp4' && !isMp4(head) && !/^video\//i.test(download.contentType ?? '')) {
     refuse(download, { code: 'wrong_content', of: 'mp4', got: null });
   }

@@ -42,7 +42,7 @@ type OutcomeCode = keyof typeof results;
 
 export const resultOf = ({ outcome }: Outcome): AssetResult | undefined => results[outcome];
 
-/** A fault of the library or the network may pass; one of the file itself rarely does. */
+/** An error of the library or the network may be temporary; one of the file itself rarely is. */
 const attemptsFor = (error: unknown) => (passing(error) ? 12 : 5);
 
 /** `first` ms, twice that, four times … `last`, each with up to a quarter more. */
@@ -50,18 +50,18 @@ function backoff(times: number, first: number, last: number): number {
   return Math.min(first * 2 ** times, last) * (1 + Math.random() / 4);
 }
 
-/** After this many postponements, over hours, an operator should know of it. */
+/** After this many postponements, over hours, an operator should know it. */
 const mostWaits = 20;
 
 type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
-/** What becomes of an asset after an error. `spent`: the attempt counts; `putOff`: the asset waits longer each time. */
+/** The decision about an asset after an error. `spent`: the attempt counts; `putOff`: the asset waits longer each time. */
 type Verdict =
   | { outcome: 'failed'; reason: Reason }
   | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; putOff?: true };
 
 /**
- * Classifies the error of a job (see errors.ts) and gives the asset back accordingly. `exhausted` ends an asset that has
+ * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
  * used up its attempts, or that can never work.
  */
 export async function settle(
@@ -117,7 +117,7 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
   return { outcome: 'attempt_failed', waitMs: backoff(asset.attempts, first, last), reason, spent: true };
 }
 
-/** The bucket does not accept an object: because it accepts nothing, which its check shows, or only not this one. */
+/** The bucket does not accept an object: its check shows whether it accepts none, or only not this one. */
 async function judgeRefusal(
   { breaker, log }: SettleDeps,
   asset: HeldAsset['asset'],

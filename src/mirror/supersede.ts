@@ -16,7 +16,7 @@ export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean
  * 1. The row forgets the record and remembers the superseded keys.
  * 2. The record is removed.
  * 3. The new bytes are written, and then the new record, last.
- * 4. `removeSuperseded` removes what no version uses any more.
+ * 4. `removeSuperseded` removes the objects that no version uses any longer.
  *
  * So no record ever describes bytes that are not its own, and no key is forgotten.
  */

@@ -9,7 +9,7 @@ import type { SidecarStates } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
 import { keptOf } from './record.ts';
 
-/** Thumbnails are small pictures. What is larger is something else. */
+/** The maximum size of a thumbnail. A larger body is not one. */
 const largestThumbnail = 32 * 2 ** 20;
 
 /** Copies the thumbnail into the bucket. Undefined if the asset has none. */

@@ -9,7 +9,7 @@ import { keepGoing } from './outcome.ts';
 import { keptOf } from './record.ts';
 
 /**
- * Until when a transcript may still come; undefined: none will. Transcripts exist for video and audio only, some minutes
+ * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes
  * after the upload (spec, section 4.8). The time runs from now if one is announced, otherwise from the upload.
  */
 export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detail: AssetDetail): Date | undefined {
@@ -21,7 +21,7 @@ export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detai
   return uploaded + giveUp > now ? new Date(uploaded + giveUp) : undefined;
 }
 
-/** Asks for the transcript once. Stores it in the bucket and in `sidecars`. */
+/** Requests the transcript once. Stores it in the bucket and in `sidecars`. */
 export async function fetchTranscript(
   deps: MirrorDeps,
   held: HeldAsset,

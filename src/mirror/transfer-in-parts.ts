@@ -30,7 +30,7 @@ export class NotInParts extends Error {
 }
 
 /**
- * Transfers the missing parts of an upload, several at once, and completes it. An upload that breaks off can be resumed:
+ * Transfers the missing parts of an upload, several at once, and completes it. An interrupted upload can be resumed:
  * its id is in the row, and the store lists its parts.
  * @throws UploadLost, OtherVersion or NotInParts if it cannot be resumed: then the upload is forgotten, and another may begin
  */
@@ -59,7 +59,7 @@ export async function transferInParts(
     const parts = numbers.map((number) => done.get(number)!);
     return await deps.storage.uploads.complete(upload, parts, { signal });
   } catch (error) {
-    // A file that is not there any more may be there in another way.
+    // A file that no longer exists at this link may have another link.
     const gone = error instanceof HttpError && [404, 410].includes(error.status);
     if (gone || error instanceof OtherVersion || error instanceof UploadLost) await forgetUpload(deps, lease, upload);
     // Each attempt that stores a part brings the file nearer to its end, so it costs none.
@@ -108,7 +108,7 @@ async function storedParts(
       }),
     );
   }
-  // A process may have completed the upload and died before it wrote that down: `complete` finds out.
+  // A process may have completed the upload and died before it saved that: `complete` finds out.
   const all = known.reduce((sum, { bytes }) => sum + bytes, 0) === upload.bytes;
   if (!all) throw new UploadLost(`the store no longer has the upload of ${upload.key}`);
   return byNumber(known);

@@ -11,7 +11,7 @@ import { lengthOf, linkTo, openSource, type Source } from './open-source.ts';
 import { prepareReplacement } from './supersede.ts';
 import { forgetUpload, inPartsFrom, NotInParts, transferInParts } from './transfer-in-parts.ts';
 
-/** Where the file goes, and which file it is. */
+/** The destination and the identity of the file. */
 interface Target {
   key: string;
   version: string;
@@ -34,7 +34,7 @@ export async function transfer(deps: MirrorDeps, held: HeldAsset, detail: AssetD
   const { variant, link, bytes, from } = source;
   const target = targetOf(deps, held, detail, source);
   note(held.lease, 'began', { variant, bytes: bytes ?? null });
-  // If this process dies from here on, the janitor finds the parts in the store by this key.
+  // If this process dies now, the sweep finds the parts in the store by this key.
   if ('pinned' in from || bytes === undefined || bytes > inPartsFrom(held.asset)) {
     mustHold(await deps.store.uploads.intend(held.lease, target.key));
   }
@@ -76,7 +76,7 @@ function targetOf(deps: MirrorDeps, { asset, signal }: HeldAsset, detail: AssetD
   return { key, version: versionOf(detail), variant, bytes, options };
 }
 
-/** Metadata of an object is 2 KB in all (S3 user guide, "Object metadata"); the record beside it has the id in full. */
+/** Metadata of an object is 2 KB in all (S3 user guide, "Object metadata"); the record has the full id. */
 function idInHeader(id: string): string {
   const encoded = encodeURIComponent(id);
   return encoded.length <= 1000 ? encoded : `${encoded.slice(0, 1000)}...`;
@@ -99,7 +99,7 @@ async function transferPinned(
   try {
     return await transferInParts(deps, held, upload, link);
   } catch (error) {
-    // The first time it may be chance, such as one server of several; after that the file goes as one body.
+    // The first time it may be one server of several; after that the file is transferred as one body.
     if (!(error instanceof NotInParts) || asset.attempts === 0) throw error;
   }
   const download = await deps.downloader.open(link, signal);

@@ -32,10 +32,10 @@ export const assetQuery = z.strictObject({
 });
 export type AssetQuery = z.input<typeof assetQuery>;
 
-/** If the bucket takes longer to answer, the explanation does not mention it. */
+/** If the bucket answers later, the explanation does not mention it. */
 const patienceMs = 500;
 
-/** If the bucket takes longer to answer for the objects of an asset, the explanation says so. */
+/** If the bucket answers later about the objects of an asset, the explanation says so. */
 const checkMs = 3000;
 
 const transcriptStates = ['none', 'pending', 'mirrored', 'no_speech', 'gave_up'] as const;
@@ -126,10 +126,10 @@ export function assetOperations(deps: Deps) {
       return { assets: page.rows.map(factsOf), nextCursor: page.nextCursor };
     },
 
-    /** Everything that the database has about an asset, and whether its objects are in the bucket now. */
+    /** The database's data about an asset, and whether its objects are in the bucket now. */
     asset: (id: string) => describe(deps, id),
 
-    /** Makes it due now, with fresh attempts. One that is complete, or leased by a worker, stays as it is. */
+    /** Makes it due now, with all its attempts. A complete or leased asset stays as it is. */
     async retry(id: string) {
       checkRetry(await existing(store, id));
       await store.assets.retry(id);
@@ -138,7 +138,7 @@ export function assetOperations(deps: Deps) {
   };
 }
 
-/** What has been listed, for somebody who misses an asset. */
+/** The listings so far, for a search for a missing asset. */
 async function whatWasListed(store: Store): Promise<string> {
   const connections = await store.connections.list();
   const active = connections.filter(({ status }) => status === 'active');

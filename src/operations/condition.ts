@@ -26,7 +26,7 @@ export const condition = z
   })
   .describe('How it is: by its status, its last sync, its failed assets, and whether a sync is overdue.');
 
-/** The one word for how a connection is, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
+/** The condition of a connection, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
 export function conditionOf(
   connection: Connection,
   options: {

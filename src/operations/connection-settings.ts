@@ -11,7 +11,7 @@ import { Refused } from './refused.ts';
 import { rate } from './settings.ts';
 import { type NamesDeps, unknownNames } from './unknown-names.ts';
 
-/** How long an answer waits until changed filters are applied; the rest continues in the background. */
+/** How long an answer waits until changed filters are applied; after that they are applied in the background. */
 const patienceMs = 3000;
 
 const wanted = 'expected milliseconds, or a duration such as 15m or 1h, from 1s to 365d';
@@ -26,7 +26,7 @@ const names = z.array(text).max(1000).nullable().optional();
 /** A list replaces the earlier one; null: as in the environment; an empty list clears it. */
 const choice = z.strictObject({ companyIds: names, projectIds: names, assetTypes: names }).nullable().optional();
 
-/** Only what is named changes; null returns it to its default. */
+/** Only named settings change; null restores the default. */
 export const connectionSettingsRequest = z
   .strictObject({
     syncInterval: interval.nullable().optional(),

@@ -159,7 +159,7 @@ async function describe(deps: Deps, connections: Connection[]) {
   });
 }
 
-/** The database has it already, and the dispatcher makes the queue follow; this is only sooner. */
+/** Updates the queue sooner than the dispatcher, which finds the change in the database. */
 const soon = (work: Promise<unknown>) => within(2000, work).catch(() => {});
 
 export function connectionOperations(deps: Deps) {
@@ -196,7 +196,7 @@ export function connectionOperations(deps: Deps) {
       return connection(id);
     },
 
-    /** Continues where it was paused, with a sync for new assets. */
+    /** Resumes it, with a sync for new assets. */
     async resume(id: string) {
       const resumed = await store.connections.resume(id);
       const now = await existingConnection(store, id);
@@ -213,7 +213,7 @@ export function connectionOperations(deps: Deps) {
       return { ...(await connection(id)), revoked: ended ? revoked : null };
     },
 
-    /** Retries all its failed assets, with fresh attempts. */
+    /** Retries all its failed assets, with all their attempts. */
     async retryFailed(id: string): Promise<{ retried: number }> {
       const now = await existingConnection(store, id);
       if (now.status === 'disconnected') throw stopped(now);
@@ -227,7 +227,7 @@ export function connectionOperations(deps: Deps) {
   };
 }
 
-/** The adaptive limit of a connection, and until when it waits. */
+/** The adaptive limit of a connection, and the end of its delay. */
 function limitsOf({ adaptiveLimit, settings, delayedUntil }: Connection, perConnection: number, now: number) {
   const ceiling = ceilingOf(settings, perConnection);
   return {

@@ -34,7 +34,7 @@ interface Consented {
 /**
  * Exchanges the code of a consent and makes a connection of it. `later`: the library does not answer now, and the connection
  * is finished in the background.
- * @throws OAuthError when the code is refused; Rejected or HttpError when the grant is of no use, and was revoked
+ * @throws OAuthError if the code is refused; Rejected or HttpError if the grant cannot be used, and was revoked
  */
 export async function acceptConsent(deps: ConsentDeps, consented: Consented): Promise<Finished | { kind: 'later' }> {
   const consent = await exchange(deps, consented);
@@ -60,7 +60,7 @@ export async function acceptConsent(deps: ConsentDeps, consented: Consented): Pr
   }
 }
 
-/** Saves the grant, encrypted, before anything else is asked: any process can finish it if this one dies. */
+/** Saves the encrypted grant before any other request: another process can finish it if this one dies. */
 async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: Consented): Promise<Consent> {
   const { refreshToken, accessToken, accessMs } = await oauth.exchangeCode(consented);
   if (refreshToken === undefined) throw new Error('the library returned no refresh token');
@@ -77,7 +77,7 @@ async function exchange({ store, sealer, oauth, log }: ConsentDeps, consented: C
   }
 }
 
-/** Finishes in the background, until `signal` is aborted, what could not be finished at once. */
+/** Finishes consents in the background, until `signal` is aborted. */
 export function finishConsents(deps: ConsentDeps, signal: AbortSignal): void {
   const failed = (err: unknown) =>
     deps.log.warn({ event: 'consent.finish_failed', err }, 'consents not finished, will retry');

@@ -5,7 +5,7 @@ import { formatBytes } from '../units.ts';
 
 export interface Circumstances {
   now: Date;
-  /** The connection in charge. */
+  /** The connection that mirrors it. */
   connection: Connection | undefined;
   /** Whether it can read the asset's company now. */
   readable: boolean;
@@ -19,7 +19,7 @@ export interface Circumstances {
   stored: { parts: number; bytes: number };
 }
 
-/** Says where an asset is, or why it is not mirrored, what it waits for, until when, and what to do. Pure. */
+/** Explains where an asset is, or why it is not mirrored, what it waits for, and what to do. Pure. */
 export function explanationOf(asset: Asset, at: Circumstances): string[] {
   const { id, connectionId, media, skipped, reason, attempts } = asset;
   if (skipped !== null) {
@@ -115,7 +115,7 @@ function uploadLines({ upload }: Asset, { stored }: Circumstances): string[] {
   return [`${stored.parts} parts, ${formatBytes(stored.bytes)} of ${formatBytes(upload.bytes)}, are stored.`];
 }
 
-/** The first thing that it waits for. */
+/** The first condition that it waits for. */
 function waitsFor(asset: Asset, { now, connection, readable, bucketTrouble }: Circumstances): string[] {
   const { id, nextAt, reason, queuedAt } = asset;
   if (!connection) {

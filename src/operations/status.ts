@@ -51,7 +51,7 @@ export function statusOperations(
     /** Totals, rates of the last minute, queue depths, time left at that rate. */
     async status() {
       const [records, queued, trouble] = await Promise.all([
-        // Of one moment, or what passes from one figure to the next between two reads is in neither, and passes for rest.
+        // One snapshot: between two reads, an asset that changes its state could be missing from both figures.
         store.snapshot(async (at) => ({
           connections: await at.connections.countByStatus(),
           troubled: await at.connections.countTroubled(options.syncInterval),
@@ -67,7 +67,7 @@ export function statusOperations(
       const { connections, troubled, counts, outstanding, recent, syncs, verifications } = records;
       const states = byState(counts);
       const total = counts.reduce((sum, row) => (row.skipped ? sum : sum + row.count), 0);
-      // A large file counts while it flows, as far as it flows here, and in any case when it is done.
+      // Large files count during their transfer if this process transfers them, and always when they are done.
       const bytesPerSecond = Math.max(recent.bytes / recent.seconds, options.traffic());
       const assetsPerSecond = recent.count / recent.seconds;
       const known = recent.seconds >= soonestEstimate;

@@ -96,7 +96,7 @@ export function syncOperations(deps: Pick<OperationsDeps, 'store' | 'queues'> & 
       if (text) throw new Refused(400, 'unknown_name', text);
       const syncId = await store.syncs.request(connectionId, mode, scope, { bucket: isWhole(request) });
       if (syncId === undefined) throw stopped(await existingConnection(store, connectionId));
-      // If the queue is away, the dispatcher finds the sync in the database.
+      // If the queue is unreachable, the dispatcher finds the sync in the database.
       await within(2000, queues.addSync(connectionId)).catch(() => {});
       return { syncId };
     },

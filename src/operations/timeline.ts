@@ -29,7 +29,7 @@ export function timelineOf(
       ? [entry(asset.mirroredAt, 'attempt.mirrored', 'mirrored')]
       : []),
     ...entries,
-    // The history itself has how an attempt ended.
+    // The history itself has the outcome of attempts.
     ...events
       .filter(({ kind }) => kind !== 'asset.failed')
       .map(({ at, kind, data }) => entry(at, kind, eventText(kind, data))),

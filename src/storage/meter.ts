@@ -35,8 +35,8 @@ export interface Summing {
 }
 
 /**
- * Counts and sums a body that passes. The last chunk is held back until the source has ended correctly, so that a body
- * which is too short, too long or broken never arrives complete.
+ * Counts the bytes of a body and computes its checksums. Withholds the last chunk until the source has ended correctly, so
+ * that a body which is too short, too long or broken never arrives complete.
  */
 export class Meter extends Transform implements Sums {
   passed = 0;
@@ -69,7 +69,7 @@ export class Meter extends Transform implements Sums {
   }
 
   override _transform(chunk: Buffer, _encoding: BufferEncoding, done: TransformCallback): void {
-    // An empty chunk must not replace the held one, which would then pass before the end.
+    // An empty chunk must not replace the withheld one, which would then pass before the end.
     if (chunk.length === 0) {
       done();
       return;

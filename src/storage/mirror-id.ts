@@ -4,22 +4,22 @@ import { unlessAborted } from './abort.ts';
 import { bucketIdKey } from './keys.ts';
 import type { Storage } from './storage.ts';
 
-/** How long a check of the mirror id is valid where each check costs a request. */
+/** How long a check of the mirror id is valid if each check costs a request. */
 const recentMs = 10_000;
 
 /**
- * A storage that works only while it carries the mirror id that the records know. So a disk that is not mounted, an emptied
- * or replaced bucket and a mistaken STORAGE_URL are neither written to nor believed to have lost everything.
+ * A storage that works only while it has the mirror id of the records. So nothing is written to an unmounted disk, a replaced
+ * bucket or a wrong STORAGE_URL, and none of them counts as a bucket that has lost everything.
  *
- * The id is checked before every operation: by the stamp of its file in a directory, by reading it again when the last
- * check is older than 10 s elsewhere. It is read again after every error that makes the whole store unavailable.
+ * The id is checked before every operation: in a directory by the stamp of its file, elsewhere by reading it if the last
+ * check is older than 10 s. It is read again after every error that makes the whole store unavailable.
  *
- * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and where versions are
- * locked each write would stay.
+ * `check` reads the id, and writes only after a write has failed: it is called every few seconds, and each write would leave a
+ * version if versions are locked.
  *
- * `settle` returns the id in the records, or stores the one it is given. New records take a bucket that has an id already
- * only with `adopt`. `onWrong` is called once whenever the id turns out to be missing or another: objects written since the
- * last check may be in the wrong place.
+ * `settle` returns the id in the records, or stores the one it is given. New records accept a bucket that has an id already
+ * only with `adopt`. `onWrong` is called once when the id is missing or another one: objects written since the last check may
+ * be in the wrong bucket.
  */
 export function identified(storage: Storage, settle: Settle, options: IdOptions = {}): Storage {
   const id = new MirrorId(storage, settle, options);
@@ -94,7 +94,7 @@ class MirrorId {
     }
   }
 
-  /** After an error of the whole store, another store may be in its place: the id is read again. */
+  /** After an error of the whole store, it may have been replaced by another one: the id is read again. */
   readonly doubt = (error: unknown): never => {
     if (error instanceof StorageUnavailable && error.scope === 'all') this.#confirmed = undefined;
     throw error;

@@ -13,8 +13,8 @@ interface DecideOptions {
 }
 
 /**
- * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries what failed, was unavailable or was
- * given up; `asked`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
+ * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
+ * assets; `asked`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
  * another company is written even if nothing else has changed.
  */
 export function decide(

@@ -21,7 +21,7 @@ export interface Progress {
  * `what` begins each error message; `before` is the progress of an interrupted listing; `idlePages`: when it is given up.
  */
 export function followCursors(what: string, before: Progress = { assets: 0, idlePages: 0 }, idlePages = mostIdlePages) {
-  // Checksums: 21 MB for a million assets. Two ids with the same checksum only make a new asset look known.
+  // Checksums: 21 MB for a million assets. If two ids have the same checksum, a new asset may seem known.
   const assets = new Set<number>();
   /** Digests of the pages since the last one with a new asset, which comes first. */
   const pages = new Set<string>();
@@ -29,7 +29,7 @@ export function followCursors(what: string, before: Progress = { assets: 0, idle
 
   return {
     /**
-     * What follows the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
+     * Where to continue after the page that was requested with `cursor`. `next`: the next cursor, or undefined at the end; `isNew`: the
      * page has assets that earlier pages did not; `repeats`: it equals an earlier page; `isDoubtful`: the listing ends here,
      * but there may be more. @throws EndlessListing
      */

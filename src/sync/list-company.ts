@@ -62,7 +62,7 @@ function openListing({ overlap, endless }: SyncDeps, { sync }: Run, company: Rea
     unfiltered,
     reconciles: full && unfiltered,
     isResumed: resumed !== undefined,
-    // The newest assets come first, so few pages still find new ones. Full syncs try all pages.
+    // The newest assets come first, so a few pages suffice to find new ones. Full syncs try all pages.
     cursors: followCursors(what, resumed?.progress, endless.has(company.id) && !full ? mostIdlePagesAgain : undefined),
     pages: 0,
     cursor: resumed?.cursor ?? undefined,
@@ -82,7 +82,7 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const filter = projectId !== undefined ? { projectId } : { assetType };
   const ask = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
-  // The first page follows /me at once, so the token that was read with the lease is still good.
+  // The first page is requested right after /me, so the token that was read with the lease is still valid.
   const grant = pages === 0 && !listing.start.done ? sync.grant : undefined;
   try {
     return await deps.withToken(sync.connectionId, ask, grant);
@@ -150,7 +150,7 @@ async function recordPage(deps: SyncDeps, run: Run, listing: Listing, page: Asse
   return isLast;
 }
 
-/** Takes over what a page says about the listing as a whole. */
+/** Updates the state of the listing from a page. */
 function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void {
   const { unreadable: ids } = listing;
   for (const { id, problem } of assets) {
@@ -158,7 +158,7 @@ function advance(listing: Listing, page: AssetPage, assets: ListedAsset[]): void
   }
   listing.began ??= page.date;
   for (const { uploadDate } of page.assets) {
-    // A high-water mark after the first page's date would hide assets that were uploaded since, or are until then.
+    // A high-water mark after the first page's date would hide assets that were uploaded since, or will be until then.
     if (typeof uploadDate !== 'number' || uploadDate > listing.began) continue;
     listing.newest = Math.max(uploadDate, listing.newest ?? uploadDate);
   }

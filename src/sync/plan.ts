@@ -23,7 +23,7 @@ export interface PlanDeps {
   thumbnails: boolean;
 }
 
-/** What a full sync would make of a listed asset. */
+/** What a full sync would do with a listed asset. */
 export const planKinds = [
   /** Uploaded since the high-water mark. */
   'new',
@@ -177,7 +177,7 @@ class Planner {
     }
   }
 
-  /** Makes a request. If the library asks to wait, reports that, waits and makes it again. */
+  /** Makes a request. If the library asks to wait, reports that, waits and repeats it. */
   async #ask<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -221,7 +221,7 @@ class Planner {
   }
 }
 
-/** What a full sync would make of a listed asset. Pure. */
+/** What a full sync would do with a listed asset. Pure. */
 export function kindOf(
   before: Asset | undefined,
   listed: ListedAsset,

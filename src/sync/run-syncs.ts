@@ -127,7 +127,7 @@ async function runSync(
   return more ? 'more_wait' : 'done';
 }
 
-/** What becomes of a sync that an error has stopped. */
+/** Decides about a sync that an error has stopped. */
 async function endEarly(
   { store, log, onEnd }: SyncDeps,
   sync: TakenSync,
@@ -151,7 +151,7 @@ async function endEarly(
     log.warn({ event: 'sync.interrupted', ...fields, err: error }, 'sync interrupted');
     return 'interrupted';
   }
-  // The run may have ended already, when only the database's answer was lost: then there is nothing to log.
+  // If only the database's answer was lost, the run has ended already: then there is nothing to log.
   if (!(await store.syncs.finish(sync, owner, { status: 'failed', error: reason }))) return 'handed_back';
   onEnd('failed');
   log.warn({ event: 'sync.failed', ...fields, err: error }, 'sync failed');
@@ -175,7 +175,7 @@ async function list(deps: SyncDeps, run: Run): Promise<void> {
   await listCompanies(deps, run, companies);
 }
 
-/** Asks which companies the user can read now, and stores them. */
+/** Requests the companies that the user can read now, and stores them. */
 async function readCompanies(
   { store, client, withToken, log }: SyncDeps,
   { sync, owner, problems, signal }: Run,

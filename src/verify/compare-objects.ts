@@ -14,11 +14,11 @@ interface InspectDeps {
   storage: Storage;
 }
 
-/** What the records (left) and the bucket (right) have at a key. */
+/** The expected object (left) and the listed object (right) at a key. */
 export interface Pair {
   key: string;
   left?: Expected;
-  /** `unlisted`: the bucket is asked for it. */
+  /** `unlisted`: to be requested from the bucket. */
   right?: StoredObject | 'unlisted';
 }
 
@@ -53,8 +53,8 @@ export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspect
 }
 
 /**
- * The result for an object that should be there. A difference counts only if the row, read again afterwards, is at rest and
- * unchanged: otherwise a worker was there in between.
+ * The result for an object that should be there. A difference counts only if the row, read again afterwards, is idle and
+ * unchanged: otherwise a worker may have changed the object.
  */
 async function judge(
   deps: InspectDeps,
@@ -101,7 +101,8 @@ async function compare(
     assetId: asset.id,
     kind,
     remedy: asset.state === 'gone' ? null : remedy,
-    text: text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be had again` : text,
+    text:
+      text && asset.state === 'gone' ? `${text}; it is no longer in the library, so it cannot be fetched again` : text,
     difference: mark !== '=',
   });
   const lost: Remedy = kind === 'media' ? 'check' : 'write';
@@ -141,8 +142,8 @@ const names: Record<ObjectKind, string> = {
 };
 
 /**
- * Which of these keys belong to an asset after all: its row names them by now, or the file is being stored or removed.
- * Keys contain the asset's id, or a digest that hides it; hence the lookups by media key and by queued assets.
+ * Which of these keys belong to an asset: its row names them by now, or the file is being stored or removed. Keys contain the
+ * asset's id, or a digest of it; hence the lookups by media key and by queued assets.
  */
 async function ownedAmong({ contents }: Store, keys: string[]): Promise<Set<string>> {
   if (keys.length === 0) return new Set();
@@ -179,7 +180,7 @@ function mayHave(asset: AssetContents, key: string): boolean | null {
   if (isSettled(asset)) {
     return (of && asset.nextAt !== null) || expectedOf(asset).some((object) => object.key === key);
   }
-  // The next attempt at an asset removes what an earlier one may have left.
+  // The next attempt at an asset removes the remains of an earlier one.
   return of || asset.nextAt !== null;
 }
 

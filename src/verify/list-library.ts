@@ -12,7 +12,7 @@ const patienceMs = 30 * 60_000;
 type SyncIds = Record<string, string>;
 
 /**
- * Has the library listed by a full sync of each connection, and waits for their ends. Returns what could not be listed.
+ * Lists the library by a full sync of each connection, and waits until these end. Returns the problems.
  * `known`: syncs that were requested before a crash; `onRequested` saves them.
  */
 export async function listLibrary(

@@ -13,7 +13,7 @@ export class VerificationLost extends Error {
   override readonly name = 'VerificationLost';
 }
 
-/** What a verification has found, and where it continues after a crash. Both are saved together. */
+/** The findings of a verification, and the position where it continues after a crash. Both are saved together. */
 export class Progress {
   readonly counts: VerificationCounts;
   position: VerificationPosition;

@@ -19,9 +19,9 @@ export interface Rebuilding {
   bytes: number;
   /** Assets that were in the records already. */
   known: number;
-  /** Restored assets whose media file is not as its record says: it is fetched again. */
+  /** Restored assets whose media file differs from the record: it is fetched again. */
   pending: number;
-  /** Objects with the name of a record that are none, and older records of the same asset. */
+  /** Objects that only have the name of a record, and older records of the same asset. */
   skipped: number;
 }
 
@@ -130,7 +130,7 @@ class Rebuild {
     onProgress(this.so);
   }
 
-  /** If the database refuses a batch, each asset is tried alone, so that one bad record does not keep the others out. */
+  /** If the database refuses a batch, each asset is tried alone, so that one bad record does not block the others. */
   async #restore(assets: RestoredAsset[]): Promise<Map<string, Restored>> {
     const { store } = this.#deps;
     try {

@@ -73,10 +73,10 @@ async function restoredFrom(deps: ReadDeps, record: StoredRecord): Promise<Resto
   const { etag, problem } = await compareMedia(deps, record);
   const sidecars = await findSidecars(deps, record);
 
-  // With no version, the file is not taken for the current one, and is removed when that is there.
+  // Without a version, the file counts as superseded, and is removed when the current one is stored.
   const media: Media = { ...record.media, etag: etag === undefined ? record.media.etag : etag, version: '' };
   if (!problem) media.version = versionOf(item as ApiAsset);
-  // Without a key the record is written again: this one has the ETag of another bucket.
+  // Without a key the record is rewritten: this one has the ETag of another bucket.
   const recordKey = problem || media.etag !== record.media.etag ? null : sidecarKeys.record(media.key);
   const { transcriptState, thumbnailState } = sidecars;
   return {

@@ -42,7 +42,7 @@ export function startScheduledVerification(
   const stopping = new AbortController();
   const { store, log, reconcileInterval, timings = defaultTimings } = deps;
   const { signal } = stopping;
-  // A process that has just started has other things to do first.
+  // Let a process that has just started do more urgent work first.
   const often = {
     signal,
     failed: (err: unknown) =>
@@ -89,7 +89,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
         'verification interrupted, will resume',
       );
     }
-    // An unavailable bucket is waited for; any other error ends the verification in the end.
+    // Waits for an unavailable bucket; repeated other errors end the verification.
     if (failures >= mostFailures && !(error instanceof StorageUnavailable)) {
       await store.verifications.failed(run.id, reason);
       log.error({ event: 'verification.failed', verificationId: run.id, err: error }, 'verification failed');
@@ -124,7 +124,7 @@ export async function runInventory(
   }
 }
 
-/** Waits for another process that is writing the inventory; without any assets there is none. */
+/** Waits for another process that is writing the inventory. Without assets there is none. */
 async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
   while (!(await runInventory(deps, signal, { asked: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;

@@ -10,7 +10,7 @@ const day = 24 * 3_600_000;
 const lookMs = 10 * 60_000;
 const retryMs = 3_600_000;
 
-/** Minimum age of an unknown upload, and how long a known one may rest, before they are aborted. */
+/** Minimum age of an unknown upload, and how long a known one may make no progress, before they are aborted. */
 const ages = { ageMs: day, patienceMs: 7 * day };
 
 /** Once a day, one process aborts abandoned uploads. */
@@ -41,7 +41,7 @@ export function startSweeping(options: { store: Store; storage: Storage; breaker
 
 /**
  * Removes uploads that no asset needs from the database, then unknown uploads from the bucket. In this order, so that the
- * next sweep finds by key what a crash left. Returns how many the bucket had.
+ * next sweep finds the remains of a crash by key. Returns how many were in the bucket.
  */
 export async function sweepUploads(
   { store, storage }: { store: Store; storage: Storage },

@@ -11,7 +11,7 @@ import type { WebhookKind } from '../webhook-kinds.ts';
 import { messageOf } from './message.ts';
 import { type Answer, createWebhookSender } from './sender.ts';
 
-/** An event that was not delivered after so long is given up. */
+/** An event that was not delivered within this time is given up. */
 const giveUpMs = 3 * 86_400_000;
 const tickMs = 2000;
 const atOnce = 4;
@@ -48,7 +48,7 @@ export function startWebhooks(deps: WebhookDeps, { url, keys = [], ...endpoint }
 }
 
 /**
- * Delivers events from the records, so that no other work waits for the endpoint. Any number of processes may do this: each
+ * Delivers events from the database, so that no other work waits for the endpoint. Any number of processes may do this: each
  * delivery is leased to one of them at a time.
  */
 class Webhooks {

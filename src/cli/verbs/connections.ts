@@ -19,7 +19,7 @@ const conditionColours: Record<ConnectionSummary['condition']['code'], 'green' |
   up_to_date: 'green',
 };
 
-/** How a connection is, such as `up to date`. */
+/** The condition of a connection, such as `up to date`. */
 export const conditionCell = ({ condition }: ConnectionSummary) => ({
   text: condition.text.toLowerCase(),
   style: conditionColours[condition.code],

@@ -31,7 +31,7 @@ export interface LibraryVerbOptions {
 
 export interface LibraryDeps {
   dataDir: string;
-  /** A PostgreSQL of one's own, under a directory. */
+  /** An embedded PostgreSQL, under a directory. */
   startDatabase: StartDatabase;
   stop: AbortSignal;
 }
@@ -42,7 +42,7 @@ export type StartDatabase = (directory: string) => Promise<{ url: string; stop()
 export async function library(options: LibraryVerbOptions, deps: LibraryDeps): Promise<void> {
   const { json, inMemory, host, port, adminPort } = options;
   const database = options.database || undefined;
-  // Its password is nothing to repeat.
+  // Do not print its password.
   if (database && !/^postgres(ql)?:$/.test(URL.parse(database)?.protocol ?? '')) {
     throw new UsageError(
       '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
@@ -51,7 +51,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   if (options.maxSize !== undefined && options.synthetic === undefined) {
     throw new UsageError('--max-size limits generated files; give --synthetic, too.');
   }
-  // Before the library makes a secret, which it shows once.
+  // Before the library creates a secret, which it shows only once.
   await probePort('--port', host, port);
   if (adminPort !== undefined) await probePort('--admin-port', '127.0.0.1', adminPort);
   await using running = new AsyncDisposableStack();
@@ -96,7 +96,7 @@ LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secre
   if (!deps.stop.aborted) await new Promise((resolve) => deps.stop.addEventListener('abort', resolve, { once: true }));
 }
 
-/** The library shows a secret once, when it is made. Whoever starts it is the app's owner too, and keeps it here. */
+/** The client secret. The library shows it only when it is created, so it is kept in this file. */
 async function keptSecret(path: string | undefined, clientId: string): Promise<string | null> {
   const text = path && (await readFile(path, 'utf8').catch(() => undefined));
   const kept = text ? (JSON.parse(text) as { clientId: string; clientSecret: string }) : undefined;
@@ -128,7 +128,7 @@ function settingsOf(options: LibraryVerbOptions): LibraryOptions {
           : { samples: 300, ...made },
     transcodeDelay: 20_000,
     transcriptDelay: 120_000,
-    // Requests are nobody's business here; what went wrong is.
+    // Errors are logged, requests are not.
     log: (line) => {
       if ('error' in line || 'warning' in line) printError(jsonOf(line));
     },

@@ -1,6 +1,6 @@
 const { base = '' } = document.body.dataset;
 
-/** What the API refuses, in its own words. */
+/** A refused request, with the problem of the API. */
 class Refusal extends Error {
   /** @param {number} status @param {string} code @param {string} detail @param {{ field: string, detail: string }[]} [errors] */
   constructor(status, code, detail, errors) {
@@ -14,14 +14,14 @@ class Refusal extends Error {
 /** @param {string} path below /api */
 export const addressOf = (path) => `${base}/api${path}`;
 
-/** @param {Record<string, string | number | undefined | null>} query what is empty is skipped */
+/** @param {Record<string, string | number | undefined | null>} query empty values are omitted */
 export const queryOf = (query) => {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
   return given.length === 0 ? '' : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 };
 
 /**
- * Asks the API. Who is no longer signed in is led to the form, and back.
+ * Sends a request to the API. Without a session it opens the sign-in form, which leads back.
  * @template T
  * @param {string} path
  * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
@@ -33,7 +33,7 @@ export async function api(path, options = {}) {
 }
 
 /**
- * The lines of JSON of an answer, as they come.
+ * The lines of JSON of an answer, as they arrive.
  * @template T
  * @param {string} path
  * @param {{ signal?: AbortSignal }} [options]

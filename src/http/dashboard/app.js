@@ -1,5 +1,5 @@
 import { api } from './api.js';
-import { comeBack } from './focus.js';
+import { focusHeading } from './focus.js';
 import { follow } from './live.js';
 import { connectionName } from './names.js';
 import { trouble } from './parts.js';
@@ -14,7 +14,7 @@ import { verificationView } from './views/verification.js';
 import { verificationsView } from './views/verifications.js';
 import { eventWords } from './words.js';
 
-/** What is shown is asked for again at most so often, while things change; and so often in any case. */
+/** The minimum time between two refreshes while events arrive, and the time between two without events. */
 const refreshMs = 2000;
 const beatMs = 15_000;
 const keptEvents = 100;
@@ -61,7 +61,7 @@ async function go() {
 
 let looking = false;
 let wanted = false;
-/** Asks again for what is shown: one look at a time, and none while nobody sees it. */
+/** Refreshes the view: one request at a time, and none while the page is hidden. */
 async function refresh() {
   if (looking || document.hidden) {
     wanted = true;
@@ -85,7 +85,7 @@ onDraw(() => {
     render(trouble(/** @type {Error} */ (error)), main);
     throw error;
   } finally {
-    if (focused && !focused.isConnected) comeBack(section);
+    if (focused && !focused.isConnected) focusHeading(section);
   }
 });
 addEventListener('hashchange', go);
@@ -101,7 +101,7 @@ follow({
   onStatus(status) {
     const before = state.status;
     state.status = status;
-    // What moves is seen; that it is done is said.
+    // Progress is visible; the end is announced.
     if (before && before.outstanding.assets > 0 && status.outstanding.assets === 0)
       say('Everything that can be is mirrored.');
     draw();

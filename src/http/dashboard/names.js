@@ -4,9 +4,9 @@ import { draw } from './state.js';
 
 /** @type {Map<string, string>} */
 const names = new Map();
-/** Asked for, or known to have none. */
+/** Ids that were requested, or that have no name. */
 const asked = new Set();
-/** One after the other: what is shown first is asked for first, and nobody waits for it. */
+/** Requests names one after the other, in the order in which they are shown. */
 let line = Promise.resolve();
 
 /** What people call a connection. @param {Connection} connection */
@@ -23,7 +23,7 @@ function learnAssets(assets) {
 }
 
 /**
- * What an event is about, as people call it; what is not known yet is asked for, and shown then.
+ * The name of an event's asset or connection. An unknown name is requested, and shown later.
  * @param {Pick<MirrorEvent, 'assetId' | 'connectionId'>} event
  */
 export function subjectOf({ assetId, connectionId }) {
@@ -46,6 +46,6 @@ async function ask(id, isAsset) {
     else learnConnections([await api(`/connections/${encodeURIComponent(id)}`)]);
     draw();
   } catch {
-    // Its id does, too.
+    // The id is shown instead.
   }
 }

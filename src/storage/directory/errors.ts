@@ -37,7 +37,7 @@ export function classify(error: unknown, root: string): unknown {
 export function classifyOfKey(error: unknown, key: string): unknown {
   const code = codeOf(error);
   if (['EEXIST', 'ENOTDIR', 'EISDIR', 'ENOTEMPTY', 'ELOOP'].includes(code)) {
-    return new Error(`store ${key}: a file or directory is in its place`, { cause: error });
+    return new Error(`store ${key}: another file or directory has its path`, { cause: error });
   }
   if (code === 'ENAMETOOLONG') {
     return new Rejected({ code: 'key_refused', key, problem: 'too_long' });

@@ -13,9 +13,9 @@ import type { Root } from './root.ts';
 import { moveIntoPlace } from './write.ts';
 
 /**
- * Uploads in parts to a directory. All parts are written into one draft, each at its place; a line in a second file says of
- * each that it is on the disk. The draft is renamed before the lines are removed: lines without a draft are an upload whose
- * object is in its place.
+ * Uploads in parts to a directory. All parts are written into one draft, each at its offset; a second file has a line for each
+ * part that is on the disk. The draft is renamed before the lines are removed: lines without a draft mean that the object was
+ * completed.
  */
 export function directoryUploads(root: Root, drafts: Drafts): Uploads {
   return {

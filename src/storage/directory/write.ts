@@ -44,7 +44,7 @@ export async function write(
   return drafts.write(claim, work, undo).finally(() => source.destroy());
 }
 
-/** Moves a draft to its place. When this returns, the rename and every new directory are on the disk. */
+/** Renames a draft to its final path. When this returns, the rename and every new directory are on the disk. */
 export async function moveIntoPlace(root: Root, draft: string, target: string, key: string): Promise<void> {
   const folder = dirname(target);
   try {

@@ -49,7 +49,7 @@ const withSubdomains = (no: string | undefined) =>
 
 /** The sockets to a store, for the SDK's requests and our own. */
 export type Agents = ReturnType<typeof agentsTo>;
-/** How long a connection may take to come about. */
+/** Time limit for opening a connection. */
 const connectMs = 10_000;
 /** How long a connection may be silent. */
 export const silenceMs = 120_000;
@@ -79,9 +79,9 @@ const settingsFor = ({ endpoint, region, forcePathStyle }: Server) => ({
   // Older stores refuse a streamed body with the trailing checksums that the SDK adds by itself.
   requestChecksumCalculation: 'WHEN_REQUIRED' as const,
   responseChecksumValidation: 'WHEN_REQUIRED' as const,
-  // Whatever matters is thrown as an error.
+  // Everything that matters is thrown as an error.
   logger: { debug() {}, info() {}, warn() {}, error() {} },
-  // With it, the SDK leaves these sockets, and the way through proxies, for a connection of its own.
+  // With this header, the SDK would use connections of its own instead of these sockets and proxies.
   expectContinueHeader: false,
 });
 

@@ -80,7 +80,7 @@ async function* attempt(
 
 const noMultipart = 'files of more than 32 MiB cannot be mirrored: use a store with multipart uploads';
 
-/** Of the first requests a 403 may also be about the keys: only AccessDenied is about a permission. */
+/** A 403 of the first requests may also concern the keys: only AccessDenied concerns a permission. */
 const isDenied = (error: unknown) => statusOf(error) === 403 && codeOf(error) === 'AccessDenied';
 
 function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied: string): Finding {
@@ -88,7 +88,7 @@ function failure(bucket: ProbedBucket, what: string, error: unknown, whenDenied:
   return not('wrong', what, found, isDenied(error) ? whenDenied : remedy);
 }
 
-/** Undefined if the bucket can be listed. `ends`: nothing else can work either. */
+/** Undefined if the bucket can be listed. `ends`: nothing else can work, either. */
 async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: boolean } | undefined> {
   const { Bucket, Key: Prefix } = bucket.probe;
   try {

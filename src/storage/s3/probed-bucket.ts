@@ -6,7 +6,7 @@ import { probeKey, removeProbes } from './checksum-support.ts';
 import type { S3Options } from './client.ts';
 import { classify } from './errors.ts';
 
-/** The bucket that a probe examines: what is known of it so far, and what was written and must be removed again. */
+/** The bucket that a probe examines: what is known of it so far, and the objects that must be removed again. */
 export class ProbedBucket extends Bucket {
   readonly probe = this.at(probeKey);
   /** Versions of the probe's object. */

@@ -33,7 +33,7 @@ export async function writeInParts(bucket: Bucket, key: string, body: Readable, 
   } catch (error) {
     await sending.catch(() => {});
     const removed = upload && abortUpload(bucket, upload).catch(() => {});
-    // After an abort, nobody waits for the store.
+    // After an abort, do not wait for the store.
     signal?.throwIfAborted();
     await removed;
     throw meter.bodyError ?? error;

@@ -4,7 +4,7 @@ import type { AssetState, Database } from '../database/schema.ts';
 import { msAgo } from '../database/time.ts';
 import { free, workable } from './leases.ts';
 
-/** An asset to be queued. Its last lease number (`lease`) tells its job from an earlier one. */
+/** An asset to be queued. Its last lease number (`lease`) distinguishes its job from an earlier one. */
 export interface QueuedAsset {
   id: string;
   state: AssetState;
@@ -57,7 +57,7 @@ async function waiting(tx: Database): Promise<string[]> {
 /**
  * Takes due assets for the queue: for each active connection as many as it has free slots, in rotation (the first of every
  * connection before the second of any). Media comes newest first. Follow-up checks, longest due first, get the slots that
- * media leaves and at least a quarter; of a single slot one time in four, at random. Assets that their connection can no
+ * media leaves, but at least a quarter; a single slot is theirs one time in four, at random. Assets that their connection can no
  * longer read are skipped. Undefined while another process dispatches.
  */
 export async function dispatch(db: Database, slots: Slots): Promise<QueuedAsset[] | undefined> {

@@ -12,7 +12,7 @@ const json = (reason: Reason | null) => sql`${reason && JSON.stringify(reason)}:
 
 const notTransferring = sql`CASE state WHEN 'transferring' THEN 'pending' ELSE state END`;
 
-/** The library still transcodes it: comes back after `waitMs`, without spending an attempt. */
+/** The library still transcodes it: due again after `waitMs`, without spending an attempt. */
 export async function processing(db: Database, lease: AssetLease, waitMs: number): Promise<boolean> {
   const values = sql`state = 'processing', reason = NULL, next_at = ${inMs(waitMs)}, waits = 0,
     processing_since = coalesce(processing_since, now())`;
@@ -33,7 +33,7 @@ export async function failed(db: Database, lease: AssetLease, reason: Reason): P
   });
 }
 
-/** Comes back after `waitMs`. `spent`: counts as an attempt; `putOff`: counts as a wait. */
+/** Due again after `waitMs`. `spent`: counts as an attempt; `putOff`: counts as a wait. */
 export async function again(
   db: Database,
   lease: AssetLease,

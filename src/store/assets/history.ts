@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import type { Reason } from '../../reasons.ts';
 import type { Database, HistoryEntry, Outcome, Step } from '../database/schema.ts';
 
-/** Maximum of steps kept of a lease: a download that fails again and again has more than anybody reads. */
+/** Maximum of steps kept of a lease: a download that fails repeatedly has more than are useful. */
 const mostSteps = 60;
 /** Maximum of entries shown for an asset; about as many are kept (prune.ts). */
 const mostEntries = 200;

@@ -11,7 +11,7 @@ export interface ReadableCompany {
 
 /**
  * What a connection can read. `shared`: another connection that is not active, or has lost one of these companies, may have
- * left adoptable assets. `adoptableBy` tells; it is a statement of its own because it is slow to plan.
+ * left adoptable assets. `adoptableBy` checks that, in a statement of its own because it is slow to plan.
  */
 export interface Standing {
   status: ConnectionStatus;
@@ -19,14 +19,14 @@ export interface Standing {
   shared: boolean;
 }
 
-/** The standing of a connection, and the holder of its sync lease. */
+/** The status of a connection, and the holder of its sync lease. */
 export async function standing(db: Database, id: string) {
   const { rows } = await sql<Standing & { syncOwner: string | null }>`
     SELECT sync_owner, ${standingOf(id)} FROM connections WHERE id = ${id}`.execute(db);
   return rows[0];
 }
 
-/** The columns of a standing, for a row of `connections`. */
+/** The columns of a `Standing`, for a row of `connections`. */
 export const standingOf = (id: string) => sql`
   status, status = 'active' AND EXISTS (SELECT ${idleReaders(id)}) AS shared, coalesce((
     SELECT jsonb_agg(jsonb_build_object('id', companies.id, 'name', name, 'highWaterMark', high_water_mark) ORDER BY companies.id)

@@ -8,7 +8,7 @@ import { request } from '../syncs/syncs.ts';
 import { adoptWork, leaveWork } from './hand-over.ts';
 
 /**
- * Disconnects a connection. Only one caller gets true, and informs people. Without `refused`, an operator does it, and
+ * Disconnects a connection. Only one caller gets true, and informs operators. Without `refused`, an operator does it, and
  * earlier connect links stop working. With `refused`, the library has refused that token pair: it must still be the current
  * one, and its refresh leased to `owner`, because a process that took over the lease may have received the next pair.
  */

@@ -65,7 +65,7 @@ export async function correctFuture(db: Database, horizon: Horizon): Promise<Rec
         ORDER BY id FOR UPDATE SKIP LOCKED)`,
     verifications: sql`UPDATE verifications SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
     inventories: sql`UPDATE inventories SET until = ${ahead(lease)} WHERE ${isBeyond('until', lease)}`,
-    // Its day has not come: the real inventory of that day is still to be written.
+    // Its day is in the future: the real inventory of that day is still to be written.
     inventoryDays: sql`DELETE FROM inventories WHERE ${isBeyond('written_at', 0)}`,
     deliveries: sql`
       UPDATE webhook_deliveries SET next_at = now()

@@ -58,7 +58,7 @@ const connections = `
     until timestamptz NOT NULL
   );
 
-  -- Grants of users who have consented, until the library has said who they are.
+  -- Grants of users who have consented, until the library has named the users.
   CREATE TABLE consents (
     id text PRIMARY KEY,
     tokens text NOT NULL,
@@ -93,7 +93,7 @@ const assets = `
     -- The filter rule that skips it; then nothing is due, although it is pending.
     skipped text,
     attempts integer NOT NULL DEFAULT 0,
-    -- How often in a row it was put off without spending an attempt.
+    -- How often in a row it was postponed without spending an attempt.
     waits integer NOT NULL DEFAULT 0,
     processing_since timestamptz,
     -- When something is due for it next; null: nothing is.
@@ -315,7 +315,7 @@ const bucket = `
     id text NOT NULL
   );
 
-  -- How object stores prove what they have stored, so that not every process tests them again.
+  -- How each object store proves what it has stored, so that not every process tests that again.
   CREATE TABLE store_proofs (
     store text PRIMARY KEY,
     proof text NOT NULL,
@@ -395,7 +395,7 @@ const operators = `
   END $$;
   CREATE TRIGGER events_tell AFTER INSERT ON events EXECUTE FUNCTION tell_of_events();
 
-  -- Up to where events have become deliveries. At most one row.
+  -- The position up to which events have become deliveries. At most one row.
   CREATE TABLE webhook_cursor (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     xact xid8 NOT NULL,

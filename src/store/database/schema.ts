@@ -107,7 +107,7 @@ export interface Media {
   variant: 'original' | 'mp4';
   checksums: Record<string, string>;
   etag: string | null;
-  /** Of the source: if listing and detail give another version, the library has another file. */
+  /** The version in the library: if listing and detail have another one, the file was replaced. */
   version: string;
 }
 
@@ -170,7 +170,7 @@ interface AssetTable {
   /** The filter rule that skips it: it is pending, was never mirrored, and is never due. */
   skipped: string | null;
   attempts: number;
-  /** How often in a row it was put off without spending an attempt. */
+  /** How often in a row it was postponed without spending an attempt. */
   waits: Generated<number>;
   processingSince: Date | null;
   nextAt: Date | null;
@@ -290,7 +290,7 @@ export interface VerificationPosition {
   key?: string;
   /** The last asset that was checked. */
   assetId?: string;
-  /** How often in a row it was put off here. */
+  /** How often in a row it was postponed at this position. */
   failures?: number;
 }
 
@@ -362,7 +362,7 @@ export type Outcome =
   | 'skipped'
   | 'handed_over';
 
-/** What a worker did or found, `ms` after its lease began. */
+/** A step of a worker, `ms` after its lease began. */
 export interface Step {
   ms: number;
   did:

@@ -7,7 +7,7 @@ export async function known(db: Database): Promise<string | undefined> {
   return (await db.selectFrom('bucket').select('id').executeTakeFirst())?.id;
 }
 
-/** How an object store proves what it has stored, if that was found out within a day: stores and settings change. */
+/** How an object store proves what it has stored. Forgotten after a day, because stores and settings change. */
 export async function recall(db: Database, store: string): Promise<string | undefined> {
   const row = await db
     .selectFrom('storeProofs')

@@ -15,8 +15,8 @@ interface Listed {
 }
 
 /**
- * Assets that a complete listing should have. Not those of other connections, which may see more than this one. One that was
- * first seen in the future was recorded while the clock was ahead.
+ * Assets that a complete listing should have, without those of other connections, which may see more than this one. An asset
+ * that was first seen in the future was recorded while the clock was ahead.
  */
 const known = ({ sync, companyId }: Listed) => sql`
     a.connection_id = ${sync.connectionId} AND a.company_id = ${companyId} AND a.state <> 'gone'
@@ -87,8 +87,8 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
 }
 
 /**
- * Ends the listing of a company; the sync continues at `position`. `held`: so much is missing that an operator must confirm
- * it before anything is marked as gone.
+ * Ends the listing of a company; the sync continues at `position`. `held`: so many are missing that an operator must confirm
+ * it before any is marked as gone.
  * @throws LeaseLost
  */
 export async function settle(

@@ -6,9 +6,9 @@ import { lockPage } from './lease.ts';
 import { type Counts, type Decide, type ListedAsset, type ListedPage, recordListed } from './write-assets.ts';
 
 /**
- * Records a page of a company's listing and the position behind it, in one transaction. If the database refuses an asset, the
- * others are recorded all the same. `highWaterMark`: the listing is complete, and this is its high-water mark, which never moves back.
- * Returns the settings by which the page was decided.
+ * Records a page of a company's listing and the position after it, in one transaction. If the database refuses an asset, the
+ * others are recorded nevertheless. `highWaterMark`, on the last page of a complete listing, never moves back. Returns the
+ * settings that were applied.
  * @throws LeaseLost
  */
 export async function recordPage(

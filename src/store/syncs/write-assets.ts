@@ -14,11 +14,11 @@ export interface ListedAsset {
   uploadDate: number | null;
   /** Without signed links; `hasThumbnail` in place of its link. */
   listed: Record<string, unknown>;
-  /** What of it breaks the API's schema. */
+  /** Why it breaks the API's schema. */
   problem?: string;
 }
 
-/** What a listing makes of an asset; undefined: nothing new. */
+/** The new state of a listed asset; undefined: nothing changes. */
 export interface Decision {
   state: AssetState;
   reason: Reason | null;
@@ -174,7 +174,7 @@ async function insert(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
 
 async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<number> {
   const { connectionId, companyId } = page;
-  // Of an asset that only has the id of another company's, nothing is in the bucket yet: the other's objects stay there.
+  // An asset that only shares the id with one of another company has no objects yet: those in the bucket belong to the other.
   const isAnother = sql`a.company_id <> ${companyId} AND (a.size, a.upload_date) IS DISTINCT FROM (r.size, r.upload_date)`;
   const unlessAnother = (column: string, value: string) =>
     sql`${sql.ref(column)} = CASE WHEN ${isAnother} THEN ${sql.raw(value)} ELSE a.${sql.ref(column)} END`;

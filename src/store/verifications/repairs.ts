@@ -49,7 +49,7 @@ export async function requestRepair(
       waits: 0,
       reason: null,
       ...(has('media') && { state: 'pending' as const }),
-      // No file has this version, so the one in the bucket is not taken for the right one.
+      // No file has this version, so the stored one is replaced.
       ...(fetch && { media: sql`media || '{"version": ""}'` }),
       ...(has('record') && !has('media') && { recordKey: null }),
       ...(has('transcript') && { transcriptState: 'pending' as const, transcriptDeadline: null }),

@@ -138,14 +138,14 @@ export async function done(db: Database, id: string, owner: string, differs?: Re
   });
 }
 
-/** Ends one that nobody holds and that cannot continue. */
+/** Ends one that no process holds and that cannot continue. */
 export async function failed(db: Database, id: string, error: string): Promise<void> {
   await sql`
     UPDATE verifications SET status = 'failed', error = ${error}, until = NULL, finished_at = now()
     WHERE id = ${id} AND owner IS NULL`.execute(db);
 }
 
-/** The latest verifications, newest first: those that are kept and those that are open. */
+/** The latest verifications, newest first: open ones and those that are kept. */
 export async function list(
   db: Database,
   filter: { connectionId?: string | undefined; limit: number },

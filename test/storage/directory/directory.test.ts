@@ -97,7 +97,7 @@ describe('a directory', () => {
     await storage.put('a/b', 'text');
     for (const key of ['a', 'a/b/c']) {
       const error = await storage.put(key, 'text').catch((reason) => reason);
-      expect(error.message).toBe(`store ${key}: a file or directory is in its place`);
+      expect(error.message).toBe(`store ${key}: another file or directory has its path`);
       expect(error).not.toBeInstanceOf(StorageUnavailable);
     }
     await storage.check();
