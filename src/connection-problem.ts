@@ -37,7 +37,7 @@ const silent = (where: string) =>
   problem(`${where} cannot be reached`, (setting) => `check the network, or correct ${setting}`);
 const untrusted = () =>
   problem(
-    'the certificate of the server is of an unknown authority',
+    'the certificate of the server is from an unknown authority',
     () => 'set NODE_EXTRA_CA_CERTS to a file with the certificate of that authority',
   );
 const plain = () =>

@@ -146,17 +146,17 @@ async function configuration(config: Config): Promise<Finding[]> {
   // With DATABASE_URL, no secret is stored in DATA_DIR.
   const secrets = config.databaseUrl === undefined && (await openToOthers(config.dataDir).catch(() => undefined));
   if (secrets === 'theirs') {
-    note('DATA_DIR', 'other accounts may enter it, and it holds secrets', `chmod 700 ${config.dataDir}`);
+    note('DATA_DIR', 'other accounts can read it, and it contains secrets', `chmod 700 ${config.dataDir}`);
   }
   if (plain(publicUrl)) {
-    note('PUBLIC_URL', publicUrl, 'https: the library takes no other redirect URI, but for localhost');
+    note('PUBLIC_URL', publicUrl, 'https: the library accepts no other redirect URI, except for localhost');
   }
   const { apiUrl } = config.library;
   const { endpoint } = config.storage.s3;
-  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: what is sent there can be read on the way');
-  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: what is sent there can be read on the way');
+  if (plain(apiUrl)) note('LIBRARY_API_URL', apiUrl, 'https: otherwise others can read the requests');
+  if (endpoint && plain(endpoint)) note('S3_ENDPOINT', endpoint, 'https: otherwise others can read the requests');
   if (plain(webhook.url)) {
-    const remedy = 'https: what is sent there, links to reconnect among it, can be read on the way';
+    const remedy = 'https: otherwise others can read the messages, which contain links to reconnect';
     note('WEBHOOK_URL', 'is not https', remedy);
   }
   const included = unknownTypes(sync.includeTypes);

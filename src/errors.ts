@@ -48,7 +48,7 @@ export function retryAfter(header: unknown, date?: unknown): { waitMs: number; t
     waitMs: withMargin(wait),
     text:
       said > wait
-        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than is waited; it is asked again after ${formatDuration(wait)}`
+        ? `for ${formatDuration(Math.min(said, Number.MAX_SAFE_INTEGER))}, longer than the maximum; next request after ${formatDuration(wait)}`
         : `for ${formatDuration(wait)}`,
   };
 }

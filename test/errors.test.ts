@@ -154,7 +154,7 @@ describe('Retry-After', () => {
 
   it('that is longer than anybody waits is said, and waited for an hour', () => {
     const wait = retryAfter(3_600_000)!;
-    expect(wait.text).toBe('for 41d 16h, longer than is waited; it is asked again after 1h 00m');
+    expect(wait.text).toBe('for 41d 16h, longer than the maximum; next request after 1h 00m');
     expect(wait.waitMs).toBeLessThan(3_611_000);
     expect(retryAfter(20)!.text).toBe('for 20.0 s');
   });

@@ -48,7 +48,7 @@ describe('the package, as npm would install it', () => {
       expect(refused).toMatchObject({ code: 2, stdout: '' });
       for (const sentence of [
         'LIBRARY_API_URL is not set; expected',
-        'DATABASE_URL is not set; expected postgres://user:password@host/database, for no PostgreSQL comes with this installation.',
+        'DATABASE_URL is not set; expected postgres://user:password@host/database, because this installation includes no PostgreSQL.',
         'ENCRYPTION_KEYS is not set; expected',
         'ADMIN_TOKEN is not set; expected',
       ])
@@ -56,7 +56,7 @@ describe('the package, as npm would install it', () => {
     }
     expect(await asset_mirror('demo').catch((error) => error)).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining('no PostgreSQL comes with this installation; install the npm package'),
+      stderr: expect.stringContaining('this installation includes no PostgreSQL; install the npm package'),
     });
   });
 

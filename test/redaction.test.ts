@@ -345,7 +345,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     );
     for (const line of mirrored) {
       expect(runs).toContain(line.syncId);
-      const asked = lines().filter(({ msg, assetId }) => msg === 'library asked' && assetId === line.assetId);
+      const asked = lines().filter(({ msg, assetId }) => msg === 'library answered' && assetId === line.assetId);
       expect(asked.map(({ endpoint }) => endpoint)).toEqual(expect.arrayContaining(['asset', 'link']));
       for (const request of asked) {
         expect(request).toMatchObject({
@@ -356,7 +356,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
       }
       expect(new Set(asked.map(({ libraryRequestId }) => libraryRequestId)).size).toBe(asked.length);
     }
-    const listings = lines().filter(({ msg, endpoint }) => msg === 'library asked' && endpoint === 'assets');
+    const listings = lines().filter(({ msg, endpoint }) => msg === 'library answered' && endpoint === 'assets');
     expect(listings.length).toBeGreaterThan(0);
     for (const { syncId } of listings) expect(runs.size && syncId).toEqual(expect.any(String));
   });

@@ -17,7 +17,7 @@ export function readConfig(environment: Environment, { embedded = true } = {}) {
   // With DATABASE_URL several processes may run, which must share these: none is generated in DATA_DIR.
   if (!embedded || isSet(environment, 'DATABASE_URL')) shared.push('ENCRYPTION_KEYS', 'ADMIN_TOKEN');
   if (isSet(environment, 'WEBHOOK_URL')) shared.push('WEBHOOK_SECRET');
-  const noDatabase = databaseUrl('for no PostgreSQL comes with this installation').optional();
+  const noDatabase = databaseUrl('because this installation includes no PostgreSQL').optional();
   // The port is known only once the service listens.
   if (/^\s*0+\s*$/.test(environment.PORT ?? '')) shared.push('PUBLIC_URL');
   const known = embedded ? variables : { ...variables, DATABASE_URL: noDatabase };

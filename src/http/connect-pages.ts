@@ -55,7 +55,7 @@ export const libraryProblem: ConnectPage = {
   tone: 'plain',
   retry: true,
   title: 'The library reported a problem',
-  paragraphs: ['Nothing was connected. Try again; if it keeps failing, tell the operator of this service.'],
+  paragraphs: ['Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.'],
 };
 
 /** `refused`: the library did not accept the code. */
@@ -68,7 +68,7 @@ export const failed = (refused: boolean): ConnectPage => ({
     refused
       ? 'The library did not accept the sign-in. It may have taken too long.'
       : 'The library did not answer, or its answer was invalid.',
-    'Nothing was connected. Try again; if it keeps failing, tell the operator of this service.',
+    'Nothing was connected. Try again; if it keeps failing, inform the operator of asset-mirror.',
   ],
 });
 

@@ -9,7 +9,7 @@ import { notFound, problemHandler, problemOf } from './problems.ts';
 
 const descriptions = {
   syncs: 'Runs of the listing, one per connection at a time.',
-  assets: 'Assets on their way into the bucket. A job holds the id; what is known of the asset is in the records.',
+  assets: 'Assets to be transferred or checked. A job holds only the id; the dashboard shows the asset.',
 } as const;
 
 /**

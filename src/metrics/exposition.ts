@@ -32,7 +32,7 @@ export function createExposition(options: {
   const dependencies = new Registry();
   const up = new Gauge({
     name: 'asset_mirror_dependency_up',
-    help: 'Whether what this process rests on answers it: database, queue, bucket.',
+    help: 'Whether a dependency of this process answers: database, queue, bucket.',
     labelNames: ['dependency'],
     registers: [dependencies],
   });

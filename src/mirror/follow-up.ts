@@ -64,7 +64,7 @@ export async function followUp(all: MirrorDeps, held: HeldAsset): Promise<Outcom
     if (deps.breaker.open !== undefined) throw new Interrupted(deps.breaker.open);
     if (asset.state !== 'mirrored' || !media) return await startOver(deps, held);
     const detail = await askLibrary(deps, held);
-    note(lease, 'asked', { status: detail.status ?? null });
+    note(lease, 'library_answered', { status: detail.status ?? null });
     if (detail.status === 'ready' && versionOf(detail) !== media.version) return await startOver(deps, held);
 
     const reasons: Reason[] = [];

@@ -30,7 +30,7 @@ export async function mirrorAsset(all: MirrorDeps, held: HeldAsset): Promise<Out
     if (skipped) return await skip(deps, held, skipped);
 
     const detail = await askLibrary(deps, held);
-    note(held.lease, 'asked', { status: detail.status ?? null });
+    note(held.lease, 'library_answered', { status: detail.status ?? null });
     if (detail.status === 'processing') return await waitForProcessing(deps, held);
     if (detail.status === 'unavailable') return await endUnavailable(deps, held);
     requireFile(detail);

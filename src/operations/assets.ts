@@ -46,7 +46,7 @@ const variant = z.enum(['original', 'mp4']);
 const facts = z.object({
   id: z.string(),
   name: z.string().nullable(),
-  connectionId: z.string().nullable().describe('The connection in charge; null: no connection can read it.'),
+  connectionId: z.string().nullable().describe('The connection that mirrors it; null: no connection can read it.'),
   companyId: z.string(),
   projectId: z.string().nullable(),
   projectName: z.string().nullable().describe('As listed.'),

@@ -22,9 +22,9 @@ export const condition = z
   .object({
     code: z.enum(Object.keys(texts) as [Code, ...Code[]]),
     text: z.string(),
-    until: time.nullable().describe('Until when a waiting connection waits.'),
+    until: time.nullable().describe('When a waiting connection continues.'),
   })
-  .describe('How it is: by its status, its last sync, its failed assets, and whether a sync is overdue.');
+  .describe('Summary of its status, its last sync, its failed assets, and whether a sync is overdue.');
 
 /** The condition of a connection, for API, CLI and dashboard. `now`: by the database's clock, epoch ms. */
 export function conditionOf(

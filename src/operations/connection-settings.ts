@@ -59,7 +59,7 @@ export const connectionSettings = z
     exclude: chosen,
     concurrency: z.int(),
     bandwidth: z.number().nullable().describe('Bytes per second and process; null: no own limit.'),
-    own: z.array(z.string()).describe('The names of those that are its own.'),
+    own: z.array(z.string()).describe('The names of the settings that it has of its own.'),
   })
   .meta({ id: 'ConnectionSettings' });
 

@@ -11,7 +11,7 @@ export interface Circumstances {
   readable: boolean;
   /** Why the bucket is unavailable; null if it is not. */
   bucketTrouble: string | null;
-  /** Its objects, as the bucket has them now; or why it cannot be asked. */
+  /** Its objects, as the bucket has them now; or why it could not be checked. */
   objects: Pick<VerificationLine, 'key' | 'text' | 'difference'>[] | string;
   /** What the latest verification found about it. */
   findings: AssetFinding[];
@@ -34,11 +34,11 @@ export function explanationOf(asset: Asset, at: Circumstances): string[] {
     case 'gone':
       if (!media) return ['It is no longer in the library, and it was never mirrored. There is nothing to do.'];
       return [
-        'It is no longer in the library. Its files stay in the bucket and are not updated any more.',
+        'It is no longer in the library. Its files stay in the bucket and are no longer updated.',
         ...whereItIs(asset, at),
       ];
     case 'unavailable':
-      return [`The library has no file of it${because(reason)}.`, 'Each full sync checks again.'];
+      return [`The library has no file for it${because(reason)}.`, 'Each full sync checks again.'];
     case 'failed': {
       const tries = attempts > 0 ? ` after ${attempts} attempt${attempts === 1 ? '' : 's'}` : '';
       const isListed = Object.keys(asset.listed).length > 0;
@@ -83,17 +83,17 @@ function whereItIs({ state, media, mirroredAt, verifiedAt }: Asset, at: Circumst
   ];
 }
 
-/** Whether an object differs now or, while the bucket cannot be asked, whether one did in the latest verification. */
+/** Whether an object differs now or, if the bucket cannot be checked, whether one did in the latest verification. */
 const differs = ({ objects, findings }: Circumstances): boolean =>
   typeof objects === 'string' ? findings.length > 0 : objects.some(({ difference }) => difference);
 
 function checkLines(objects: Circumstances['objects']): string[] {
-  if (typeof objects === 'string') return [`The bucket could not be asked for it now: ${objects}.`];
+  if (typeof objects === 'string') return [`Its objects in the bucket could not be checked now: ${objects}.`];
   const wrong = objects.filter(({ difference }) => difference);
-  if (wrong.length > 0) return wrong.map(({ key, text }) => `The bucket was asked just now: ${key}: ${text}.`);
+  if (wrong.length > 0) return wrong.map(({ key, text }) => `Checked in the bucket just now: ${key}: ${text}.`);
   if (objects.length === 0) return [];
   return [
-    `The bucket was asked just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
+    `Checked in the bucket just now: ${objects.length === 1 ? 'the object is' : `all ${objects.length} objects are`} there.`,
   ];
 }
 

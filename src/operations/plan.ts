@@ -21,7 +21,7 @@ export const planAnswer = z
     /** Assets to transfer whose size is unknown: `bytes` does not include them. */
     sizeUnknown: z.int(),
     problems: z.array(z.string()).meta({ description: 'What could not be listed, and why' }),
-    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped as a whole, and so not listed' }),
+    skippedCompanies: z.array(z.string()).meta({ description: 'Skipped by a filter as a whole, so not listed' }),
     byKind: z.object(Object.fromEntries(planKinds.map((kind) => [kind, amount])) as Record<PlanKind, typeof amount>),
     rows: z.array(
       amount.extend({

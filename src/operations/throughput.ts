@@ -23,7 +23,7 @@ export const historyAnswer = z
           at: time.describe('When the step begins.'),
           assets: count.describe('Mirrored.'),
           bytes: count,
-          failed: count.describe('Given up with an error.'),
+          failed: count.describe('Failed.'),
         }),
       )
       .describe('Oldest first; the last one is incomplete.'),

@@ -101,12 +101,13 @@ export class Leases {
       const kept = await this.#store.assets.renew(leases, assetLease);
       for (const entry of mine) {
         if (kept.has(entry.lease.assetId)) entry.until = now + assetLease;
-        else this.#drop(entry, 'the asset is no longer ours to work on');
+        else this.#drop(entry, 'this process may no longer work on the asset');
       }
     } catch (err) {
       this.#log.warn({ event: 'heartbeat.failed', err }, 'heartbeat failed: the database does not answer');
       for (const entry of mine) {
-        if (entry.until < performance.now()) this.#drop(entry, 'the database was away for longer than the lease');
+        if (entry.until < performance.now())
+          this.#drop(entry, 'the database was unreachable for longer than the lease');
       }
     }
   }

@@ -62,7 +62,7 @@ export async function* chunksOf(body: Readable, stallMs: number): AsyncGenerator
       timer = setTimeout(stalled, stallMs);
     }
   } catch (error) {
-    throw new Error(`the download broke off: ${reasonOf(error)}`, { cause: error });
+    throw new Error(`the download was interrupted: ${reasonOf(error)}`, { cause: error });
   } finally {
     clearTimeout(timer);
   }

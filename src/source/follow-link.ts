@@ -68,8 +68,8 @@ export async function follow(options: LinkOptions, url: string, signal: AbortSig
     const { location } = response.headers;
     if (![301, 302, 303, 307, 308].includes(response.statusCode) || typeof location !== 'string') return response;
     await discard(options, response);
-    if (hops === 10) throw new Error('the download link redirects without end');
-    if (!URL.canParse(location, at)) throw new Error('the download link redirects to what is not an address');
+    if (hops === 10) throw new Error('the download link has too many redirects');
+    if (!URL.canParse(location, at)) throw new Error('the download link redirects to an invalid address');
     const next = new URL(location, at);
     if (new URL(at).protocol === 'https:' && next.protocol === 'http:') {
       throw new Error('the download link redirects from https to http');

@@ -51,7 +51,7 @@ export function createAgent(options: {
 export function throwFor(what: string, status: number, headers: Dispatcher.ResponseData['headers']): never {
   const wait = retryAfter(one(headers['retry-after']), one(headers.date));
   if (status === 429 || (status === 503 && wait)) {
-    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'and did not say how long' };
+    const { waitMs, text } = wait ?? { waitMs: withMargin(30_000), text: 'without a time' };
     throw new RetryLater(`${what}: the library asked to wait (${status}) ${text}`, waitMs, {
       scope: 'connection',
       code: 'asked_to_wait',

@@ -41,7 +41,7 @@ export async function* probeService(
   }
   const ms = Math.round(performance.now() - began);
   if (answer.statusCode !== 401 && answer.statusCode !== 403) {
-    const found = `answers ${answer.statusCode} where it should ask for a token`;
+    const found = `answers ${answer.statusCode} instead of 401 without a token`;
     yield not('wrong', 'API', found, 'correct LIBRARY_API_URL: it is the base address, without /api/v1');
     return false;
   }
@@ -66,7 +66,12 @@ export async function* probeService(
     await page.body.dump();
     yield page.statusCode < 500
       ? ok('sign-in', 'the address of the app answers')
-      : not('note', 'sign-in', `answers ${page.statusCode}`, 'is LIBRARY_APP_URL right? users sign in there');
+      : not(
+          'note',
+          'sign-in',
+          `answers ${page.statusCode}`,
+          'check LIBRARY_APP_URL: it is the address where users sign in',
+        );
   } catch (error) {
     yield unreached('sign-in', error, 'LIBRARY_APP_URL');
   }
@@ -90,7 +95,7 @@ export async function* probeConnection(
     const again = `asset-mirror connect-link --connection ${connectionId}`;
     if (error instanceof Disconnected) yield not('wrong', 'token', reasonOf(error), again);
     else if (error instanceof RetryLater && error.code === 'tokens_unreadable') {
-      yield not('wrong', 'token', reasonOf(error), 'put back the key that sealed it into ENCRYPTION_KEYS');
+      yield not('wrong', 'token', reasonOf(error), 'add the key that encrypted it to ENCRYPTION_KEYS again');
     } else yield not('wrong', 'token', reasonOf(error), 'check the library; the connection is not lost');
     return;
   }
@@ -137,14 +142,13 @@ async function* probeDownload(
     ? ok('Referer', `accepted; a download without it is refused (${without.status})`)
     : not('note', 'Referer', 'not required', 'links work for anyone who has them: inform the operator of the library');
 
-  const begins = 'a download that breaks off starts over: expect more time for large files';
+  const begins = 'interrupted downloads start over: large files take longer';
   if (answer.status === 200) yield not('note', 'Range', 'ignored', begins);
   else if (!/^bytes 0-0\/\d+$/.test(answer.contentRange)) {
     yield not('note', 'Range', `answered with Content-Range ${answer.contentRange || 'missing'}`, begins);
   } else if (!/^"/.test(answer.etag)) {
     yield not('note', 'Range', answer.etag ? 'works, with a weak ETag' : 'works, without an ETag', begins);
-  } else
-    yield ok('Range', 'works, and the ETag identifies the version', 'a broken download continues where it stopped');
+  } else yield ok('Range', 'works, and the ETag identifies the version', 'an interrupted download resumes');
 }
 
 /** Requests the first byte behind a link. */

@@ -121,5 +121,5 @@ async function requestRest(options: ResumeOptions, { link, to, total, etag, sign
   drop(response);
   if (statusCode >= 400) throwFor('download', statusCode, headers);
   // 200 is the whole body, never a continuation.
-  throw new CannotGoOn(`the download broke off at byte ${offset}, and the server cannot go on there`);
+  throw new CannotGoOn(`the download was interrupted at byte ${offset}, and the server cannot resume there`);
 }

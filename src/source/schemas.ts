@@ -34,7 +34,7 @@ const id = z
   .string()
   .regex(/^[^\0\p{Cs}]+$/u, 'expected an id, of characters that can be stored')
   .refine(isIndexable, `expected an id of at most ${mostBytes} bytes`)
-  .refine((value) => value !== '.' && value !== '..', 'no address can name this id');
+  .refine((value) => value !== '.' && value !== '..', 'this id cannot be part of an address');
 
 export const company = z.looseObject({ id, name: optional });
 

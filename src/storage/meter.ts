@@ -77,7 +77,7 @@ export class Meter extends Transform implements Sums {
     const { expected } = this.#options;
     this.passed += chunk.length;
     if (expected !== undefined && this.passed > expected) {
-      this.fail(new WrongLength(`the body goes on after its ${expected} bytes`));
+      this.fail(new WrongLength(`the body continues after its ${expected} bytes`));
       return;
     }
     this.#crc = crc32(chunk, this.#crc);

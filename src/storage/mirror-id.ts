@@ -169,8 +169,8 @@ class MirrorId {
     }
     const what = found ? `its object ${bucketIdKey} says ${found}` : `there is no object ${bucketIdKey}`;
     throw new StorageUnavailable(
-      `${this.#storage.name}: not the bucket that the records are about: ${what}, and they know it as ${this.#id}. ` +
-        'Is the disk mounted, is STORAGE_URL right? ' +
+      `${this.#storage.name}: not the bucket of this database: ${what}; the database expects ${this.#id}. ` +
+        'Check that the disk is mounted, and STORAGE_URL. ' +
         `If it was emptied or replaced on purpose, put an object ${bucketIdKey} there with this content: ${this.#id}`,
     );
   }
@@ -184,9 +184,9 @@ class MirrorId {
     }
     if (found === proposed || this.#options.adopt) return found;
     throw new StorageUnavailable(
-      `${this.#storage.name}: is a mirror already, and the records are new: its object ${bucketIdKey} says ${found}, and they ` +
-        'know of none. If the database was lost, `asset-mirror rebuild` gives the records back from the bucket. ' +
-        'If not, are DATABASE_URL and STORAGE_URL right? Each mirror needs a bucket or a prefix of its own',
+      `${this.#storage.name}: belongs to a mirror already, and the database is new: its object ${bucketIdKey} says ${found}. ` +
+        'If the database was lost, `asset-mirror rebuild` restores the records from the bucket. ' +
+        'If not, check DATABASE_URL and STORAGE_URL: each mirror needs its own bucket or prefix',
     );
   }
 

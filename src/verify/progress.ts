@@ -50,7 +50,7 @@ export class Progress {
     const position = { ...(since !== undefined && { since }), ...next };
     this.position = position;
     if (!(await this.#store.verifications.save(this.#run.id, this.#owner, { lines, counts, position }))) {
-      throw new VerificationLost(`another process goes on with the verification ${this.#run.id}`);
+      throw new VerificationLost(`another process continues the verification ${this.#run.id}`);
     }
   }
 }

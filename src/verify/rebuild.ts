@@ -168,4 +168,4 @@ class Rebuild {
 }
 
 const twice = (id: string, taken: string, older: string) =>
-  `asset ${id} has two records; the newer one is beside ${taken}, the other beside ${older}`;
+  `asset ${id} has two records; the newer one belongs to ${taken}, the other to ${older}`;

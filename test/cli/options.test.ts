@@ -64,7 +64,7 @@ test('--max-size is a size, and for generated files only', async () => {
     'Expected a size, such as 10MiB.',
   );
   const options = { maxSize: 1024, host: '127.0.0.1', port: 0 };
-  await expect(library(options as never, {} as never)).rejects.toThrow('give --synthetic, too');
+  await expect(library(options as never, {} as never)).rejects.toThrow('use --synthetic, too');
 });
 
 test('a demo starts nothing with settings that are wrong, and names all of them', async () => {

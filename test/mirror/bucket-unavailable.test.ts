@@ -24,7 +24,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
     await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
     const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
     expect(ready.status).toBe(503);
-    expect(JSON.stringify(await ready.json())).toMatch(/a file is in the way/);
+    expect(JSON.stringify(await ready.json())).toMatch(/a file has the path/);
     await rm(directory);
     await rename(`${directory}.aside`, directory);
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
@@ -53,7 +53,7 @@ test('a disk that is not there at the start is waited for; nothing is written in
     await scene.resync();
     await scene.mirror.assetIn(after, 'pending');
     const ready = await fetch(`${scene.ground.publicUrl}/readyz`);
-    expect(JSON.stringify(await ready.json())).toMatch(/Is the disk mounted, is STORAGE_URL right/);
+    expect(JSON.stringify(await ready.json())).toMatch(/Check that the disk is mounted, and STORAGE_URL/);
     expect(await readdir(directory)).toEqual(['.asset-mirror-tmp']);
     await rm(directory, { recursive: true });
     await rename(`${directory}.aside`, directory);
@@ -169,7 +169,7 @@ test.each<[string, (directory: string) => Promise<unknown>, (directory: string) 
       await scene.resync({ mode: 'incremental' });
       await until('the breaker to close', () => breaker(scene.mirror.lines).length > 0);
       const [closed] = breaker(scene.mirror.lines);
-      expect(JSON.stringify(closed)).toMatch(/not the bucket that the records.*put an object _mirror\/id there/);
+      expect(JSON.stringify(closed)).toMatch(/not the bucket of this database.*put an object _mirror\/id there/);
       for (const id of ids) expect((await scene.mirror.asset(id))?.state).not.toBe('mirrored');
       const files = await readdir(directory, { recursive: true });
       expect(files.filter((name) => ids.some((id) => name.includes(id)))).toEqual([]);

@@ -150,7 +150,7 @@ describe.each(grounds())('a bucket that has lost something ($name)', { timeout: 
       await compare();
       await until(
         'it to wait',
-        async () => (await waiting()).some((error) => /not the bucket that the records/.test(error)),
+        async () => (await waiting()).some((error) => /not the bucket of this database/.test(error)),
         patience,
       );
       expect(await scene.mirror.asset(film.id)).toMatchObject({ state: 'mirrored' });

@@ -180,7 +180,7 @@ test('a transcript that never comes is given up at its deadline', async () => {
     await until('giving up', async () => (await scene.mirror.asset(id))?.transcript === 'gave_up');
     expect(await scene.mirror.asset(id)).toMatchObject({
       state: 'mirrored',
-      reason: { text: expect.stringMatching(/no transcript came/) },
+      reason: { text: expect.stringMatching(/no transcript was available/) },
     });
     expect((await scene.record(id)).transcript).toEqual({ state: 'gave_up', keys: [] });
   } finally {

@@ -357,13 +357,13 @@ describe('a file that cannot be had whole', () => {
     {
       what: 'that is longer, without a length',
       fault: { longBy: 100, chunked: true },
-      reason: /goes on after its 50000 bytes/,
+      reason: /continues after its 50000 bytes/,
     },
-    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /broke off/ },
+    { what: 'that always breaks off', fault: { cutAfter: 10_000, ignoreRange: true }, reason: /was interrupted/ },
     {
       what: 'that stalls',
       fault: { stallAfter: 10_000, ignoreRange: true },
-      reason: /no byte came for 0.3 s|cannot go on/,
+      reason: /no byte came for 0.3 s|cannot resume/,
     },
     { what: 'that comes compressed', fault: { contentEncoding: 'gzip' }, reason: /encoded/ },
     { what: 'whose links are all refused', fault: { status: 403 }, reason: /403/ },

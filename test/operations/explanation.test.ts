@@ -100,13 +100,13 @@ describe('why an asset is where it is', () => {
       'is in the bucket, which was asked',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: [there, { ...there, key: 'k/film.mp4.asset.json' }] },
-      /^It is in the bucket since .*\)\. The bucket was asked just now: all 2 objects are there\.$/,
+      /^It is in the bucket since .*\)\. Checked in the bucket just now: all 2 objects are there\.$/,
     ],
     [
       'is missing in the bucket',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: [lost], findings: [found] },
-      /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. The bucket was asked just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
+      /^It should be in the bucket since .* The verification of 2026-03-01T12:10:00.000Z found: k\/film.mp4: missing in the bucket: the media\. Checked in the bucket just now: k\/film.mp4: missing in the bucket: the media\. Repair it with `asset-mirror verify --repair`\.$/,
     ],
     [
       'is there again after a verification missed it',
@@ -115,10 +115,10 @@ describe('why an asset is where it is', () => {
       /^It is in the bucket since .* found: k\/film.mp4: missing .* just now: the object is there\.$/,
     ],
     [
-      'was missing, and the bucket cannot be asked',
+      'was missing, and the bucket cannot be checked',
       asset('mirrored', { media, mirroredAt: now, nextAt: null }),
       { objects: 'no answer within 3 s', findings: [found] },
-      /^It should be in the bucket .* could not be asked for it now: no answer within 3 s\. Repair it/,
+      /^It should be in the bucket .* could not be checked now: no answer within 3 s\. Repair it/,
     ],
     [
       'is gone and missing in the bucket',
@@ -163,7 +163,7 @@ describe('why an asset is where it is', () => {
       'has no file',
       asset('unavailable', { nextAt: null, reason: { code: 'error', text: 'none is attached' } }),
       {},
-      /no file of it: none is attached.*full sync/,
+      /no file for it: none is attached.*full sync/,
     ],
     [
       'failed',
@@ -206,7 +206,7 @@ describe('why an asset is where it is', () => {
       explanationOf(asset('pending'), { ...circumstances, connection: delayed(reason) })[1];
     expect(why({ code: 'asked_to_wait', text: 'in other words' })).toMatch(/^The library asked its connection to wait/);
     expect(why({ code: 'library_unavailable', error: 'in other words' })).toMatch(/^The library does not answer/);
-    const text = 'the library asked to wait; it is asked again in 10m 00s';
+    const text = 'the library asked to wait; next request in 10m 00s';
     expect(why({ code: 'error', text })).toMatch(/^Its connection waits until/);
   });
 });

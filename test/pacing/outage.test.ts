@@ -118,7 +118,7 @@ test.each(['asset', 'media'] as const)(
       const waiting = async () => {
         const { assets } = await scene.mirror.api('GET', '/assets?state=pending&limit=100');
         return assets.filter((asset: { reason: { code: string; text: string } | null }) =>
-          asset.reason?.text.endsWith('nor does anything else there'),
+          asset.reason?.text.endsWith('other requests fail, too'),
         );
       };
       await until('some of them to be put off', async () => (await waiting()).length >= 2, 90_000);

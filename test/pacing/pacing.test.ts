@@ -67,7 +67,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
         ceiling: 4,
         delayedUntil: expect.any(String),
       },
-      lastError: expect.stringContaining('for 2h 00m, longer than is waited; it is asked again after 1h 00m'),
+      lastError: expect.stringContaining('for 2h 00m, longer than the maximum; next request after 1h 00m'),
     });
     expect(await shown(other.connectionId)).toMatchObject({
       adaptiveLimit: { limit: 4, ceiling: 4, delayedUntil: null },
@@ -142,7 +142,7 @@ test('5xx to one connection slow down that one alone, and answers make it as fas
     async () => (await shown(slow.connectionId)).adaptiveLimit.delayedUntil,
     patience,
   );
-  expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; it is asked again in/);
+  expect((await shown(slow.connectionId)).lastError).toMatch(/answered 502; next request in/);
 
   await stage.admin.clearFaults();
   await until('it to be whole, too', async () => (await mirrored(slow.companyId)) === 60, 2 * patience);

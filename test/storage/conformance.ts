@@ -223,13 +223,13 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
             what: 'is one byte long, in the same chunk',
             declared,
             body: () => streaming(bytesOf(declared + 1), () => {}, declared + 1),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'is one byte long, in a later chunk',
             declared,
             body: () => streaming(bytesOf(declared + 1), () => {}, declared),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'goes on without end',
@@ -241,7 +241,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
                 })(),
                 { objectMode: false },
               ),
-            error: says(/goes on after/),
+            error: says(/continues after/),
           },
           {
             what: 'is closed without an error in the middle',
@@ -269,7 +269,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
           what: 'is declared empty and has a byte',
           declared: 0,
           body: () => streaming(bytesOf(1)),
-          error: says(/goes on after/),
+          error: says(/continues after/),
         },
         { what: 'is declared empty and breaks', declared: 0, body: () => streaming(bytesOf(0), throws), error: broken },
         {
@@ -603,7 +603,7 @@ export function conformance(name: string, open: () => Promise<Ground>): void {
         });
         await expect(storage.uploads.put(upload, 1, broken)).rejects.toThrow(Broken);
         await expect(put(upload, 1, first.subarray(1))).rejects.toThrow(/ended at byte/);
-        await expect(put(upload, 1, body.subarray(0, upload.partBytes + 1))).rejects.toThrow(/goes on after/);
+        await expect(put(upload, 1, body.subarray(0, upload.partBytes + 1))).rejects.toThrow(/continues after/);
         const given = new AbortController();
         const held = storage.uploads.put(
           upload,

@@ -114,7 +114,7 @@ describe('a bucket with a mirror id', () => {
     await mkdir(join(path, '_mirror'), { recursive: true });
     await writeFile(idFile, 'brought along\n');
     const refused = await start();
-    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` gives/);
+    await expectRefusal(refused, /says brought along.*If the database was lost, `asset-mirror rebuild` restores/);
     expect(await (await records.open()).known()).toBeUndefined();
     expect(await readdir(path)).toEqual(expect.not.arrayContaining(['a']));
 
@@ -141,7 +141,7 @@ describe('a bucket with a mirror id', () => {
   test('is not remembered if its id could not be written', async () => {
     await writeFile(path, 'in the way');
     const storage = await start();
-    await expectRefusal(storage, /a file is in the way/);
+    await expectRefusal(storage, /a file has the path/);
     await rm(path);
     await storage.put('a/b', 'text');
     expect(await (await records.open()).id(async () => 'none')).toBe(await idIn(idFile));
@@ -169,7 +169,7 @@ describe('a bucket with a mirror id', () => {
     await (await start()).put('a/b', 'text');
     await rename(path, join(home, 'aside'));
     const storage = await start();
-    await expectRefusal(storage, /no object _mirror\/id.*Is the disk mounted, is STORAGE_URL right\?/);
+    await expectRefusal(storage, /no object _mirror\/id.*Check that the disk is mounted, and STORAGE_URL/);
     expect(await readdir(path)).toEqual(['.asset-mirror-tmp']);
     await rm(path, { recursive: true });
     await rename(join(home, 'aside'), path);
@@ -193,7 +193,7 @@ describe('a bucket with a mirror id', () => {
     await (await start()).put('a/b', 'text');
     const right = await idIn(idFile);
     await writeFile(idFile, 'of another');
-    await expectRefusal(await start(), new RegExp(`says of another, and they know it as ${right}`));
+    await expectRefusal(await start(), new RegExp(`says of another; the database expects ${right}`));
     expect(await idIn(idFile)).toBe('of another');
   });
 
@@ -233,7 +233,7 @@ describe('a bucket with a mirror id', () => {
     const upload = await storage.uploads.begin('a/c', { bytes: KiB });
     await replace();
     const part = streaming(bytesOf(KiB));
-    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket that the records are about/);
+    await expect(storage.uploads.put(upload, 1, part)).rejects.toThrow(/not the bucket of this database/);
     await expectRefusal(storage, /put an object _mirror\/id there with this content/);
     await expect(storage.uploads.begin('a/d', { bytes: KiB })).rejects.toThrow(StorageUnavailable);
     const written = (await Array.fromAsync((await openDirectory({ path })).list(''))).map(({ key }) => key);
@@ -298,7 +298,7 @@ describe('a bucket with a mirror id', () => {
       await (await start()).put('a/b', 'text');
       await unmount();
       const storage = await start();
-      await expectRefusal(storage, /Is the disk mounted/);
+      await expectRefusal(storage, /Check that the disk is mounted/);
       await mount(place);
       await storage.check();
       await storage.put('c/d', 'text');
@@ -312,7 +312,7 @@ describe('a bucket with a mirror id', () => {
       await storage.put('a/b', 'text');
       await cp(one, other, { recursive: true });
       await unmount();
-      await expectRefusal(storage, /another disk is there than before/);
+      await expectRefusal(storage, /another disk is mounted than before/);
       expect(await readdir(path)).toEqual([]);
       await mount(other);
       await storage.check();

@@ -129,7 +129,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     const { bucket } = await mirror.api('GET', '/status');
     expect(bucket).toMatchObject({
       ok: false,
-      reason: expect.stringMatching(/`asset-mirror rebuild` gives the records/),
+      reason: expect.stringMatching(/`asset-mirror rebuild` restores the records/),
     });
     const connectionId = await connectAs(mirror, scene.library.users[0]!.id);
     await until(
@@ -214,10 +214,10 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(so).toMatchObject({ restored: 2, skipped: 8, pending: 0 });
     expect(problems.sort()).toEqual([
       expect.stringMatching(/broken\/a.asset.json: is not a record: it is not JSON/),
-      expect.stringMatching(/copied.*it belongs beside acme\/_\/original\/file.txt/),
+      expect.stringMatching(/copied.*it belongs to acme\/_\/original\/file.txt/),
       expect.stringMatching(/empty\/a.asset.json: is not a record: it is not JSON/),
-      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which is not beside/),
-      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which is not beside/),
+      expect.stringMatching(/greedier.*it claims acme\/_\/good\/file.txt, which does not belong to/),
+      expect.stringMatching(/greedy.*it claims acme\/_\/good\/file.txt, which does not belong to/),
       expect.stringMatching(/later.*is not a record: version: expected 1/),
       expect.stringMatching(/negative.*is not a record: media.bytes/),
       expect.stringMatching(/nowhere.*is not a record: companyId/),
@@ -277,7 +277,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     expect(await fromBucket()).toMatchObject({ restored: 5, pending: 4, skipped: 0 });
     expect(problems.sort()).toEqual([
       'acme/_/missing/file.txt: is missing, and is fetched again',
-      expect.stringMatching(/other.*has another content than its record says/),
+      expect.stringMatching(/other.*differs from the content in its record/),
       expect.stringMatching(/replaced.*the asset 99; it is fetched again/),
       expect.stringMatching(/short.*has 16 bytes, its record says 5000; it is fetched again/),
     ]);
@@ -333,7 +333,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
       // In one batch, and one after the other.
       for (let round = 0; round < 2; round++) {
         expect(await fromBucket()).toMatchObject({ skipped: 1 });
-        expect(problems.splice(0)).toEqual([expect.stringMatching(`beside ${place}, the other beside m/file`)]);
+        expect(problems.splice(0)).toEqual([expect.stringMatching(`belongs to ${place}, the other to m/file`)]);
         expect(await store.assets.get('twice')).toMatchObject({ media: { key: place } });
       }
     },

@@ -45,11 +45,11 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
   // Do not print its password.
   if (database && !/^postgres(ql)?:$/.test(URL.parse(database)?.protocol ?? '')) {
     throw new UsageError(
-      '--database (LIBRARY_DATABASE_URL) is no address of a PostgreSQL database; expected postgres://user:password@host/database.',
+      '--database (LIBRARY_DATABASE_URL) is not the address of a PostgreSQL database; expected postgres://user:password@host/database.',
     );
   }
   if (options.maxSize !== undefined && options.synthetic === undefined) {
-    throw new UsageError('--max-size limits generated files; give --synthetic, too.');
+    throw new UsageError('--max-size limits generated files; use --synthetic, too.');
   }
   // Before the library creates a secret, which it shows only once.
   await probePort('--port', host, port);
@@ -61,7 +61,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
     const directory = join(deps.dataDir, 'library');
     const embedded = await deps.startDatabase(directory).catch((error) => {
       if (!(error instanceof InUse)) throw error;
-      printError(`Another library is at work in ${directory}; this one forgets everything at its end.`);
+      printError(`Another library runs in ${directory}; this one keeps nothing when it ends.`);
     });
     if (embedded) {
       running.defer(() => embedded.stop());
@@ -87,7 +87,7 @@ export async function library(options: LibraryVerbOptions, deps: LibraryDeps): P
 LIBRARY_API_URL=${apiUrl}
 LIBRARY_APP_URL=${appUrl}
 LIBRARY_CLIENT_ID=${clientId}
-LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown when it was made; --rotate-secret makes another)'}
+LIBRARY_CLIENT_SECRET=${clientSecret ?? '(shown only when it was created; --rotate-secret creates another)'}
 `);
     if (bytes !== undefined) print(`It serves ${options.synthetic} generated assets, about ${formatBytes(bytes)}.`);
     for (const user of users) print(`Sign in as ${user.email} with the password ${user.password}`);

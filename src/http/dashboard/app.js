@@ -103,7 +103,7 @@ follow({
     state.status = status;
     // Progress is visible; the end is announced.
     if (before && before.outstanding.assets > 0 && status.outstanding.assets === 0)
-      say('Everything that can be is mirrored.');
+      say('All assets that have a file are mirrored.');
     draw();
     refresh();
   },

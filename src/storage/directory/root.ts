@@ -57,11 +57,11 @@ export class Root {
   /** @throws if another disk is mounted than before: files written below an empty mount point would be hidden later */
   async sameDisk(): Promise<number> {
     const root = await stat(this.path);
-    if (!root.isDirectory()) throw new StorageUnavailable(`${this.path}: a file is in the way of the directory`);
+    if (!root.isDirectory()) throw new StorageUnavailable(`${this.path}: a file has the path of the directory`);
     const { dev } = root;
     if (dev !== (this.#device ?? dev)) {
       throw new StorageUnavailable(
-        `${this.path}: another disk is there than before; mount the right one, or if it is this one, start anew`,
+        `${this.path}: another disk is mounted than before; mount the right one or, if this is the right one, restart`,
       );
     }
     return dev;

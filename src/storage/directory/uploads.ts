@@ -40,7 +40,7 @@ export function directoryUploads(root: Root, drafts: Drafts): Uploads {
 type Id = Pick<Upload, 'id'>;
 const draftOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.upload`);
 const linesOf = (root: Root, { id }: Id) => join(root.drafts, `${id}.parts`);
-const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft is gone`);
+const lost = ({ key }: Upload) => new UploadLost(`store ${key}: its draft was removed`);
 
 async function begin(
   root: Root,

@@ -57,7 +57,7 @@ export async function moveIntoPlace(root: Root, draft: string, target: string, k
     }
   } catch (error) {
     if (codeOf(error) === 'ENOENT' && !(await exists(draft)) && (await exists(root.drafts))) {
-      throw new Error(`store ${key}: its draft was removed before it was done`, { cause: error });
+      throw new Error(`store ${key}: its draft was removed before it was complete`, { cause: error });
     }
     throw classifyOfKey(error, key);
   }

@@ -103,7 +103,7 @@ async function listing(bucket: ProbedBucket): Promise<{ finding: Finding; ends: 
 async function versioning(bucket: ProbedBucket): Promise<Finding[]> {
   const { Status } = await bucket.client.send(new GetBucketVersioningCommand({ Bucket: bucket.options.bucket }));
   if (Status === 'Enabled')
-    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost')];
+    return [ok('versions', 'on: replaced and removed objects stay as older versions, and cost storage')];
   bucket.versionsStay = false;
   return [ok('versions', 'off: replaced and removed objects are gone')];
 }
@@ -121,7 +121,7 @@ async function objectLock(bucket: ProbedBucket): Promise<Finding[]> {
   bucket.versionsStay = true;
   const [count, unit] = rule.Years ? [rule.Years, 'year'] : [rule.Days, 'day'];
   const time = `${count} ${unit}${count === 1 ? '' : 's'}`;
-  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost`)];
+  return [ok('object lock', `${rule.Mode} for ${time}: replaced and removed objects stay that long, and cost storage`)];
 }
 
 /** Writes an object for each way to prove what is stored, and reads the first one back. */
@@ -135,7 +135,7 @@ async function objects(bucket: ProbedBucket): Promise<Finding[]> {
       const { Body } = await client.send(new GetObjectCommand(probe));
       if (!Buffer.from(await Body!.transformToByteArray()).equals(content)) {
         const remedy = 'is there a proxy or a cache in front of the store?';
-        return [not('wrong', 'objects', 'what is read back is not what was written', remedy)];
+        return [not('wrong', 'objects', 'the bytes that were read differ from those that were written', remedy)];
       }
       bucket.versionsStay ??= (await removeProbes(client, probe, written)) > 0;
     }

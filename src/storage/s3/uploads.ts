@@ -52,7 +52,7 @@ export async function beginUpload(
     const { UploadId } = await bucket.client.send(
       new CreateMultipartUploadCommand({ ...bucket.target(key, put), ...checksum }),
     );
-    if (!UploadId) throw new Error(`store ${key}: the store gave the upload no id`);
+    if (!UploadId) throw new Error(`store ${key}: the store returned no id for the upload`);
     return { id: UploadId, key, bytes: put.bytes, partBytes: partBytesFor(put.bytes) };
   } catch (error) {
     throw await bucket.failure(error, signal);
@@ -76,7 +76,7 @@ export async function putPart(
   );
   const what = `store part ${number} of ${upload.key}`;
   const etag = unquoted(answer.etag);
-  if (!etag) throw new Error(`${what}: the store gave it no ETag`);
+  if (!etag) throw new Error(`${what}: the store returned no ETag`);
   if (sent.etag && etag !== sent.etag) throw new Error(`${what}: the store has ETag ${etag} instead of ${sent.etag}`);
   return { number, bytes, etag, crc32: sent.checksums().crc32 };
 }
@@ -178,7 +178,7 @@ export async function abortUpload(bucket: Bucket, upload: Id): Promise<void> {
 /** Stores name an unknown upload NoSuchUpload or NoSuchKey. */
 const isNoUpload = (error: unknown) => statusOf(error) === 404 && codeOf(error) !== 'NoSuchBucket';
 const lostUpload = ({ key }: Id, cause: unknown) =>
-  new UploadLost(`store ${key}: the store does not know its upload any more`, { cause });
+  new UploadLost(`store ${key}: the store no longer knows its upload`, { cause });
 
 /** The ETag that S3 gives to an object of parts whose ETags are their MD5; undefined for other ETags. */
 function etagOfParts(parts: Part[]): string | undefined {

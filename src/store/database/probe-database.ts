@@ -55,7 +55,13 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       yield { area, what: 'schema', found: next, chosen: 'made by the next start', level: 'ok' };
     } else {
       const remedy = 'GRANT CREATE ON SCHEMA public to the user of DATABASE_URL';
-      yield { area, what: 'schema', found: 'to be changed, and this user may not', remedy, level: 'wrong' };
+      yield {
+        area,
+        what: 'schema',
+        found: 'needs changes, and this user has no permission for them',
+        remedy,
+        level: 'wrong',
+      };
     }
     if (facts.connections < 50) {
       const remedy = 'each process takes up to 34: raise max_connections, or run fewer';

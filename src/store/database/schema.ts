@@ -366,7 +366,7 @@ export type Outcome =
 export interface Step {
   ms: number;
   did:
-    | 'asked'
+    | 'library_answered'
     | 'found_in_bucket'
     | 'began'
     | 'resumed'

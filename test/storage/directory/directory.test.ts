@@ -134,7 +134,7 @@ describe('a directory', () => {
     const storage = await openDirectory({ path });
     await storage.put('kept', 'x');
     await rename(path, join(home, 'elsewhere'));
-    await expectUnavailable(storage, /is not there any more/);
+    await expectUnavailable(storage, /no longer exists/);
     await expect(Array.fromAsync(storage.list(''))).rejects.toBeInstanceOf(StorageUnavailable);
     expect(await readdir(home)).toEqual(['elsewhere']);
     await rename(join(home, 'elsewhere'), path);
@@ -167,7 +167,7 @@ describe('a directory', () => {
     if (place() !== home && place() !== path) await mkdir(path);
     await writeFile(place(), 'in the way');
     const storage = await openDirectory({ path });
-    await expectUnavailable(storage, /a file is in the way/);
+    await expectUnavailable(storage, /a file has the path/);
     expect(await readFile(place(), 'utf8')).toBe('in the way');
     await rm(place());
     await expectAvailable(storage);
@@ -187,7 +187,7 @@ describe('a directory', () => {
   test.runIf(!isRoot)('is unavailable until this account may write to it', async () => {
     const storage = await openDirectory({ path });
     await chmod(join(path, '.asset-mirror-tmp'), 0o500);
-    await expectUnavailable(storage, /may not write there/);
+    await expectUnavailable(storage, /no permission to write there/);
     await chmod(join(path, '.asset-mirror-tmp'), 0o700);
     await expectAvailable(storage);
   });
@@ -283,7 +283,7 @@ describe('a directory', () => {
   }
 
   test('rejects a file that is larger than the file system takes', async () => {
-    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store takes/);
+    expect(await underLimit('-f 1024')).toMatch(/^Rejected .* the file is larger than the store accepts/);
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 

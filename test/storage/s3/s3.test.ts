@@ -124,7 +124,7 @@ describe.runIf(s3)('an S3 store', () => {
       '%s, which this store does not know, is reported before anything is lost',
       async (checksums) => {
         const storage = await open(checksums);
-        await expect(storage.check()).rejects.toThrow(/takes no checksum behind a stream; set S3_CHECKSUMS/);
+        await expect(storage.check()).rejects.toThrow(/accepts no checksum after a stream; set S3_CHECKSUMS/);
         const body = streaming(bytesOf(MiB));
         await expect(storage.put('trailer', body, { bytes: MiB })).rejects.toBeInstanceOf(StorageUnavailable);
         expect(body.destroyed).toBe(true);
@@ -567,7 +567,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
 
     test.each([
-      ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store takes/],
+      ['400 Bad Request', 'EntityTooLarge', Rejected, /larger than the store accepts/],
       ['400 Bad Request', 'KMS.DisabledException', StorageUnavailable, /cannot use the encryption key/],
     ] as const)('%s %s is reported by its meaning', async (status, code, kind, message) => {
       const error = await expectFailure(
