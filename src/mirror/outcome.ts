@@ -1,6 +1,6 @@
 import { Disconnected, longestWait, Rejected, RetryLater, reasonOf, StorageUnavailable, toReason } from '../errors.ts';
 import type { AssetResult } from '../metrics/metrics.ts';
-import { type HeldAsset, Interrupted } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { passing } from '../source/http.ts';
 import { TooSlow } from '../source/min-rate.ts';
@@ -66,12 +66,12 @@ type Verdict =
  */
 export async function settle(
   deps: SettleDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   error: unknown,
   exhausted: (reason: Reason) => Promise<Outcome>,
 ): Promise<Outcome> {
-  const { asset, lease } = held;
-  const verdict = await judge(deps, held, error);
+  const { asset, lease } = leased;
+  const verdict = await judge(deps, leased, error);
   if (verdict.outcome === 'failed') {
     const { code: reasonCode } = verdict.reason;
     const fields = { ...idsOf(asset), attempts: asset.attempts + 1, reasonCode, err: error };
@@ -83,9 +83,9 @@ export async function settle(
   return { outcome, retryInMs: Math.round(waitMs), ...(options.reason && { reason: options.reason }) };
 }
 
-const idsOf = ({ connectionId, id }: HeldAsset['asset']) => ({ connectionId, assetId: id });
+const idsOf = ({ connectionId, id }: LeasedAsset['asset']) => ({ connectionId, assetId: id });
 
-async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unknown): Promise<Verdict> {
+async function judge(deps: SettleDeps, { asset, signal }: LeasedAsset, error: unknown): Promise<Verdict> {
   const { log, outages, limiter, timings } = deps;
   if (signal.aborted || error instanceof Interrupted || error instanceof Disconnected) {
     const reason = reasonOf(signal.reason ?? error);
@@ -120,7 +120,7 @@ async function judge(deps: SettleDeps, { asset, signal }: HeldAsset, error: unkn
 /** The bucket does not accept an object: its check shows whether it accepts none, or only not this one. */
 async function judgeRefusal(
   { breaker, log }: SettleDeps,
-  asset: HeldAsset['asset'],
+  asset: LeasedAsset['asset'],
   error: StorageUnavailable,
 ): Promise<Verdict> {
   const text = reasonOf(error);

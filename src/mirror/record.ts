@@ -1,4 +1,4 @@
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Stored } from '../storage/storage.ts';
 import { note } from '../store/assets/history.ts';
@@ -37,7 +37,7 @@ export function keptOf({ bytes, etag, checksums }: Stored): Kept {
 /** Writes the record of the media file, adds it to `sidecars`, and returns its key. */
 export async function writeRecord(
   deps: MirrorDeps,
-  { asset, lease, signal }: HeldAsset,
+  { asset, lease, signal }: LeasedAsset,
   of: { media: Media; api: Record<string, unknown>; sidecars: SidecarStates; mirroredAt: number },
 ): Promise<string> {
   const { sidecars } = of;

@@ -1,4 +1,4 @@
-import { type HeldAsset, mustHold } from '../queue/leases.ts';
+import { type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { sidecarKeys } from '../storage/keys.ts';
 import type { Asset, Media } from '../store/database/schema.ts';
 import type { MirrorDeps } from './deps.ts';
@@ -22,18 +22,18 @@ export function isSameFile(stored: StoredFile | null, next: StoredFile): boolean
  */
 export async function prepareReplacement(
   deps: MirrorDeps,
-  { asset, lease }: HeldAsset,
+  { asset, lease }: LeasedAsset,
   next: StoredFile,
 ): Promise<void> {
   if (!asset.media) return;
-  mustHold(await deps.store.assets.replace(lease, supersededKeys(asset, next)));
+  requireLease(await deps.store.assets.replace(lease, supersededKeys(asset, next)));
   await deps.storage.remove(sidecarKeys.record(asset.media.key));
 }
 
 /** Removes the objects of superseded versions. Call it only once the new record is written. */
 export async function removeSuperseded(
   deps: MirrorDeps,
-  { asset, signal }: HeldAsset,
+  { asset, signal }: LeasedAsset,
   current: StoredFile,
   inUse: (string | undefined)[],
 ): Promise<void> {

@@ -1,4 +1,4 @@
-import type { HeldAsset } from '../queue/leases.ts';
+import type { LeasedAsset } from '../queue/leases.ts';
 import type { Reason } from '../reasons.ts';
 import { type AssetDetail, mayHaveTranscript } from '../source/schemas.ts';
 import { sidecarKeys } from '../storage/keys.ts';
@@ -12,7 +12,7 @@ import { keptOf } from './record.ts';
  * The deadline of a transcript; undefined: none is expected. Transcripts exist for video and audio only, some minutes
  * after the upload (spec, section 4.8). The time runs from now if one is announced, otherwise from the upload.
  */
-export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detail: AssetDetail): Date | undefined {
+export function transcriptDeadline(deps: MirrorDeps, { lease }: LeasedAsset, detail: AssetDetail): Date | undefined {
   if (!mayHaveTranscript(detail)) return undefined;
   const { giveUp } = deps.transcripts;
   const now = databaseTime(lease);
@@ -24,12 +24,12 @@ export function transcriptDeadline(deps: MirrorDeps, { lease }: HeldAsset, detai
 /** Requests the transcript once. Stores it in the bucket and in `sidecars`. */
 export async function fetchTranscript(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   detail: AssetDetail,
   sidecars: SidecarStates,
   reasons: Reason[],
 ): Promise<void> {
-  const { asset, lease, signal } = held;
+  const { asset, lease, signal } = leased;
   const late = () => databaseTime(lease) >= (sidecars.transcriptDeadline?.getTime() ?? 0);
   if (!detail.hasTranscript) {
     if (late()) Object.assign(sidecars, { transcriptState: 'none', transcriptDeadline: null });

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { concurrently } from '../concurrently.ts';
 import { Disconnected, Rejected, RetryLater, StorageUnavailable, toReason, withMargin } from '../errors.ts';
-import { type HeldAsset, Interrupted, mustHold } from '../queue/leases.ts';
+import { Interrupted, type LeasedAsset, requireLease } from '../queue/leases.ts';
 import { renderReason } from '../reasons.ts';
 import { CannotGoOn, type Link, OtherVersion, type Pinned } from '../source/download.ts';
 import { HttpError } from '../source/http.ts';
@@ -36,11 +36,11 @@ export class NotInParts extends Error {
  */
 export async function transferInParts(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   upload: UploadUnderWay,
   link: Link,
 ): Promise<Stored> {
-  const { lease, signal } = held;
+  const { lease, signal } = leased;
   let done = new Map<number, Part>();
   let resumedParts = 0;
   try {
@@ -49,12 +49,12 @@ export async function transferInParts(
     if (resumedParts > 0) reportResumed(deps, lease, upload, done);
     const numbers = Array.from({ length: Math.max(1, Math.ceil(upload.bytes / upload.partBytes)) }, (_, i) => i + 1);
     const missing = numbers.filter((number) => !done.has(number));
-    await moveParts(deps, held, upload, link, missing, done);
+    await moveParts(deps, leased, upload, link, missing, done);
     note(lease, 'parts_stored', { parts: missing.length, of: numbers.length });
 
     // The fence: a worker that has lost the lease completes nothing.
-    mustHold(await deps.store.assets.startTransfer(lease));
-    await prepareReplacement(deps, held, upload);
+    requireLease(await deps.store.assets.startTransfer(lease));
+    await prepareReplacement(deps, leased, upload);
     signal.throwIfAborted();
     const parts = numbers.map((number) => done.get(number)!);
     return await deps.storage.uploads.complete(upload, parts, { signal });
@@ -86,7 +86,7 @@ export async function forgetUpload(
   upload: UploadUnderWay,
 ): Promise<void> {
   await storage.uploads.abort(upload);
-  mustHold(await store.assets.saveUpload(lease, null));
+  requireLease(await store.assets.saveUpload(lease, null));
 }
 
 /** The parts that the store has and whose checksums are in the database. */
@@ -117,20 +117,20 @@ async function storedParts(
 /** Adds each part to `done` once it is stored. */
 async function moveParts(
   deps: MirrorDeps,
-  held: HeldAsset,
+  leased: LeasedAsset,
   upload: UploadUnderWay,
   link: Link,
   missing: number[],
   done: Map<number, Part>,
 ): Promise<void> {
   const failed = new AbortController();
-  const signal = AbortSignal.any([held.signal, failed.signal]);
+  const signal = AbortSignal.any([leased.signal, failed.signal]);
   await concurrently(missing, atOnce, async (number) => {
     if (signal.aborted) return;
     try {
       const release = await deps.budget.take(partLength(upload, number), signal);
       try {
-        done.set(number, await movePart(deps, { lease: held.lease, upload, link, number, signal }));
+        done.set(number, await movePart(deps, { lease: leased.lease, upload, link, number, signal }));
       } finally {
         release();
       }
@@ -139,7 +139,7 @@ async function moveParts(
       failed.abort(error);
     }
   });
-  held.signal.throwIfAborted();
+  leased.signal.throwIfAborted();
   failed.signal.throwIfAborted();
 }
 
@@ -154,7 +154,7 @@ async function movePart(
     const body = deps.downloader.part(link, pinned, from, from + partLength(upload, number), signal);
     try {
       const part = await deps.storage.uploads.put(upload, number, body, { signal });
-      mustHold(await deps.store.assets.savePart(lease, part));
+      requireLease(await deps.store.assets.savePart(lease, part));
       return part;
     } catch (error) {
       if (signal.aborted || tries === triesPerPart || !isOwn(error)) throw error;

@@ -47,7 +47,7 @@ export class Meter extends Transform implements Sums {
   etag: string | undefined;
   #crc = 0;
   #md5: Hash | undefined;
-  #held: Buffer | undefined;
+  #withheld: Buffer | undefined;
   readonly #options: MeterOptions;
   #onChunk: ((chunk: Buffer) => void) | undefined;
 
@@ -83,8 +83,8 @@ export class Meter extends Transform implements Sums {
     this.#crc = crc32(chunk, this.#crc);
     this.#md5?.update(chunk);
     this.#onChunk?.(chunk);
-    const before = this.#held;
-    this.#held = chunk;
+    const before = this.#withheld;
+    this.#withheld = chunk;
     done(null, before);
   }
 
@@ -97,7 +97,7 @@ export class Meter extends Transform implements Sums {
     const end = () => {
       this.etag = this.#md5?.digest('hex');
       this.whole = true;
-      done(null, this.#held);
+      done(null, this.#withheld);
     };
     if (fence) fence().then(end, (error) => this.fail(error));
     else end();

@@ -75,8 +75,8 @@ function keepLease(
   const renew = async () => {
     // A late notice of an earlier change may come while the lease is being taken.
     if (!isTaken) return;
-    const held = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
-    if (!held) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
+    const isHolder = await store.syncs.renew(connectionId, owner, leaseMs).catch(() => true);
+    if (!isHolder) lost.abort(new LeaseLost(`another process has taken over the sync of connection ${connectionId}`));
   };
   const silence = store.onNotice((notice) => {
     if (notice.connectionId === connectionId) void renew();

@@ -136,8 +136,8 @@ async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<v
 function keep(leaseMs: number, renew: () => Promise<boolean>) {
   const aborter = new AbortController();
   const timer = setInterval(async () => {
-    const held = await renew().catch(() => true);
-    if (!held) aborter.abort(new VerificationLost('another process has taken over'));
+    const isHolder = await renew().catch(() => true);
+    if (!isHolder) aborter.abort(new VerificationLost('another process has taken over'));
   }, leaseMs / 4).unref();
   return { lost: aborter.signal, end: () => clearInterval(timer) };
 }

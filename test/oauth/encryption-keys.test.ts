@@ -79,7 +79,7 @@ test('keys rotate encrypts the grant of a consent that is not finished again, to
   const purpose = purposeOf.consent('c1');
   await store.consents.save(
     { id: 'c1', tokens: sealPair(createSealer([old]), purpose, pair), connectionId: null, linkMadeAt: new Date() },
-    { accessMs: 3_600_000, holdMs: 60_000 },
+    { accessMs: 3_600_000, leaseMs: 60_000 },
   );
   expect(await rotateKeys(store, createSealer([next, old]))).toMatchObject({ rotated: 1, unreadable: [] });
   const { tokens } = (await store.consents.get('c1'))!;

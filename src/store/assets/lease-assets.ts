@@ -50,14 +50,14 @@ export async function takeAssets(
   });
 }
 
-/** Extends leases. Returns the ids of those still held; for the others, the workers must stop. */
+/** Extends leases. Returns the ids of those that are still leased; for the others, the workers must stop. */
 export async function renew(db: Database, leases: AssetLease[], leaseMs: number): Promise<Set<string>> {
   if (leases.length === 0) return new Set();
   const { rows } = await sql<{ id: string }>`
     WITH mine AS (
       SELECT a.id FROM assets a
-      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS held (id, lease)
-        ON a.id = held.id AND a.lease = held.lease AND a.lease_until IS NOT NULL
+      JOIN unnest(${leases.map((t) => t.assetId)}::text[], ${leases.map((t) => t.number)}::int[]) AS leases (id, lease)
+        ON a.id = leases.id AND a.lease = leases.lease AND a.lease_until IS NOT NULL
       JOIN connections c ON c.id = a.connection_id AND c.status = 'active'
       ORDER BY a.id FOR UPDATE OF a)
     UPDATE assets SET lease_until = ${inMs(leaseMs)}

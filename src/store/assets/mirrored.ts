@@ -27,7 +27,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         id text, lease int, revision int, size bigint, upload_date bigint, wait_ms float8, attempts int, reason jsonb,
         record_key text, detail jsonb, transcript_state text, transcript_keys jsonb, transcript_deadline timestamptz,
         thumbnail_state text, thumbnail jsonb, sidecar_files jsonb, began timestamptz, entry jsonb)
-    ), held AS MATERIALIZED (
+    ), leased AS MATERIALIZED (
       SELECT a.id FROM assets a JOIN found USING (id, lease)
       WHERE a.lease_until IS NOT NULL ORDER BY a.id FOR UPDATE OF a
     ), ended AS (
@@ -41,7 +41,7 @@ export async function endMirrored(db: Database, ends: { lease: AssetLease; done:
         transcript_state = found.transcript_state, transcript_keys = found.transcript_keys,
         transcript_deadline = found.transcript_deadline,
         thumbnail_state = found.thumbnail_state, thumbnail = found.thumbnail, sidecar_files = found.sidecar_files
-      FROM held JOIN found USING (id) WHERE assets.id = held.id
+      FROM leased JOIN found USING (id) WHERE assets.id = leased.id
       RETURNING assets.id, assets.lease, assets.sync_id, found.began, found.entry
     ), logged AS (
       INSERT INTO asset_history (asset_id, at, kind, sync_id, data) SELECT id, began, 'attempt', sync_id, entry FROM ended

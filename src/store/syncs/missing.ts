@@ -30,7 +30,7 @@ const isGone = (inBucket: boolean) => {
   return sql`${JSON.stringify(reason)}::jsonb`;
 };
 
-async function holding<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
+async function underLease<T>(db: Database, listed: Listed, work: (tx: Database) => Promise<T>): Promise<T> {
   const { connectionId } = listed.sync;
   return db.transaction().execute(async (tx) => {
     if (!(await extendLease(tx, connectionId, listed.owner, listed.leaseMs))) {
@@ -62,7 +62,7 @@ export async function page(db: Database, listed: Listed, page: { after: string; 
  * @throws LeaseLost
  */
 export async function gone(db: Database, listed: Listed, ids: string[]): Promise<number> {
-  return holding(db, listed, async (tx) => {
+  return underLease(db, listed, async (tx) => {
     const { rows } = await sql<{ count: number }>`
       WITH lacking AS (
         SELECT a.id FROM assets a
@@ -98,7 +98,7 @@ export async function settle(
   held: { known: number; missing: number } | undefined,
 ): Promise<void> {
   const { sync, companyId } = listed;
-  await holding(db, listed, async (tx) => {
+  await underLease(db, listed, async (tx) => {
     await tx.deleteFrom('sightings').where('syncId', '=', sync.id).where('companyId', '=', companyId).execute();
     await sql`UPDATE syncs SET position = ${JSON.stringify(position)}::jsonb WHERE id = ${sync.id}`.execute(tx);
     const { connectionId } = sync;
