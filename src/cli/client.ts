@@ -24,9 +24,9 @@ import type {
   Verification,
   VerifyRequest,
 } from './answers.ts';
-import { addressOf, call, followWork, type Service } from './ask.ts';
 import { type EventFilter, type EventHandlers, followEvents } from './follow-events.ts';
 import { mostRows } from './options.ts';
+import { addressOf, call, followWork, type Service } from './request.ts';
 
 export type ApiClient = ReturnType<typeof createApiClient>;
 

@@ -1,7 +1,7 @@
 import { EventSource } from 'eventsource';
 import type { EventQuery, MirrorEvent } from './answers.ts';
-import { addressOf, ask, notOurs, type Service } from './ask.ts';
 import { NotReachable, RefusedByService } from './failures.ts';
+import { addressOf, notOurs, request, type Service } from './request.ts';
 
 export type EventFilter = Pick<EventQuery, 'connectionId' | 'assetId' | 'kind'>;
 
@@ -28,7 +28,7 @@ export function followEvents(
   let wasOpen = false;
   const source = new EventSource(`${service.url}/api${path}`, {
     fetch: (_url, { headers, signal }) =>
-      ask(service, 'GET', path, { headers, signal }).catch((error) => {
+      request(service, 'GET', path, { headers, signal }).catch((error) => {
         const passing =
           error instanceof NotReachable || (error instanceof RefusedByService && error.problem.status >= 500);
         if (!wasOpen || !passing) fail(error);

@@ -12,12 +12,12 @@ export async function probePublicUrl(
   { publicUrl, localUrl }: { publicUrl: string; localUrl: string },
   stop: AbortSignal,
 ): Promise<Finding> {
-  const answer = await ask(publicUrl, stop);
+  const answer = await request(publicUrl, stop);
   if (answer === 'asset-mirror') return ok(what, `${publicUrl} leads to asset-mirror`);
   if (answer.status !== undefined && answer.status < 500) {
     return not('note', what, `another program answers at ${publicUrl} (${answer.status})`, remedy);
   }
-  if ((await ask(localUrl, stop)) === 'asset-mirror') {
+  if ((await request(localUrl, stop)) === 'asset-mirror') {
     const found = `asset-mirror runs at ${localUrl}, but ${publicUrl} does not lead there (${answer.reason})`;
     return not('note', what, found, `${remedy}, unless this machine cannot reach that address`);
   }
@@ -31,7 +31,7 @@ const remedy = 'correct it, or the proxy there: connect links lead to it';
 
 type Answer = 'asset-mirror' | { status?: number; reason: string };
 
-async function ask(url: string, stop: AbortSignal): Promise<Answer> {
+async function request(url: string, stop: AbortSignal): Promise<Answer> {
   try {
     const signal = AbortSignal.any([stop, AbortSignal.timeout(5000)]);
     const response = await fetch(`${url}/healthz`, { redirect: 'manual', signal });

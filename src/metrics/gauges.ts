@@ -4,7 +4,7 @@ import { assetStates, byState } from '../store/assets/counts.ts';
 import type { Store } from '../store/store.ts';
 import { within } from '../within.ts';
 
-/** Database and queues are asked at most once in `freshMs`, and waited for `patienceMs`. */
+/** Database and queues are read at most once in `freshMs`, with a time limit of `patienceMs`. */
 const freshMs = 10_000;
 const patienceMs = 5000;
 

@@ -26,18 +26,18 @@ export function createAccess(tokens: Tokens, limiter?: Limiter, client?: Pick<Li
     );
   return async function withToken<T>(
     connectionId: string,
-    ask: (token: string) => Promise<T>,
+    call: (token: string) => Promise<T>,
     grant?: Grant,
   ): Promise<T> {
-    const call = (value: string) => (limiter ? limiter.watch(connectionId, () => ask(value)) : ask(value));
+    const limited = (token: string) => (limiter ? limiter.watch(connectionId, () => call(token)) : call(token));
     const token = await tokens.getAccessToken(connectionId, undefined, grant);
     try {
-      return await call(token.value);
+      return await limited(token.value);
     } catch (error) {
       if (!(error instanceof HttpError && error.status === 401)) throw error;
       const next = await tokens.getAccessToken(connectionId, token.version);
       try {
-        return await call(next.value);
+        return await limited(next.value);
       } catch (again) {
         if (!(again instanceof HttpError && again.status === 401) || (await isTaken(next.value))) throw again;
         // Without a wait, each request would use up a new token.

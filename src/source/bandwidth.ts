@@ -8,7 +8,7 @@ const slackMs = 100;
 /** How much time this process may catch up if it was late itself. */
 const makeUpMs = 500;
 /** A waiting download checks this often whether the rate has changed. */
-const lookMs = 250;
+const pollMs = 250;
 
 /** Time in milliseconds; tests have their own clock. */
 export interface Clock {
@@ -52,7 +52,7 @@ export function createThrottle(limit: number | undefined, clock: Clock = realClo
         move();
         const ahead = ((position - come) / rate) * 1000 - slackMs;
         if (ahead <= 0) return;
-        await clock.sleep(Math.ceil(Math.min(ahead, lookMs)), signal);
+        await clock.sleep(Math.ceil(Math.min(ahead, pollMs)), signal);
       }
     } finally {
       waiting--;

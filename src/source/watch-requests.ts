@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici';
 
 /** A request to the library and the status of its answer. */
-export interface Asked {
+export interface RequestResult {
   /** Of the spec, section 4; `link`: a signed link; `other`: none of these. */
   endpoint: string;
   /** `unanswered`: no answer came. `aborted`: the caller stopped waiting. */
@@ -20,7 +20,7 @@ const endpoints: [RegExp, string][] = [
   [/^\/api\/v1\/assets\/[^/]+\/transcript$/, 'transcript'],
 ];
 
-/** The endpoint of an address; see `Asked`. */
+/** The endpoint of an address; see `RequestResult`. */
 function endpointOf(apiUrl: string, url: string): string {
   if (!url.startsWith(`${apiUrl}/api/`)) return 'link';
   const path = url.slice(apiUrl.length).split('?', 1)[0]!;
@@ -30,7 +30,7 @@ function endpointOf(apiUrl: string, url: string): string {
 /** Calls `onSend` for each request, and the function that it returns when the answer begins or fails. */
 export function watchRequests(
   apiUrl: string,
-  onSend: (endpoint: string) => (asked: Asked) => void,
+  onSend: (endpoint: string) => (result: RequestResult) => void,
 ): Dispatcher.DispatcherComposeInterceptor {
   const api = new URL(apiUrl).href.replace(/\/+$/, '');
   return (dispatch) => (options, handler) => {
@@ -38,7 +38,7 @@ export function watchRequests(
     const onAnswer = onSend(endpoint);
     const began = performance.now();
     let reported = false;
-    const report = (status: Asked['status']) => {
+    const report = (status: RequestResult['status']) => {
       if (!reported) onAnswer({ endpoint, status, ms: Math.round(performance.now() - began) });
       reported = true;
     };

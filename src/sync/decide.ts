@@ -5,7 +5,7 @@ import type { Decision, KnownAsset, ListedAsset } from '../store/syncs/write-ass
 
 interface DecideOptions {
   full: boolean;
-  asked?: boolean;
+  requested?: boolean;
   transcripts?: boolean;
   thumbnails?: boolean;
   skipped?: string | null;
@@ -14,7 +14,7 @@ interface DecideOptions {
 
 /**
  * Decides what to do with a listed asset. Pure. `full`: a full sync, which also retries failed, unavailable and given-up
- * assets; `asked`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
+ * assets; `requested`: an operator named this asset; `skipped`: the connection's filter that skips it. An asset that moved to
  * another company is written even if nothing else has changed.
  */
 export function decide(
@@ -42,7 +42,7 @@ function judge(before: KnownAsset | undefined, listed: ListedAsset, options: Dec
     if (isDeepStrictEqual(before.reason, reason)) return undefined;
     return { state: before.state, reason, afresh: false, due: false };
   }
-  if (!before || options.asked || before.skipped) return pending;
+  if (!before || options.requested || before.skipped) return pending;
 
   const changed = !isDeepStrictEqual(before.listed, listed.listed);
   const replaced = before.size !== listed.size || before.uploadDate !== listed.uploadDate;

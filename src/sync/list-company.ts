@@ -80,12 +80,12 @@ async function requestPage(deps: SyncDeps, run: Run, listing: Listing): Promise<
   const { what, company, since, cursor, pages } = listing;
   // The API takes only one of the two (spec, section 4.6). With a project, `recordPage` filters by type.
   const filter = projectId !== undefined ? { projectId } : { assetType };
-  const ask = (token: string) =>
+  const request = (token: string) =>
     deps.client.listAssets({ token, signal, companyId: company.id, cursor, since, ...filter });
   // The first page is requested right after /me, so the token that was read with the lease is still valid.
   const grant = pages === 0 && !listing.start.done ? sync.grant : undefined;
   try {
-    return await deps.withToken(sync.connectionId, ask, grant);
+    return await deps.withToken(sync.connectionId, request, grant);
   } catch (error) {
     const isRefused = error instanceof HttpError && cursorRefused.has(error.status);
     if (isRefused && pages === 0 && listing.isResumed) return 'cursor expired';

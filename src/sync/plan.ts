@@ -128,7 +128,7 @@ class Planner {
     const { store, client } = this.#deps;
     const { signal } = this.#options;
     if (connection.status !== 'active') throw new Error(`it is ${connection.status}`);
-    const me = storable(await this.#ask(connection, null, (token) => client.me({ token, signal })));
+    const me = storable(await this.#request(connection, null, (token) => client.me({ token, signal })));
     const highWaterMarks = new Map(
       (await store.connections.companies([connection.id])).map(({ id, highWaterMark }) => [id, highWaterMark]),
     );
@@ -158,7 +158,9 @@ class Planner {
     const { store, client, transcripts, thumbnails } = this.#deps;
     const { signal } = this.#options;
     const listing = pagesOf((cursor) =>
-      this.#ask(connection, company.id, (token) => client.listAssets({ token, signal, companyId: company.id, cursor })),
+      this.#request(connection, company.id, (token) =>
+        client.listAssets({ token, signal, companyId: company.id, cursor }),
+      ),
     );
     for await (const { listed, isDoubtful } of listing) {
       const known = new Map((await store.assets.some(listed.map(({ id }) => id))).map((it) => [it.id, it]));
@@ -178,7 +180,7 @@ class Planner {
   }
 
   /** Makes a request. If the library asks to wait, reports that, waits and repeats it. */
-  async #ask<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
+  async #request<T>(connection: Connection, companyId: string | null, call: (token: string) => Promise<T>): Promise<T> {
     for (;;) {
       try {
         return await this.#deps.withToken(connection.id, call);
@@ -248,11 +250,11 @@ export function kindOf(
 
 /** A listing, page by page, to its end; a page without a new asset is empty. */
 async function* pagesOf(
-  ask: (cursor: string | undefined) => Promise<AssetPage>,
+  request: (cursor: string | undefined) => Promise<AssetPage>,
 ): AsyncGenerator<{ listed: ListedAsset[]; isDoubtful: boolean }> {
   const cursors = followCursors('list its assets');
   for (let cursor: string | undefined; ; ) {
-    const page = await ask(cursor);
+    const page = await request(cursor);
     const listed = listedOn(page);
     const ids = listed.map(({ id }) => id);
     const { next, isNew, isDoubtful } = cursors.after(cursor, { ids, nextCursor: page.nextCursor });

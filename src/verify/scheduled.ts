@@ -99,11 +99,11 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
   }
 }
 
-/** Writes the inventory of the day if it is due, or with `asked` again. Returns whether it did. */
+/** Writes the inventory of the day if it is due, or with `onRequest` again. Returns whether it did. */
 export async function runInventory(
   deps: ScheduledDeps,
   stop: AbortSignal,
-  options: { asked?: boolean } = {},
+  options: { onRequest?: boolean } = {},
 ): Promise<boolean> {
   const { store } = deps;
   const now = deps.now?.() ?? new Date();
@@ -126,7 +126,7 @@ export async function runInventory(
 
 /** Waits for another process that is writing the inventory. Without assets there is none. */
 async function inventoryNow(deps: ScheduledDeps, signal: AbortSignal): Promise<void> {
-  while (!(await runInventory(deps, signal, { asked: true }))) {
+  while (!(await runInventory(deps, signal, { onRequest: true }))) {
     if ((await deps.store.contents.byId({ after: '', limit: 1 })).length === 0) return;
     await sleep(1000, undefined, { signal });
   }

@@ -52,7 +52,7 @@ function record(state: AssetState, more: Partial<Asset & KnownAsset> = {}): Asse
 const media = { key: 'k', bytes: 7, variant: 'original', checksums: {}, etag: null, version: 'v' } as const;
 const incremental = { full: false };
 const full = { full: true };
-const asked = { full: true, asked: true };
+const requested = { full: true, requested: true };
 
 const afresh = { state: 'pending', reason: null, afresh: true, due: true };
 const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
@@ -171,7 +171,7 @@ describe('what a listing makes of an asset', () => {
       { full: true, thumbnails: false },
       undefined,
     ],
-    ['asked for by an operator: from the start', record('mirrored'), listing(), asked, afresh],
+    ['requested for by an operator: from the start', record('mirrored'), listing(), requested, afresh],
 
     ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
     ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
@@ -201,7 +201,7 @@ describe('what a listing makes of an asset', () => {
       'unreadable but known: keeps its state, and says so',
       record('mirrored'),
       unreadable,
-      asked,
+      requested,
       looked('mirrored', false, unreadableListing),
     ],
     [

@@ -124,7 +124,7 @@ describe.each(grounds())('the inventory ($name)', { timeout: 240_000 }, (kind) =
   test('is replaced when a verification is asked to write it', async () => {
     now = new Date();
     // The mirror's own may have come first.
-    await runInventory(scheduled, never, { asked: true });
+    await runInventory(scheduled, never, { onRequest: true });
     const day = now.toISOString().slice(0, 10);
     expect((await read(day)).names).toHaveLength(4);
     const { id } = await scene.mirror.api('POST', '/verify', { inventory: true, deep: true });

@@ -28,7 +28,7 @@ export const queryOf = (query) => {
  * @returns {Promise<T>}
  */
 export async function api(path, options = {}) {
-  const response = await ask(path, options);
+  const response = await request(path, options);
   return response.json();
 }
 
@@ -40,7 +40,7 @@ export async function api(path, options = {}) {
  * @returns {AsyncGenerator<T>}
  */
 export async function* linesOf(path, options = {}) {
-  const { body } = await ask(path, options);
+  const { body } = await request(path, options);
   if (!body) return;
   let rest = '';
   for await (const text of body.pipeThrough(new TextDecoderStream())) {
@@ -51,7 +51,7 @@ export async function* linesOf(path, options = {}) {
 }
 
 /** @param {string} path @param {{ method?: string, body?: unknown, signal?: AbortSignal }} options */
-async function ask(path, { method = 'GET', body, signal }) {
+async function request(path, { method = 'GET', body, signal }) {
   const response = await fetch(addressOf(path), {
     method,
     headers: { accept: 'application/json', ...(body !== undefined && { 'content-type': 'application/json' }) },

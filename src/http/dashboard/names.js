@@ -5,7 +5,7 @@ import { draw } from './state.js';
 /** @type {Map<string, string>} */
 const names = new Map();
 /** Ids that were requested, or that have no name. */
-const asked = new Set();
+const requested = new Set();
 /** Requests names one after the other, in the order in which they are shown. */
 let line = Promise.resolve();
 
@@ -29,9 +29,9 @@ function learnAssets(assets) {
 export function subjectOf({ assetId, connectionId }) {
   const id = assetId ?? connectionId;
   if (id === null) return undefined;
-  if (!names.has(id) && !asked.has(id)) {
-    asked.add(id);
-    line = line.then(() => ask(id, assetId !== null));
+  if (!names.has(id) && !requested.has(id)) {
+    requested.add(id);
+    line = line.then(() => requestName(id, assetId !== null));
   }
   return names.get(id) ?? (assetId === null ? id.slice(0, 8) : id);
 }
@@ -40,7 +40,7 @@ export function subjectOf({ assetId, connectionId }) {
 export const connectionName = (id) => subjectOf({ assetId: null, connectionId: id }) ?? id;
 
 /** @param {string} id @param {boolean} isAsset */
-async function ask(id, isAsset) {
+async function requestName(id, isAsset) {
   try {
     if (isAsset) learnAssets((await api(`/assets${queryOf({ q: id, limit: 1 })}`)).assets);
     else learnConnections([await api(`/connections/${encodeURIComponent(id)}`)]);

@@ -10,7 +10,7 @@ export const state = {
 
 /** @type {() => void} */
 let show = () => {};
-let asked = false;
+let isScheduled = false;
 
 /** @param {() => void} render */
 export function onDraw(render) {
@@ -19,10 +19,10 @@ export function onDraw(render) {
 
 /** Renders the page with the next frame. */
 export function draw() {
-  if (asked) return;
-  asked = true;
+  if (isScheduled) return;
+  isScheduled = true;
   requestAnimationFrame(() => {
-    asked = false;
+    isScheduled = false;
     show();
   });
 }

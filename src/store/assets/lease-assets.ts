@@ -10,11 +10,11 @@ const ofItsConnection = sql`(SELECT settings FROM connections WHERE id = assets.
 
 export async function takeAssets(
   db: Database,
-  asked: { id: string; leaseMs: number }[],
+  requests: { id: string; leaseMs: number }[],
 ): Promise<(OwnedAsset | undefined)[]> {
-  const ids = asked.map(({ id }) => id);
-  // All workers ask for the same time.
-  const leaseMs = Math.min(...asked.map(({ leaseMs }) => leaseMs));
+  const ids = requests.map(({ id }) => id);
+  // All workers request the same time.
+  const leaseMs = Math.min(...requests.map(({ leaseMs }) => leaseMs));
   // Locks in the order of ids, like every statement that locks several assets, so that there are no deadlocks. Selects by
   // ids alone, or the planner would read all queued assets.
   const { rows } = await prepared(

@@ -67,9 +67,9 @@ export async function* probeDatabase(options: { url: string }): AsyncGenerator<F
       const remedy = 'each process takes up to 34: raise max_connections, or run fewer';
       yield { area, what: 'connections', found: `${facts.connections} at most`, remedy, level: 'note' };
     }
-    const asked = Date.now();
+    const startedAt = Date.now();
     const { rows } = await pool.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now');
-    yield clockFinding(area, Number(rows[0].now) - (asked + Date.now()) / 2, 'the database');
+    yield clockFinding(area, Number(rows[0].now) - (startedAt + Date.now()) / 2, 'the database');
     return pending.length === 0;
   } finally {
     await db.destroy();

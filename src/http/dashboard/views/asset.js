@@ -15,10 +15,10 @@ let error;
 let id = '';
 
 async function load() {
-  const asked = id;
+  const requestedId = id;
   try {
-    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(asked)}`));
-    if (asked !== id) return;
+    const found = /** @type {Asset} */ (await api(`/assets/${encodeURIComponent(requestedId)}`));
+    if (requestedId !== id) return;
     asset = found;
     error = undefined;
   } catch (problem) {

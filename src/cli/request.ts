@@ -18,7 +18,7 @@ export const notOurs = ({ url }: Service, status: number) =>
  * Sends a request to the operator API. Without a signal there is no time limit.
  * @throws NotReachable, UsageError for a wrong token, RefusedByService
  */
-export async function ask(
+export async function request(
   service: Service,
   method: string,
   path: string,
@@ -54,7 +54,7 @@ export async function ask(
 
 /** A request that is answered with JSON, within 30 seconds. */
 export async function call<T>(service: Service, method: string, path: string, body?: unknown): Promise<T> {
-  const response = await ask(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
+  const response = await request(service, method, path, { body, signal: AbortSignal.timeout(30_000) });
   try {
     return (await response.json()) as T;
   } catch {
@@ -64,7 +64,7 @@ export async function call<T>(service: Service, method: string, path: string, bo
 
 /** Work that reports its progress in lines of JSON. It stops when this process ends. */
 export async function followWork<T, P>(service: Service, path: string, onProgress: (progress: P) => void): Promise<T> {
-  const response = await ask(service, 'GET', path);
+  const response = await request(service, 'GET', path);
   const decoder = new TextDecoder();
   let rest = '';
   for await (const chunk of response.body!) {
