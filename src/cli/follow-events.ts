@@ -13,7 +13,7 @@ export interface EventHandlers {
 
 /**
  * Reports each event as it happens, and misses none: EventSource reconnects by itself. `open` resolves when the stream is
- * open; `end` never resolves, and rejects when the service refuses, or does not answer at the beginning.
+ * open; `end` never resolves, and rejects when asset-mirror refuses, or does not answer at the beginning.
  */
 export function followEvents(
   service: Service,

@@ -90,13 +90,13 @@ export interface Column {
   right?: boolean;
   /** The minimum width in a narrow terminal. Without it, the column is never cut. */
   least?: number;
-  /** Columns with this are left out if the table is still too wide; the highest first. */
+  /** Columns with this are omitted if the table is still too wide; the highest first. */
   spare?: number;
 }
 
 /**
  * Columns as wide as their widest cell. In a narrow terminal columns with `least` are cut, the widest first; if that is not
- * enough, columns with `spare` are left out.
+ * enough, columns with `spare` are omitted.
  */
 export function table(
   all: Column[],

@@ -12,7 +12,7 @@ import { similarNames } from './similar-names.ts';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Every variable of the service, in the order of the documentation. */
+/** Every variable of asset-mirror, in the order of the documentation. */
 export const variables = {
   LIBRARY_API_URL: p.libraryUrl('API'),
   LIBRARY_APP_URL: p.libraryUrl('sign-in'),
@@ -139,7 +139,7 @@ export const misspelled = (environment: Environment) =>
     [...variableNames, ...[...secretVariables].map((name) => `${name}_FILE`), ...otherNames],
   );
 
-/** Of other verbs, and not of the service. */
+/** Variables of other verbs than `start`. */
 const otherNames = ['ASSET_MIRROR_URL', 'LIBRARY_DATABASE_URL', 'ALL_PROXY'];
 
 /** Whether the variable is set, itself or by the name of a file. */

@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import { ConfigurationError } from '../errors.ts';
 import type { Log } from '../log.ts';
 
-/** Checks of the machine before the service starts. */
+/** Checks of the machine before asset-mirror starts. */
 
 /** Makes DATA_DIR, or closes an existing one to other accounts, because it holds secrets. @throws ConfigurationError */
 export async function makeDataDir(path: string, log: Log): Promise<void> {
@@ -48,7 +48,7 @@ async function make(path: string, mode?: number): Promise<void> {
   }
 }
 
-/** @throws ConfigurationError if the service cannot listen on HOST and this port, the value of the variable `name` */
+/** @throws ConfigurationError if the process cannot listen on HOST and this port, the value of the variable `name` */
 export async function probePort(name: string, host: string, port: number): Promise<void> {
   const server = createServer();
   const code = await new Promise<string | undefined>((resolve) => {

@@ -12,7 +12,7 @@ const statuses = ['active', 'paused', 'disconnected'] as const;
 
 /**
  * Gauges of the database and the queues. They are the same in every process, so only the web role exports them. If one
- * does not answer, its gauges are absent instead of outdated.
+ * does not answer, its gauges are absent, not old.
  */
 export function recordGauges(
   registry: Registry,

@@ -55,10 +55,10 @@ const mostWaits = 20;
 
 type SettleDeps = Pick<MirrorDeps, 'store' | 'breaker' | 'outages' | 'limiter' | 'log' | 'timings'>;
 
-/** The decision about an asset after an error. `spent`: the attempt counts; `putOff`: the asset waits longer each time. */
+/** The decision about an asset after an error. `spent`: the attempt counts; `postponed`: the asset waits longer each time. */
 type Verdict =
   | { outcome: 'failed'; reason: Reason }
-  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; putOff?: true };
+  | { outcome: Exclude<OutcomeCode, 'failed'>; waitMs: number; reason: Reason | null; spent?: true; postponed?: true };
 
 /**
  * Classifies the error of a job (see errors.ts) and ends the lease accordingly. `exhausted` ends an asset that has
@@ -104,7 +104,7 @@ async function judge(deps: SettleDeps, { asset, signal }: LeasedAsset, error: un
       outcome: 'library_unavailable',
       waitMs,
       reason: { code: 'library_unavailable', error: text },
-      putOff: true,
+      postponed: true,
     };
   }
   const reason = toReason(error);
@@ -132,7 +132,7 @@ async function judgeRefusal(
   const reason: Reason = { code: 'object_refused', text };
   if (error.scope === 'all' && asset.waits >= mostWaits) return { outcome: 'failed', reason };
   log.warn({ event: 'object.refused', ...idsOf(asset), reason: text }, 'object refused by bucket, will retry');
-  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, putOff: true };
+  return { outcome: 'object_refused', waitMs: backoff(asset.waits, 5000, longestWait), reason, postponed: true };
 }
 
 /** Adds the error of a sidecar to `reasons`. @throws an error that concerns more than this sidecar */

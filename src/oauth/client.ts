@@ -43,7 +43,7 @@ const tokenAnswer = z.object({
   refresh_token: z.string().min(1).optional().catch(undefined),
 });
 
-/** Seconds. A token with a longer life is refreshed all the same. */
+/** Seconds. A token with a longer life is refreshed after this time, too. */
 const longestLife = 24 * 3600;
 
 /** Longer than other calls: the answer to a refresh is the only copy of the next token. */

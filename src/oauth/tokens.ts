@@ -72,7 +72,7 @@ export class Tokens {
     return { ended, revoked: false };
   }
 
-  /** Resolves when no refresh is under way. */
+  /** Resolves when no refresh is running. */
   async settled(): Promise<void> {
     await Promise.allSettled(this.#inFlight.values());
   }

@@ -203,7 +203,7 @@ function checkRetry(found: Asset & { readable: boolean }): void {
     throw new Refused(
       409,
       'asset_gone',
-      'The asset is no longer in the library, so there is nothing to fetch. If it comes back, a full resync finds it.',
+      'The asset is no longer in the library, so there is nothing to fetch. If it is added again, a full resync finds it.',
     );
   }
   if (found.skipped !== null) {

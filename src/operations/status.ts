@@ -31,7 +31,10 @@ export const statusAnswer = z
       sidecars: count.describe('Mirrored assets that wait for a transcript or thumbnail.'),
     }),
     rate: z.object({ assetsPerSecond: z.number(), bytesPerSecond: z.number() }).describe('In the last minute.'),
-    timeLeft: z.number().nullable().describe('Seconds; null: nothing is transferred, or it is too early to tell.'),
+    timeLeft: z
+      .number()
+      .nullable()
+      .describe('Seconds; null: nothing is transferred, or it is too early for an estimate.'),
     syncs: open,
     verifications: open,
     queues: z.record(z.string(), z.record(z.string(), count)).nullable().describe('null: the queue does not answer.'),

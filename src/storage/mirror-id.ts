@@ -117,7 +117,7 @@ class MirrorId {
     const { name } = this.#storage;
     await this.#confirm().catch((error) => {
       if (error instanceof StorageUnavailable) throw error;
-      throw new StorageUnavailable(`${name}: cannot tell whether it is the right bucket`, { cause: error });
+      throw new StorageUnavailable(`${name}: cannot check whether it is the right bucket`, { cause: error });
     });
     if (!this.#writesFail) return;
     await this.#storage.check().catch(this.doubt);

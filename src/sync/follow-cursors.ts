@@ -4,7 +4,7 @@ import { crc32 } from 'node:zlib';
 /** A listing is given up after more than this many pages in a row without a new asset. */
 const mostIdlePages = 1000;
 
-/** A listing goes on without new assets. */
+/** A listing does not end, although it has no new assets. */
 export class EndlessListing extends Error {
   override readonly name = 'EndlessListing';
 }

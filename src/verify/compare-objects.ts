@@ -42,8 +42,8 @@ export interface Inspection {
 
 /** The result for each pair, in the same order. Foreign objects that turn out to belong to an asset have none. */
 export async function inspect(deps: InspectDeps, batch: Pair[], options: Inspection): Promise<Finding[]> {
-  const strangers = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
-  const owned = await ownedAmong(deps.store, strangers);
+  const foreign = options.one ? [] : batch.filter(({ left }) => !left).map(({ key }) => key);
+  const owned = await ownedAmong(deps.store, foreign);
   const findings = await concurrently(batch, readers, async ({ key, left, right }): Promise<Finding> => {
     if (left) return judge(deps, left, right, options);
     if (options.one || owned.has(key)) return undefined;

@@ -82,7 +82,7 @@ async function runVerification(deps: ScheduledDeps, stop: AbortSignal): Promise<
       return;
     }
     const reason = reasonOf(error);
-    const failures = await store.verifications.putOff(run.id, owner, reason, verificationRetry);
+    const failures = await store.verifications.postpone(run.id, owner, reason, verificationRetry);
     if (failures === 1) {
       log.warn(
         { event: 'verification.interrupted', verificationId: run.id, err: error },

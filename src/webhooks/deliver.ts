@@ -17,7 +17,7 @@ const tickMs = 2000;
 const atOnce = 4;
 /** Longer than one delivery takes at most. */
 const leaseMs = 60_000;
-/** A delivery under way has its lease: another process sends it again if it was not taken. */
+/** How long a stop waits for deliveries. Another process repeats those that did not end, after their lease. */
 const stopMs = 2000;
 
 export const longestWebhookWait = 6 * 3_600_000;

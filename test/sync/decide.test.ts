@@ -54,11 +54,11 @@ const incremental = { full: false };
 const full = { full: true };
 const requested = { full: true, requested: true };
 
-const afresh = { state: 'pending', reason: null, afresh: true, due: true };
+const reset = { state: 'pending', reason: null, reset: true, due: true };
 const looked = (state: AssetState, due: boolean, reason: Reason | null = null) => ({
   state,
   reason,
-  afresh: false,
+  reset: false,
   due,
 });
 
@@ -69,7 +69,7 @@ const aside = {
   state: 'pending',
   reason: { code: 'skipped_by_filter', rule: 'type videos' },
   skipped: 'type videos',
-  afresh: true,
+  reset: true,
   due: false,
 };
 
@@ -86,26 +86,26 @@ describe('what a listing makes of an asset', () => {
   });
 
   test.each<Row>([
-    ['a new asset is to be mirrored', undefined, listing(), incremental, afresh],
+    ['a new asset is to be mirrored', undefined, listing(), incremental, reset],
     [
       'a new one of an unknown status and type too',
       undefined,
       listing({ status: 'frozen', assetType: 'x' }),
       full,
-      afresh,
+      reset,
     ],
     [
       'a new one that cannot be read fails with the reason',
       undefined,
       unreadable,
       incremental,
-      { state: 'failed', reason: unreadableListing, afresh: true, due: false },
+      { state: 'failed', reason: unreadableListing, reset: true, due: false },
     ],
 
     ['mirrored and the same: nothing', record('mirrored'), listing(), incremental, undefined],
     ['mirrored and the same, in a full run: nothing', record('mirrored'), listing(), full, undefined],
-    ['another size is another file', record('mirrored'), listing({ size: 8 }), incremental, afresh],
-    ['another upload date is another file', record('mirrored'), listing({ uploadDate: 1001 }), incremental, afresh],
+    ['another size is another file', record('mirrored'), listing({ size: 8 }), incremental, reset],
+    ['another upload date is another file', record('mirrored'), listing({ uploadDate: 1001 }), incremental, reset],
     [
       'a new name is news for the record only',
       record('mirrored'),
@@ -171,32 +171,32 @@ describe('what a listing makes of an asset', () => {
       { full: true, thumbnails: false },
       undefined,
     ],
-    ['requested for by an operator: from the start', record('mirrored'), listing(), requested, afresh],
+    ['requested by an operator: from the start', record('mirrored'), listing(), requested, reset],
 
     ['unavailable and the same: nothing', record('unavailable'), listing(), incremental, undefined],
-    ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, afresh],
-    ['unavailable in a full run: again', record('unavailable'), listing(), full, afresh],
+    ['unavailable and changed: again', record('unavailable'), listing({ status: 'x' }), incremental, reset],
+    ['unavailable in a full run: again', record('unavailable'), listing(), full, reset],
     ['failed and the same: nothing', record('failed', { reason: why }), listing(), incremental, undefined],
-    ['failed and changed: again', record('failed', { reason: why }), listing({ size: 8 }), incremental, afresh],
-    ['failed in a full run: again', record('failed', { reason: why }), listing(), full, afresh],
+    ['failed and changed: again', record('failed', { reason: why }), listing({ size: 8 }), incremental, reset],
+    ['failed in a full run: again', record('failed', { reason: why }), listing(), full, reset],
     [
       'failed for it could not be read, and now can: again',
       record('failed', { listed: {} }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
 
-    ['gone and never mirrored: again', record('gone'), listing(), incremental, afresh],
+    ['gone and never mirrored: again', record('gone'), listing(), incremental, reset],
     [
       'gone and back, with its copy: a look',
       record('gone', { media, mirroredAt: new Date(2) }),
       listing(),
       incremental,
-      { ...afresh, state: 'mirrored' },
+      { ...reset, state: 'mirrored' },
     ],
-    ['gone and back, its record never written: again', record('gone', { media }), listing(), incremental, afresh],
-    ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, afresh],
+    ['gone and back, its record never written: again', record('gone', { media }), listing(), incremental, reset],
+    ['gone and back as another file: again', record('gone', { media }), listing({ size: 8 }), incremental, reset],
     [
       'unreadable but known: keeps its state, and says so',
       record('mirrored'),
@@ -246,13 +246,13 @@ describe('what a listing makes of an asset', () => {
       skipped,
       aside,
     ],
-    ['no longer skipped', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, afresh],
+    ['no longer skipped', record('pending', { ...mine, skipped: 'type videos' }), listing(), incremental, reset],
     [
       'skipped by another, and wanted here',
       record('pending', { connectionId: 'd', skipped: 'type videos' }),
       listing(),
       incremental,
-      afresh,
+      reset,
     ],
   ])('%s', (_, before, listed, options, decision) => {
     expect(decide(before, listed, options)).toEqual(decision);

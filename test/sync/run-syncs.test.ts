@@ -707,7 +707,7 @@ describe('what an operator asks for', () => {
     expect(await marks()).toEqual([longAgo + 2, null]);
   });
 
-  test('named assets are requested one by one and start afresh; those that cannot be are reported', async () => {
+  test('named assets are requested one by one and start over; those that cannot be are reported', async () => {
     const { companyId, connectionId } = await stage.company();
     const [good, bad, gone] = await stage.upload(companyId, 3, { override: { size: 'x' } });
     await stage.sync(connectionId);

@@ -13,7 +13,7 @@ export const codeOf = (error: unknown) => {
     code?: string;
     message?: string;
   };
-  // The SDK calls every timeout TimeoutError. Only a failed connect says that the store is away; others may be a slow body.
+  // The SDK calls every timeout TimeoutError. Only a failed connection shows that the store is unreachable; others may be a slow body.
   if (name === 'TimeoutError' && message?.includes('did not establish a connection')) return 'ETIMEDOUT';
   return [Code, code, name].find((value) => typeof value === 'string' && value !== 'Error') ?? '';
 };

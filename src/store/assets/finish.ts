@@ -33,15 +33,15 @@ export async function failed(db: Database, lease: AssetLease, reason: Reason): P
   });
 }
 
-/** Due again after `waitMs`. `spent`: counts as an attempt; `putOff`: counts as a wait. */
+/** Due again after `waitMs`. `spent`: counts as an attempt; `postponed`: counts as a wait. */
 export async function again(
   db: Database,
   lease: AssetLease,
   waitMs: number,
-  options: { spent?: boolean; putOff?: boolean; reason: Reason | null },
+  options: { spent?: boolean; postponed?: boolean; reason: Reason | null },
 ): Promise<boolean> {
   const values = sql`state = ${notTransferring}, next_at = ${inMs(waitMs)}, reason = ${json(options.reason)},
-    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.putOff ? 1 : 0}::int`;
+    attempts = attempts + ${options.spent ? 1 : 0}::int, waits = waits + ${options.postponed ? 1 : 0}::int`;
   return endLease(db, lease, values, { outcome: 'again', reason: options.reason, waitMs });
 }
 

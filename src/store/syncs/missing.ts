@@ -87,7 +87,7 @@ export async function gone(db: Database, listed: Listed, ids: string[]): Promise
 }
 
 /**
- * Ends the listing of a company; the sync continues at `position`. `held`: so many are missing that an operator must confirm
+ * Ends the listing of a company; the sync continues at `position`. `held`: too many are missing, so an operator must confirm
  * it before any is marked as gone.
  * @throws LeaseLost
  */

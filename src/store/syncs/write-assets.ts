@@ -23,7 +23,7 @@ export interface Decision {
   state: AssetState;
   reason: Reason | null;
   /** Reset attempts and deadlines. */
-  afresh: boolean;
+  reset: boolean;
   /** A worker has to handle it now. */
   due: boolean;
   /** The filter that skips it: then nothing is due. */
@@ -190,10 +190,10 @@ async function update(tx: Database, page: ListedPage, rows: Row[]): Promise<numb
       project_id = r.project_id, asset_type = r.asset_type, name = r.name, size = r.size, upload_date = r.upload_date,
       listed = r.listed, revision = a.revision + 1, state = r.state, reason = r.reason,
       skipped = r.skipped, sync_id = ${page.syncId},
-      next_at = CASE WHEN r.due THEN now() WHEN r.afresh THEN NULL ELSE a.next_at END,
-      attempts = CASE WHEN r.afresh THEN 0 ELSE a.attempts END,
-      waits = CASE WHEN r.afresh OR r.due THEN 0 ELSE a.waits END,
-      processing_since = CASE WHEN r.afresh THEN NULL ELSE a.processing_since END,
+      next_at = CASE WHEN r.due THEN now() WHEN r.reset THEN NULL ELSE a.next_at END,
+      attempts = CASE WHEN r.reset THEN 0 ELSE a.attempts END,
+      waits = CASE WHEN r.reset OR r.due THEN 0 ELSE a.waits END,
+      processing_since = CASE WHEN r.reset THEN NULL ELSE a.processing_since END,
       transcript_state = coalesce(r.transcript_state, a.transcript_state),
       thumbnail_state = coalesce(r.thumbnail_state, a.thumbnail_state),
       transcript_deadline = CASE WHEN r.transcript_state IS NULL THEN a.transcript_deadline END
@@ -222,7 +222,7 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       state: decision.state,
       reason: decision.reason,
       due: decision.due,
-      afresh: decision.afresh,
+      reset: decision.reset,
       skipped: decision.skipped ?? null,
       transcript_state: decision.transcriptState ?? null,
       thumbnail_state: decision.thumbnailState ?? null,
@@ -235,5 +235,5 @@ const recordset = (rows: Row[], news: 'new' | 'changed') => sql`
       },
     })),
   )}::jsonb) AS r (id text, project_id text, asset_type text, name text, size bigint, upload_date bigint, listed jsonb,
-    state text, reason jsonb, due boolean, afresh boolean, skipped text, transcript_state text,
+    state text, reason jsonb, due boolean, reset boolean, skipped text, transcript_state text,
     thumbnail_state text, entry jsonb)`;

@@ -113,7 +113,13 @@ export async function release(db: Database, id: string, owner: string): Promise<
 }
 
 /** Releases it for `waitMs` after an error. Returns how often in a row this happened without progress. */
-export async function putOff(db: Database, id: string, owner: string, error: string, waitMs: number): Promise<number> {
+export async function postpone(
+  db: Database,
+  id: string,
+  owner: string,
+  error: string,
+  waitMs: number,
+): Promise<number> {
   const { rows } = await sql<{ failures: number }>`
     UPDATE verifications SET owner = NULL, until = ${inMs(waitMs)}, error = ${error},
       position = position || jsonb_build_object('failures', coalesce((position->>'failures')::int, 0) + 1)

@@ -10,7 +10,7 @@ const opened = await newStore();
 const { store } = opened;
 afterAll(() => opened.close());
 
-const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
+const pending = { state: 'pending', reason: null, reset: true, due: true } as const;
 
 /** Assets that are recorded and on the queue. */
 async function queued(company: string, ...ids: string[]) {

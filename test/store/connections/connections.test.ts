@@ -158,7 +158,7 @@ test('counts and pages of assets match the connection, the company and the searc
   const { connectionId, owner, sync } = await running(store, 'searched');
   const names = ['50%_off.pdf', '50 x off.pdf', 'back\\slash', "quote's", 'ÄRGER.mov'];
   const assets = names.map((name, i) => listed(`search-${i}`, { name, size: 2 ** 40 + i }));
-  const decision = { state: 'pending', reason: null, afresh: true, due: true } as const;
+  const decision = { state: 'pending', reason: null, reset: true, due: true } as const;
   const page = { sync, owner, leaseMs: 60_000, companyId: 'searched', assets, decide: () => decision, position: {} };
   await store.syncs.recordPage(page);
   const found = async (q: string) =>

@@ -38,7 +38,7 @@ async function newAsset(change: string): Promise<string> {
     leaseMs: minute,
     companyId: company,
     assets: [listed(id)],
-    decide: () => ({ state: 'pending', reason: null, afresh: true, due: true }),
+    decide: () => ({ state: 'pending', reason: null, reset: true, due: true }),
     position: {},
   });
   await store.syncs.finish(sync, owner, { status: 'done', error: null });

@@ -14,7 +14,7 @@ const { store } = opened;
 afterAll(() => opened.close());
 
 const why: Reason = { code: 'error', text: 'why' };
-const pending = { state: 'pending', reason: null, afresh: true, due: true } as const;
+const pending = { state: 'pending', reason: null, reset: true, due: true } as const;
 /** What is new is pending, and every change is one of the name. */
 const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
 
@@ -72,7 +72,7 @@ test('an asset that the database refuses gets a problem, and the rest of the pag
   const byProblem: Decide = (before, asset) => {
     if (asset.problem === undefined) return decide(before, asset, {});
     const reason: Reason = { code: 'unreadable_listing', problem: asset.problem };
-    return { state: before?.state ?? 'failed', reason, afresh: false, due: false };
+    return { state: before?.state ?? 'failed', reason, reset: false, due: false };
   };
   const page = (assets: ListedAsset[]) =>
     store.syncs.recordPage({
