@@ -5,7 +5,7 @@ import { cpuSeconds, mebibytes, newStage } from './stage.ts';
 
 /**
  * Many connections on one worker, each with a small library and no news, at an interval of five minutes: whether their syncs
- * are on time, and what that takes; 100,000 at one of half an hour. `node bench/many-connections.ts [SECONDS] [CONNECTIONS…]`; SECONDS is how long is measured.
+ * are on time, and the resources for that; 100,000 at one of half an hour. `node bench/many-connections.ts [SECONDS] [CONNECTIONS…]`; SECONDS is how long is measured.
  */
 const seconds = Number(process.argv[2] ?? 100);
 const sizes = process.argv.length > 3 ? process.argv.slice(3).map(Number) : [100, 1000, 10_000, 100_000];
@@ -15,10 +15,10 @@ const files = 10;
 
 interface Found {
   connections: number;
-  /** Runs that began in the time, and runs that should have. */
+  /** Syncs that started in the measured time, and syncs that were due. */
   syncs: number;
   due: number;
-  /** From when one was due until it began, ms. */
+  /** The delay of a sync in ms. */
   p50: number;
   p99: number;
   /** Share of one processor. */
@@ -44,7 +44,7 @@ async function measure(connections: number): Promise<Found> {
     await stage.addMirrored(from, Math.min(connections, from + 19_999));
   }
   const mirror = await stage.mirror('worker', { SYNC_INTERVAL: `${intervalMs}ms` });
-  // Two schedules for each: until all are made, the inventory of the day is written, and what was due meanwhile is done.
+  // Two schedules for each: until all are made, the day's inventory is written, and the work due meanwhile is done.
   const queue = await stage.queueKeys();
   const scheduled = () => redis.zcard(`${queue}:syncs:repeat`);
   for (let waited = 0; (await scheduled()) < 2 * connections; waited++) {
@@ -97,7 +97,7 @@ function lateness(id: string, began: number, intervalMs: number): number {
   return (((began - offsetOf(id, intervalMs)) % intervalMs) + intervalMs) % intervalMs;
 }
 
-/** So many of these moments are between two others. */
+/** The number of these moments between two others. */
 function dueBetween(connections: number, from: number, to: number, intervalMs: number): number {
   let due = 0;
   for (let n = 1; n <= connections; n++) {

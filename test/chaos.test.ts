@@ -10,7 +10,7 @@ import { makePlan, type Options, type PlannedAsset } from './chaos/plan.ts';
 
 const main = join(import.meta.dirname, 'chaos/main.ts');
 
-/** The fault suite as anybody runs it. */
+/** The fault suite, as `npm run chaos` runs it. */
 async function chaos(...options: string[]): Promise<{ code: number; output: string }> {
   const child = spawn(process.execPath, [main, ...options], { stdio: ['ignore', 'pipe', 'pipe'] });
   let output = '';

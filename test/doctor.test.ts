@@ -12,12 +12,12 @@ import { keysOf } from './support/mirror.ts';
 import { freePort } from './support/ports.ts';
 import { newScene, type Scene } from './support/scene.ts';
 
-/** The doctor in this process. */
+/** `doctor` in this process. */
 async function findings(environment: Record<string, string>, signal = new AbortController().signal) {
   return Array.fromAsync(examine(readConfig(environment), signal));
 }
 
-/** The verb, as people run it. */
+/** The verb as a process. */
 async function run(environment: Record<string, string>, ...args: string[]) {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-doctor-'));
   const main = join(import.meta.dirname, '../src/main.ts');
@@ -234,7 +234,7 @@ describe.each([
     expect(of(await findings(environment), 'Referer')).toMatchObject({ level: 'note' });
     await scene.admin.setFaults({ endpoint: 'media', redirect: 2 });
     expect(of(await findings(environment), 'Range')).toMatchObject({ level: 'ok' });
-    // Where downloads may not go, doctor does not go.
+    // doctor follows only links that downloads may follow.
     const inside = await startBare();
     const location = `http://localhost:${new URL(inside.url).port}/latest/credentials`;
     await scene.admin.setFaults({ endpoint: 'media', status: 302, headers: { location } });
@@ -306,7 +306,7 @@ test.runIf(process.getuid?.() === 0)('a DATA_DIR that other accounts may enter i
       }),
       'DATA_DIR',
     );
-  // The next start closes its own.
+  // The next start changes the mode of its own directory.
   expect(await look()).toBeUndefined();
   await chown(directory, 12345, 12345);
   expect(await look()).toMatchObject({ level: 'note', remedy: `chmod 700 ${directory}` });

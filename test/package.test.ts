@@ -24,7 +24,7 @@ describe('the package, as npm would install it', () => {
     const [archive] = (await readdir(home)).filter((name) => name.endsWith('.tgz'));
     await mkdir(join(installed(), 'asset-mirror'), { recursive: true });
     await run('tar', ['-xzf', join(home, archive!), '--strip-components=1', '-C', join(installed(), 'asset-mirror')]);
-    // What it says that it needs, and nothing else.
+    // Only its declared dependencies.
     const { dependencies } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
     const modules = await realpath(join(root, 'node_modules'));
     for (const name of Object.keys(dependencies)) {

@@ -71,7 +71,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
     await first.assetIn(id, 'transferring');
     const started = Date.now();
     expect(await first.kill('SIGTERM'), first.output()).toBe(0);
-    // Whoever waits for the transfer waits 30 s.
+    // Without an abort of the transfer, the stop would take 30 s.
     expect(Date.now() - started).toBeLessThan(20_000);
     expect((await keysOf(ground.storage)).filter((key) => key.includes(id))).toEqual([]);
 
@@ -89,7 +89,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
     await mirror.assetIn(id, 'transferring');
     mirror.child.kill('SIGTERM');
     await until('the stop to begin', async () => (await fetch(`${ground.publicUrl}/readyz`)).status === 503);
-    // In its own time it would end with 0.
+    // Without the second signal it would end with 0.
     expect(await mirror.kill('SIGTERM')).toBe(143);
   });
 
@@ -124,7 +124,7 @@ describe.each(grounds())('processes that end ($name)', { timeout: 300_000 }, (ki
       server.kill('SIGSTOP');
       const started = Date.now();
       expect(await mirror.kill('SIGTERM'), mirror.output()).toBe(0);
-      // Whoever waits for an answer waits for ever.
+      // Waiting for an answer would take for ever.
       expect(Date.now() - started).toBeLessThan(20_000);
     } finally {
       server.kill('SIGKILL');
@@ -180,7 +180,7 @@ describe.each(grounds())('a large file and processes that end ($name)', { timeou
         Number((await database.query('SELECT count(*) FROM upload_parts WHERE asset_id = $1', [id])).rows[0].count);
       await until('half of it to be stored', async () => (await stored()) >= 6);
       await first.kill(signal);
-      // The server may still be at what the process has sent.
+      // The server may still be handling requests of the process.
       await until('its statements to end', async () => {
         const { rows } = await database.query(
           "SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'asset-mirror%'",
@@ -194,7 +194,7 @@ describe.each(grounds())('a large file and processes that end ($name)', { timeou
       mirrors.push(second);
       expect(await second.assetIn(id, 'mirrored', 90_000)).toMatchObject({ spent: 0, bytes: size });
       const again = await admin.requests({ assetId: id, endpoint: 'media' });
-      // Each request is one part: those that were kept are not asked for again.
+      // Each request is one part: stored parts are not requested again.
       expect(again).toHaveLength(13 - kept);
       expect(second.output()).toContain('transfer resumed');
       const hash = createHash('sha256');
@@ -399,7 +399,7 @@ describe('DATA_DIR', () => {
   });
 });
 
-/** The service with a PostgreSQL of its own. */
+/** asset-mirror with its embedded PostgreSQL. */
 async function embedded() {
   const directory = await mkdtemp(join(tmpdir(), 'asset-mirror-start-'));
   const child = spawn(process.execPath, ['src/main.ts', 'start'], {
@@ -448,7 +448,7 @@ test('a second signal leaves no PostgreSQL behind', async () => {
   const service = await embedded();
   try {
     await until('the start', () => service.output().includes('"started"'));
-    // Two of one kind at the same moment would be one; which of two kinds is seen first is not said.
+    // Two of one kind at the same moment would be one; the order of two kinds is not defined.
     service.child.kill('SIGINT');
     service.child.kill('SIGTERM');
     expect([130, 143], service.output()).toContain(await service.ended);

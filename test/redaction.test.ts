@@ -10,7 +10,7 @@ import { freePort } from './support/ports.ts';
 import { until } from './support/until.ts';
 import { newWire } from './support/wire.ts';
 
-/** What a library says that tells everything in its errors. None of it is worth anything, and all of it looks as if. */
+/** Errors of a library that reveals secrets. The values are fake, but look real. */
 const canaries = {
   access: 'svca_canaryaccess0123456789',
   refresh: 'svcr_canaryrefresh0123456789',
@@ -66,7 +66,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     const [user] = library.users;
     await admin.addCompany({ id: 'acme', name: 'Acme', userIds: [user!.id] });
 
-    // Connecting, with everything that a browser carries, and what goes wrong there.
+    // The connect flow with all of a browser's data, and its errors.
     await connect(web.api);
     await fetch(`${ground.publicUrl}/connect?link=${canaries.access}`);
     await fetch(`${ground.publicUrl}/oauth/callback?error=${canaries.access}&state=x`);
@@ -75,7 +75,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     written.set('a refusal', JSON.stringify([...refused.headers, await refused.text()]));
     await web.quiet();
 
-    // Whatever can go wrong with an asset, and a library that says too much about it.
+    // All errors of assets, with a library that reveals too much about them.
     const upload = (asset: object = {}) =>
       admin
         .addAsset({
@@ -204,7 +204,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     await ground?.clear();
   });
 
-  /** As a browser does, keeping what only a browser may know. */
+  /** Connects like a browser, and returns the secrets that only a browser may know. */
   async function connect(api: (method: string, path: string, body?: unknown) => Promise<{ url: string }>) {
     const browser = newBrowser();
     let { url } = await api('POST', '/connect-links', {});
@@ -220,7 +220,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     }
   }
 
-  /** What a stream tells who follows it from the beginning. */
+  /** The content of an event stream from the beginning. */
   async function listen() {
     const ended = new AbortController();
     const { body } = await fetch(`${ground.publicUrl}/api/events`, {
@@ -234,7 +234,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     return { received: () => received, close: () => ended.abort() };
   }
 
-  /** The queues as the board shows them to who is signed in: all jobs in all states, each with its errors. */
+  /** The queue dashboard of a signed-in operator: all jobs in all states, with their errors. */
   async function readQueues(): Promise<void> {
     const origin = ground.publicUrl;
     const signedIn = await fetch(`${origin}/sign-in`, {
@@ -307,7 +307,7 @@ describe.each(grounds())('nothing that is written has a secret in it ($name)', {
     expect(of(/^svca_/)).toBeGreaterThanOrEqual(3);
     expect(of(/^svcr_/)).toBeGreaterThanOrEqual(3);
     expect(of(/^svcc_/)).toBeGreaterThanOrEqual(1);
-    // How many links were signed depends on how often somebody asked.
+    // The number of signed links depends on the number of requests.
     expect(secrets.size).toBeGreaterThan(30);
     for (const [where, text] of written) expect(text.length, where).toBeGreaterThanOrEqual(mayBeEmpty(where) ? 0 : 20);
 

@@ -80,7 +80,7 @@ describe.each(grounds())('with a collector ($name)', (kind) => {
       await admin.addFault({ endpoint: 'media', assetId: ids[0]!, status: 500, times: 1 });
       await web.connect();
       await web.quiet();
-      // What is not sent yet is sent before the end.
+      // Unsent spans are sent before the end.
       expect(await worker.kill('SIGTERM'), worker.output()).toBe(0);
       expect(await web.kill('SIGTERM'), web.output()).toBe(0);
 

@@ -65,7 +65,7 @@ describe('the verbs of operators', () => {
       .split('\n')
       .map((line) => JSON.parse(line).id);
     expect(lines.sort()).toEqual([failed, whole].sort());
-    // A name moves no cursor; and into a file goes no colour, but on request.
+    // A name cannot move the cursor, and files get colours only on request.
     expect((await run(['assets', '--search', 'interview'])).stdout).toContain('interview \\u{1b}[1A.mov');
     expect(connections.stdout).not.toContain('\u001b');
     expect((await run(['connections'], { FORCE_COLOR: '1' })).stdout).toContain('\u001b[31massets failed');
@@ -170,7 +170,7 @@ describe('the verbs of operators', () => {
   });
 
   test('resync --full --wait also waits for the verification, and says what was repaired', async () => {
-    // What had failed comes with the first.
+    // Failed assets come with the first.
     await run(['resync', id, '--full', '--wait']);
     const compared = await run(['resync', id, '--full', '--wait']);
     expect(compared.stdout).toMatch(/✓ .* mirrored in total\.\nBucket verified: no differences\.\n/);

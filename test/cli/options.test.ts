@@ -15,7 +15,7 @@ afterAll(() => rmSync(place, { recursive: true, force: true }));
 const file = join(place, 'film.mp4');
 writeFileSync(file, '');
 
-/** What is served when a verb is called with these words; or what is said to them. */
+/** The library's options after a call of a verb, or its error message. */
 async function served(words: string[]): Promise<string | undefined> {
   let media: string | undefined;
   let said = '';

@@ -135,7 +135,7 @@ describe('a change', () => {
     await stage.query(`UPDATE connections SET settings = '{"exclude": {"assetTypes": ["videos"]}}', filters_pending = true
       WHERE id = '${connectionId}'`);
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
-    // Settings of before say nothing of those that came after.
+    // Earlier settings do not affect later ones.
     await stage.store.filters.settled(connectionId, {});
     expect(await stage.store.filters.unsettled()).toEqual([connectionId]);
     await patch(connectionId, { exclude: { projectIds: ['p2'] }, force: true });
@@ -160,7 +160,7 @@ describe('a company that two connections read', () => {
     await stage.sync(second, 'full');
     expect(await rows(companyId)).toMatchObject(both);
 
-    // Neither wants it; then the first does again.
+    // First neither connection wants it; then the first one does again.
     expect(await patch(second, { exclude: { assetTypes: ['documents', 'videos'] } })).toMatchObject({
       changed: { skipped: 1 },
     });
@@ -168,7 +168,7 @@ describe('a company that two connections read', () => {
     expect(await patch(first, { exclude: null })).toMatchObject({ changed: { unskipped: 1 } });
     expect(await rows(companyId)).toMatchObject({ [film]: { ...waiting, connectionId: first } });
 
-    // The first gives up the document, and nobody wants it; the film goes to whoever does.
+    // The first one skips both: no connection wants the document, and the second one wants the film.
     await patch(second, { exclude: { assetTypes: ['documents'] } });
     expect(await patch(first, { include: { projectIds: ['nothing'] }, force: true })).toMatchObject({
       changed: { skipped: 1 },
@@ -237,7 +237,7 @@ describe('settings of a connection', () => {
     const other = await stage.company();
     const companyIds = ['x', other.companyId, companyId];
     const { settings, changed } = await patch(other.connectionId, { include: { companyIds }, force: true });
-    // What another connection reads is as strange to this one.
+    // The company of another connection is unknown to this one, too.
     expect(changed.unknown).toEqual({ ...nothing, companyIds: ['x', companyId] });
     expect(settings.include).toEqual({ ...nothing, companyIds });
   });

@@ -351,7 +351,7 @@ describe('readiness', () => {
       expect(away.body.checks.bucket).toMatch(/directory|mirror|ENOENT/);
       expect(await ready('?without=bucket')).toEqual({ status: 200, body: { ...away.body, status: 'ready' } });
       expect((await ready('?without=queue')).status).toBe(503);
-      // What a probe of web processes with ?without=bucket relies on.
+      // Probes of web processes use ?without=bucket.
       expect((await ask('POST', '/api/connect-links', {})).status).toBe(201);
       expect((await ask('GET', '/api/status')).status).toBe(200);
     } finally {
@@ -442,7 +442,7 @@ describe('the id of a request', () => {
   });
 
   test('is on each line that is written in its course, also behind a body; no address is on any', async () => {
-    // The body comes after the headers, in a lease of its own.
+    // The body comes after the headers, in a separate turn of the event loop.
     const body = Readable.from(['token=wrong', '&to=/?secret=1']);
     const headers = { origin: stage.ground.publicUrl, 'content-type': 'application/x-www-form-urlencoded' };
     await askAs('form-1', '/sign-in?to=/secret', { method: 'POST', headers, body, duplex: 'half' } as never);

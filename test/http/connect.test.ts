@@ -33,7 +33,7 @@ async function somebody(): Promise<string> {
   return userId;
 }
 
-/** A browser that has consented, and the address at which it is to come back. */
+/** A browser after the consent, and the address of the callback. */
 async function consented(userId: string, link?: string) {
   const browser = newBrowser();
   const consent = (await browser.get(link ?? (await linkFor()))).headers.get('location');
@@ -67,7 +67,7 @@ describe('a connect link', () => {
     const other = new URL(second.headers.get('location')!).searchParams;
     for (const name of ['state', 'code_challenge']) expect(other.get(name)).not.toBe(query[name]);
 
-    // The verifier is in no place where anybody could read it.
+    // The verifier is not readable anywhere.
     const [cookie] = first.headers.getSetCookie();
     expect(cookie).toMatch(
       /^asset_mirror_connect=v1\.[\w.-]+; Max-Age=3600; Path=\/oauth\/callback; HttpOnly; SameSite=Lax$/,
@@ -144,7 +144,7 @@ describe('coming back', () => {
     const { browser, back } = await consented(userId);
     const stranger = await text(await newBrowser().get(back));
     expect(stranger).toMatchObject({ status: 400, text: expect.stringContaining('did not start here') });
-    // One that has begun an attempt of its own neither.
+    // Neither can a browser that has started its own attempt.
     const other = await consented(await somebody());
     expect((await other.browser.get(back)).status).toBe(400);
     expect((await connections()).some(({ user }) => user.id === userId)).toBe(false);
@@ -355,7 +355,7 @@ describe('connecting again', () => {
     expect(await stage.highWaterMark(connectionId, companyId)).toBe(mark);
     expect(await stage.ids(companyId)).toEqual(ids);
     expect(await stage.run(connectionId)).toEqual({ outcome: 'done', done: 1 });
-    // A link that names no connection does the same for who is known.
+    // A link without a connection does the same for a known user.
     expect(await connectAs(stage.mirror, userId)).toBe(connectionId);
   });
 
@@ -462,7 +462,7 @@ test('every page may do nothing but show itself', async () => {
   }
 });
 
-/** A web half at another address, with a library that knows it. */
+/** A web process at another address, with a library that has this address registered. */
 async function at(publicUrl: (port: number) => string) {
   const port = await freePort();
   const ground = await newGround({ port, environment: { PUBLIC_URL: publicUrl(port) } });
@@ -527,7 +527,7 @@ describe('PUBLIC_URL with a path', () => {
   });
 });
 
-/** Moves the library's clock: last. */
+/** Moves the library's clock, so it runs last. */
 test('a code that has expired connects nobody', async () => {
   const { browser, back } = await consented(await somebody());
   await stage.admin.advanceClock(601);

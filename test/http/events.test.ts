@@ -57,7 +57,7 @@ async function follow(options: { last?: string; query?: string; url?: string } =
   await until('the stream to begin', () => stream.last !== '');
   return { ...stream, stream, response, reading, end };
 }
-/** Those of these kinds: what others did a moment before may come along. */
+/** The events of these kinds: events of earlier tests may arrive, too. */
 const eventsOf = (stream: { events: { kind: string }[] }, ...kinds: string[]) =>
   stream.events.map(({ kind }) => kind).filter((kind) => kinds.includes(kind));
 const happen = (kind: string, more: object = {}) => stage.store.events.add({ kind, connectionId, ...more });
@@ -68,7 +68,7 @@ test('a follower gets an event of any process at once', async () => {
   const other = await startMirror({ ...stage.ground, environment }, stage.library, 'web');
   const here = await follow();
   const there = await follow({ url: environment.PUBLIC_URL });
-  // The records are looked through every two seconds in any case: each of these would then come after two seconds.
+  // Without notices the database is read every two seconds: each event would then take two seconds.
   const took: number[] = [];
   for (let round = 0; round <= 30; round++) {
     const began = performance.now();
@@ -89,7 +89,7 @@ test('a follower gets an event of any process at once', async () => {
   }
   await stage.mirror.api('POST', `/connections/${connectionId}/resume`);
   await here.end();
-  // A process that stops lets go of those who follow.
+  // A process that stops closes its streams.
   await other.stop();
   await there.reading;
 });
@@ -104,7 +104,7 @@ test('who comes back goes on behind the last it has seen, and misses nothing', a
   await until('the others', () => second.stream.events.length >= 2);
   expect(second.stream.events.map(({ kind }) => kind)).toEqual(['test.two', 'test.three']);
   await second.end();
-  // Before the first event, too: the stream says where it begins.
+  // Also before the first event: the stream sends its starting position.
   const third = await follow();
   await third.end();
   await happen('test.four');
@@ -123,7 +123,7 @@ test('an event whose transaction ends late is not missed, though younger ones we
     await happen('test.quick');
     await slow.query('COMMIT');
     await until('both', () => eventsOf(stream.stream, 'test.slow', 'test.quick').length === 2);
-    // And in an order in which a place between them stands for all before it.
+    // And in an order in which a position covers all events before it.
     const from = await follow({ last: stream.stream.last });
     await happen('test.after');
     await until('the next', () => eventsOf(from.stream, 'test.after').length === 1);
@@ -166,7 +166,7 @@ test('who reads nothing costs no more than a page, and keeps nobody waiting', as
   expect(hearing.stream.events.map(({ data }) => data.i).filter((i) => i !== undefined)).toEqual(
     Array.from({ length: 300 }, (_, i) => i),
   );
-  // Of 15 MB this process holds a page for the deaf one, and the kernel some: the rest is where it was.
+  // Of 15 MB this process holds one page for the stuck reader, and the kernel some; the rest stays in the database.
   const sockets = (process as never as { _getActiveHandles(): { writableLength?: number }[] })._getActiveHandles();
   expect(Math.max(...sockets.map(({ writableLength = 0 }) => writableLength))).toBeLessThan(6 * 2 ** 20);
   deaf.destroy();

@@ -14,7 +14,7 @@ const skipped = isThere ? '' : ' (skipped: promtool is not installed)';
 test.skipIf(!isThere)(`each alert says what it is for, and nothing otherwise${skipped}`, async () => {
   const promtool = (...args: string[]) => promisify(execFile)('promtool', args);
   await promtool('check', 'rules', rules);
-  // What is not as expected is on stdout, and the exit code says so.
+  // Differences are on stdout, and the exit code is not 0.
   await promtool('test', 'rules', cases).catch(({ stdout }) => expect.unreachable(stdout));
 });
 

@@ -16,7 +16,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
   const scene = await newScene();
   try {
     const directory = scene.ground.environment.STORAGE_URL!.slice('file://'.length);
-    // A file in the way: not even root can write below it.
+    // A file at the path: not even root can write below it.
     await rename(directory, `${directory}.aside`);
     await writeFile(directory, '');
     const ids = await Promise.all(Array.from({ length: 10 }, () => scene.upload()));
@@ -30,7 +30,7 @@ test('a directory that takes nothing makes everything wait, says why, and nothin
     for (const id of ids) expect(await scene.mirror.assetIn(id, 'mirrored')).toMatchObject({ spent: 0 });
     expect(breaker(scene.mirror.lines)).toHaveLength(1);
     const downloads = (await scene.admin.requests()).filter((request) => request.endpoint === 'media');
-    // A few were on their way; the rest was not even asked for.
+    // A few were in transfer; the rest was not requested.
     expect(downloads.length).toBeLessThanOrEqual(ids.length + 4);
     await chmod(directory, 0o755);
   } finally {
@@ -195,7 +195,7 @@ test.runIf(inject('s3'))(
         await scene.resync({ mode: 'incremental' });
         return breaker(scene.mirror.lines).length > 0;
       });
-      // They are in the other bucket. The one that comes back has none of them.
+      // They are in the other bucket. The original one has none of them.
       const written = (await keysOf(scene.storage)).filter((key) => !key.startsWith('_mirror/'));
       expect(written.length).toBeGreaterThan(0);
       for (const key of written) await scene.storage.remove(key);

@@ -62,7 +62,7 @@ describe('what lies beside the media', () => {
     await scene.resync();
     await scene.mirror.assetIn(id, 'mirrored');
     const before = await scene.record(id);
-    // No listing has seen it yet; the transcript's next look does.
+    // No listing has seen it yet; the next follow-up check does.
     await scene.admin.changeAsset(id, { status: 'processing', content: { text: 'another file' }, transcript: spoken });
     await transcriptIs(id, 'mirrored', 60_000);
     const after = await scene.record(id);

@@ -31,7 +31,7 @@ afterAll(async () => {
 const clientWith = (options: Partial<OAuthClientOptions> = {}) =>
   new OAuthClient({ ...library, apiUrl: relay.url, ...options });
 
-/** What comes of a refresh that is answered like this. */
+/** The result of a refresh with this answer. */
 async function refreshWith(status: number, body: unknown, headers: Record<string, string> = {}) {
   relay.instead = (response) =>
     response

@@ -27,7 +27,7 @@ let admin: Admin;
 let relay: Relay;
 let database: { url: string; drop(): Promise<void> };
 let store: Store;
-/** Sees the database as nobody's process does; the other one sees the server from outside of it. */
+/** A connection to the test's database, and one to the server itself. */
 let sql: pg.Client;
 let server: pg.Client;
 let lines: { msg: string; level: string; connectionId?: string; reason?: string }[] = [];
@@ -94,7 +94,7 @@ async function newConnection(accessExpiresAt = new Date(Date.now() - 1000)) {
   return { id, user, grant };
 }
 
-/** The user goes through the connect flow once more. */
+/** The user connects again. */
 async function reconnect(connection: { user: { id: string; name: string; email: string } }) {
   const grant = await connect(library);
   await store.connections.saveGrant({
@@ -289,7 +289,7 @@ describe('many concurrent callers', () => {
     relay.before = held.pass;
     const processes = await Promise.all([33, 33, 34].map((callers) => startProcess(connection.id, { callers })));
     for (const each of processes) each.go();
-    // The one that refreshes is held until all the others wait for it.
+    // The refresh is delayed until all others wait for it.
     await Promise.all([held.reached, ...processes.map((each) => each.calling())]);
     held.open();
     const results = (await Promise.all(processes.map((each) => each.results()))).flat();
@@ -323,7 +323,7 @@ describe('many concurrent callers', () => {
     const { version } = await tokens.getAccessToken(connection.id);
     const next = await Promise.all(Array.from({ length: 50 }, () => tokens.getAccessToken(connection.id, version)));
     expect(new Set(next.map((token) => token.version))).toEqual(new Set([2]));
-    // Latecomers were refused with the same token.
+    // Later callers were refused with the same token.
     expect(await tokens.getAccessToken(connection.id, version)).toEqual(next[0]);
     expect(refreshes()).toBe(1);
   });
@@ -354,7 +354,7 @@ describe('many concurrent callers', () => {
     const tokens = tokensOf({ store: { ...store, connections: { ...store.connections, grant } } });
     const held = breaker();
     relay.after = held.pass;
-    // These come while the first one reads: all are refused with what it finds.
+    // These arrive while the first one reads: all are refused for the same reason.
     const calls = [tokens.getAccessToken(connection.id)];
     for (let i = 0; i < 50; i++) calls.push(tokens.getAccessToken(connection.id, 1));
     await held.reached;
@@ -369,13 +369,13 @@ describe('many concurrent callers', () => {
     expect(await saved(connection.id)).toMatchObject({ tokenVersion: 2 });
     await Promise.all(calls);
     expect(refreshes()).toBe(1);
-    // They wait for one another, and do not crowd the database.
+    // They wait for one another, and do not overload the database.
     expect(reads).toBe(2);
   });
 });
 
 describe('after the library has rotated, the new pair is saved in spite of', () => {
-  /** The store, with a look at each try to save. */
+  /** The store, with a callback before each save. */
   function watchedStore(onSave?: (save: () => Promise<boolean>) => Promise<boolean>) {
     const watched = { tries: 0, store };
     watched.store = {
@@ -628,7 +628,7 @@ describe('a lost answer to a refresh', () => {
     expect(second).toBeInstanceOf(Disconnected);
     expect(reasonOf(second)).toMatch(lost);
     await expectDisconnected(connection.id, lost);
-    // The pair that nobody has is not left to live at the library.
+    // The lost pair does not stay valid at the library.
     expect(await grants()).toBe(before);
   });
 

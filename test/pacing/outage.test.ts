@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 describe('trouble of a place', () => {
   const reset = () => Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
-  /** Fails in a place for an asset; says whether that is everyone's trouble. */
+  /** Fails at a target for an asset; returns whether that is an outage. */
   async function fails(
     outages: ReturnType<typeof createOutageDetector>,
     place: 'api' | 'links',

@@ -21,7 +21,7 @@ async function open(environment: Record<string, string> = {}): Promise<Stage> {
   closing.push(() => stage.close());
   return stage;
 }
-/** Does it as a process whose clock is this far ahead of the database's. */
+/** Runs it in a process whose clock is this far ahead of the database's. */
 async function ahead(ms: number, work: () => Promise<void>): Promise<void> {
   vi.useFakeTimers({ toFake: ['Date'], now: Date.now() + ms });
   await work().finally(() => vi.useRealTimers());
@@ -53,7 +53,7 @@ describe('429 with Retry-After', { timeout: 4 * patience }, () => {
       patience,
     );
 
-    // Five were answered; then each of the four in hand may have asked once.
+    // Five were answered; then each of the four in flight may have sent one request.
     const ids = new Set(await stage.ids(slow.companyId));
     const asked = (await stage.admin.requests({ endpoint: 'asset' })).filter(({ assetId }) => ids.has(assetId!));
     expect(asked.filter(({ status }) => status === 429).length).toBeLessThanOrEqual(4);

@@ -115,7 +115,7 @@ describe('a mirror that stays up to date', { timeout: 180_000 }, () => {
     const waiting = await Promise.all(
       Array.from({ length: 12 }, (_, n) => scene.upload({ name: `waiting ${n}`, uploadDate: longAgo + n })),
     );
-    // The first ones hang until the connection is over, and the others wait behind them.
+    // The first ones hang until the connection has ended, and the others wait behind them.
     for (const assetId of waiting) await scene.admin.addFault({ endpoint: 'asset', assetId, latency: 120_000 });
     await scene.resync();
     await until('all to be known', async () => (await scene.mirror.api('GET', '/status')).assets.total === 15);

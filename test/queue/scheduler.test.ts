@@ -9,7 +9,7 @@ const backends = [
 ];
 const hour = 3_600_000;
 
-/** Does it as if it were then. */
+/** Runs it with this time as now. */
 async function atTime(now: number, work: () => Promise<void>): Promise<void> {
   vi.useFakeTimers({ toFake: ['Date'], now });
   await work().finally(() => vi.useRealTimers());
@@ -62,7 +62,7 @@ describe.each(backends)('schedules on $name', ({ redis }) => {
         try {
           const ids = await stage.upload(companyId);
           await until('the upload to be found', async () => (await stage.ids(companyId)).length === 1);
-          // Far behind the mark: only a full run sees it.
+          // Far behind the high-water mark: only a full sync sees it.
           ids.push(...(await stage.upload(companyId, 1, { uploadDate: 0 })));
           await until('the old one to be found', async () => (await stage.ids(companyId)).length === 2);
           expect(await stage.ids(companyId)).toEqual(ids.sort());

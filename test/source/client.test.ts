@@ -16,7 +16,7 @@ const signal = new AbortController().signal;
 beforeAll(async () => {
   ({ library, admin } = await startTestLibrary());
   bare = await startBare();
-  // Who can read nothing any more is disconnected; this company stays.
+  // A user without companies is disconnected, so this company stays.
   await newCompany();
   token = (await connect(library)).access_token;
 });
@@ -38,7 +38,7 @@ const failureOf = (promise: Promise<unknown>) =>
   );
 
 let companies = 0;
-/** A company with so many assets, the newest first. */
+/** A company with this number of assets, the newest first. */
 async function newCompany(count = 0) {
   const company = await admin.addCompany({ name: `Company ${++companies}`, userIds: ['usr_ada'] });
   const ids: string[] = [];
@@ -428,7 +428,7 @@ describe('every call', () => {
     bare.answer(answer(200, { user: { id: 'u' }, companies: [] }));
     await odd().me({ token: 'svca_x', signal });
     expect(bare.requests[0]!.headers.authorization).toBe('Bearer svca_x');
-    // Nothing here takes an answer out of its encoding.
+    // The client does not decode answers.
     expect(bare.requests[0]!.headers['accept-encoding']).toBe('identity');
   });
 

@@ -39,7 +39,7 @@ afterAll(async () => {
   await library.close();
 });
 
-/** With one socket only: one that is not given back is missed at the next request. */
+/** With one socket only: if it is not released, the next request hangs. */
 function downloader(
   options: { stallMs?: number; connections?: number; referer?: string; throttle?: Throttle; minRate?: MinRate } = {},
 ) {
@@ -102,7 +102,7 @@ const failureOf = (promise: Promise<unknown>) =>
     (error) => error,
   );
 
-/** The first `sent` bytes of a file, then the line drops. */
+/** The first `sent` bytes of a file, then the connection drops. */
 const cutAt =
   (sent: number, headers: Record<string, string> = { etag }): Parameters<Bare['answer']>[0] =>
   (_request, response) => {
@@ -695,12 +695,12 @@ describe('a stall', () => {
   });
 
   it('is not detected while the reader pauses', async () => {
-    // The library is in this process, which may itself stand still for some 100 ms.
+    // The library runs in this process, which may itself pause for some 100 ms.
     const stallMs = 500;
     const large = randomBytes(20_000_000);
     const { link, requests } = await newFile(large);
     const download = await downloader({ stallMs }).open(link, never);
-    // Before it begins, and in the middle, with more on the way than all buffers hold.
+    // Before the start, and in the middle, with more bytes in transit than all buffers hold.
     await pause(stallMs * 1.5);
     const chunks: Buffer[] = [];
     for await (const chunk of download.body) {
@@ -757,7 +757,7 @@ describe('the first bytes', () => {
     bare.answer(cutAt(1000, {}));
     const download = await downloader().open(bareLink(), never);
     expect((await download.peek(512)).length).toBeGreaterThanOrEqual(512);
-    // Nobody listens meanwhile; an error that nobody hears would end the process.
+    // There is no listener meanwhile; an unhandled error would end the process.
     await until('the connection to be closed', () => bare.sockets === 0);
     await expect(download.body.toArray()).rejects.toThrow(/was interrupted|ended at byte/);
   });

@@ -21,7 +21,7 @@ import { canMount, newBucket, newDirectory } from './grounds.ts';
 const run = promisify(execFile);
 const log = createLog({ level: 'silent', pretty: false });
 
-/** The records of a new database; `open` as often as there are processes. */
+/** The records of a new database; call `open` once per process. */
 async function newRecords() {
   const database = await newDatabase();
   const open: { close(): Promise<void> }[] = [];
@@ -72,7 +72,7 @@ describe('a bucket with a mirror id', () => {
   const start = async () => identified(await openDirectory({ path }), (await records.open()).id);
   const idIn = async (file: string) => (await readFile(file, 'utf8')).trim();
 
-  /** Nothing is written, removed, or said not to be there. */
+  /** Nothing is written, removed, or reported as missing. */
   async function expectRefusal(storage: Storage, message: RegExp): Promise<void> {
     const body = streaming(bytesOf(KiB));
     for (const attempt of [
@@ -121,7 +121,7 @@ describe('a bucket with a mirror id', () => {
     const adopting = identified(await openDirectory({ path }), (await records.open()).id, { adopt: true });
     await adopting.check();
     expect(await (await records.open()).known()).toBe('brought along');
-    // Who was refused finds it settled.
+    // A refused process finds it settled.
     await refused.put('a/b', 'text');
     expect(await idIn(idFile)).toBe('brought along');
   });

@@ -14,7 +14,7 @@ afterAll(async () => {
   await stage?.close();
 });
 
-/** Somebody with two companies, of which each has an asset that is recorded. */
+/** A user with two companies, each with a recorded asset. */
 async function reader() {
   const { companyId: kept, ...person } = await stage.company();
   const other = `${kept}-other`;
@@ -26,7 +26,7 @@ async function reader() {
 }
 const readable = async (connectionId: string) =>
   (await stage.store.connections.companies([connectionId])).map((company) => company.id);
-/** Takes everything that is due off the records; says which of these assets were among it. */
+/** Leases all due assets; returns which of these were among them. */
 async function dispatched(...ids: string[]): Promise<string[]> {
   const due = (await stage.store.assets.dispatch({ perConnection: 1000 }))!;
   return due.map((asset) => asset.id).filter((id) => ids.includes(id));
@@ -325,7 +325,7 @@ describe('/me is the authority', () => {
 });
 
 describe('a company that two connections can read', () => {
-  /** Both have listed it; the first was first. */
+  /** Both connections have listed it; the first one was first. */
   async function shared(count = 3) {
     const { companyId, ...first } = await stage.company();
     const second = await stage.person(companyId);

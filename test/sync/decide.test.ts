@@ -4,7 +4,7 @@ import type { Asset, AssetState } from '../../src/store/database/schema.ts';
 import type { KnownAsset, ListedAsset } from '../../src/store/syncs/write-assets.ts';
 import { decide } from '../../src/sync/decide.ts';
 
-/** An asset as a listing has it, with what a row says of it. */
+/** A listed asset, with the fields of its row. */
 function listing(change: Record<string, unknown> = {}): ListedAsset {
   const listed = {
     id: 'a',
@@ -62,7 +62,7 @@ const looked = (state: AssetState, due: boolean, reason: Reason | null = null) =
   due,
 });
 
-/** A run of connection `c`, whose settings leave it out. */
+/** A sync of connection `c`, whose settings skip it. */
 const skipped = { full: true, skipped: 'type videos', connectionId: 'c' };
 const mine = { connectionId: 'c', media: null };
 const aside = {

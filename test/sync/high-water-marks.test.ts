@@ -30,14 +30,14 @@ afterAll(async () => {
   await opened?.close();
 });
 
-/** What happens outside. An upload shows up at once or late, `back` dates it to before it was made. */
+/** External events. An upload is listed at once or later; `back` dates it before its upload. */
 type HistoryEntry =
   | { kind: 'upload'; back: number; delay: number }
   | { kind: 'time'; ms: number }
   | { kind: 'remove'; index: number }
   | { kind: 'cursors are forgotten' };
 
-/** How a run is broken off: at the nth call of the library or of the records. */
+/** How a sync is interrupted: at the nth call of the library or of the store. */
 type End = { kind: 'whole' } | { kind: 'fault' | 'stop'; at: number } | { kind: 'death'; at: number; written: boolean };
 
 type Step =
@@ -116,7 +116,7 @@ const steps = (what: fc.Arbitrary<HistoryEntry>, people: number): fc.Arbitrary<S
 
 class Death extends Error {}
 
-/** The records of a process that dies at a call: before it is written, or before it is heard that it was. Then nothing more. */
+/** The store of a process that dies at a call: before the write, or before its result. All later calls fail. */
 function mortal(end: End): Store {
   let calls = 0;
   let dead = false;
@@ -221,7 +221,7 @@ async function scene(paging: Paging, people: number) {
       ).catch((error) => {
         if (!(error instanceof Death)) throw error;
       });
-      // Of one who died, the lease runs out.
+      // The lease of a dead process expires.
       await database.query('UPDATE connections SET sync_owner = NULL, sync_until = NULL WHERE id = $1', [connectionId]);
     },
 
@@ -287,7 +287,7 @@ test('uploads, pages, crashes, faults and late visibility in any order: incremen
     fc.asyncProperty(modes, steps(what, 1), async (paging, all) => {
       const at = await scene(paging, 1);
       const [person] = at.people;
-      // Nobody connects to find that the first listing goes wrong; it may be broken off, too.
+      // The first listing after a connect may fail or be interrupted, too.
       await carryOut(at, all, () => marksAreTrue(at));
       at.model.passes(overlap);
       await at.run(person!, 'incremental');
@@ -312,7 +312,7 @@ test('however late or back-dated, and whatever is removed meanwhile: a full run 
         expect(wrong).toEqual([]);
       });
       at.model.passes(10 * overlap);
-      // What is left of an interrupted run may have begun before the last upload.
+      // An interrupted sync may have started before the last upload.
       await at.run(person!, 'full');
       await at.run(person!, 'full', { acceptGone: true });
       const records = await at.records();

@@ -82,7 +82,7 @@ async function planned(connectionId: string): Promise<{ lines: Line[]; result: L
   return { lines, result: lines.at(-1)!.result };
 }
 
-/** Everything in the records but for what the tokens and the adaptiveLimit of calls leave there. */
+/** The database, without the changes by token refreshes and the adaptive limit. */
 const records = async () =>
   Promise.all(
     ['assets', 'syncs', 'events', 'companies', 'access', 'sightings'].map((table) =>
@@ -161,7 +161,7 @@ describe('a plan', () => {
     const asked = new Set((await stage.admin.requests()).map(({ endpoint }) => endpoint));
     expect(asked).toEqual(new Set(['me', 'assets']));
 
-    // What is planned is what the run then finds.
+    // The sync then finds what the plan showed.
     expect(await stage.sync(connectionId, 'full')).toMatchObject({ new: 7, seen: 131 });
   });
 
@@ -199,7 +199,7 @@ describe('a plan', () => {
     const response = await ask(connectionId, { signal: gone.signal });
     await response.body!.getReader().read();
     gone.abort();
-    // Ten looks that find the same, each of which could have met a page: nobody lists any more.
+    // Ten equal checks, each long enough for a page: the listing has stopped.
     let [last, same] = [-1, 0];
     await until('the listing to end', async () => {
       const now = await stage.listings(companyId);

@@ -62,7 +62,7 @@ describe('what a complete listing lacks', () => {
     await stage.sync(connectionId, 'full', {}, { excludeTypes: ['documents'] }).then((run) => {
       expect(run).toMatchObject({ seen: 4, new: 0, gone: 1 });
     });
-    // Types that are no longer wanted are listed all the same.
+    // Skipped types are listed, too.
     expect(await gone(companyId)).toEqual([id]);
   });
 
@@ -132,7 +132,7 @@ describe('a listing that halves', () => {
     expect(await stage.events({ kind: 'company.held', connectionId })).toMatchObject([
       { data: { companyId, known: 6, missing: 3 } },
     ]);
-    // A run over less does not end it.
+    // A partial sync does not end it.
     await stage.sync(connectionId);
     const shown = async () => (await stage.mirror.api('GET', `/connections/${connectionId}`)).lastError;
     expect(await shown()).toBe(run.error);
@@ -146,7 +146,7 @@ describe('a listing that halves', () => {
     expect(await stage.store.syncs.get(syncId)).toMatchObject({ status: 'done', gone: 3, error: null });
     expect(await gone(companyId)).toEqual(lost);
     expect(await shown()).toBeNull();
-    // It was all that there was to read then.
+    // At that time it was the only readable company.
     const other = await stage.admin.addCompany({ name: 'another' });
     await stage.admin.setAccess(other.id, userId, true);
     await stage.sync(connectionId);
@@ -251,7 +251,7 @@ describe('an interrupted run', () => {
   });
 
   test('takes no date of after its beginning for its high-water mark', async () => {
-    // A page that comes late may show what the first one could not have.
+    // A later page may have assets that the first one could not have.
     const { companyId, connectionId } = await stage.company();
     const began = Date.now();
     const page = (id: string, uploadDate: number, nextCursor: string | null) => ({

@@ -53,7 +53,7 @@ describe('what a run asks for', () => {
     const [run] = await stage.store.syncs.search({ connectionId, limit: 1 });
     expect(run).toMatchObject({ status: 'done', mode: 'incremental', pages: 1, seen: 3, new: 0, changed: 0 });
     const ofRun = said.filter(({ values }) => values?.includes(connectionId) || values?.includes(run!.id));
-    // Each BEGIN stands before a statement of the run on the same database connection, and has its COMMIT.
+    // Each BEGIN comes before a statement of the sync on the same database connection, and has its COMMIT.
     const begins = said.filter(({ text, client }, i) => {
       const next = said.slice(i + 1).find((other) => other.client === client);
       return text === 'begin' && next && ofRun.includes(next);
@@ -66,7 +66,7 @@ describe('what a run asks for', () => {
   });
 
   describe('over several companies without news', () => {
-    /** Somebody who reads two companies, each with a mark that its listing will move. */
+    /** A user with two companies, each with a high-water mark that its listing will move. */
     async function twoCompanies() {
       const companies = [await stage.company(), await stage.company()].map(({ companyId }) => companyId).sort();
       const [first, second] = companies as [string, string];
@@ -194,7 +194,7 @@ describe('pages', () => {
     ['absent', 2],
     ['null', 2],
     ['empty', 2],
-    // The last page is asked for once more, for its cursor may stand for another page by now.
+    // The last page is requested again, because its cursor may mean another page by now.
     ['repeat', 3],
   ] as const)('end where nextCursor is %s', async (nextCursor, pages) => {
     const { companyId, connectionId } = await stage.company();
@@ -212,7 +212,7 @@ describe('pages', () => {
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', seen: 1, error: null });
   });
 
-  /** The library answers with these pages, one after the other, whatever it is asked for; then with the last one. */
+  /** The library answers with these pages, one after the other, for any request; then with the last one. */
   const answers = (companyId: string, pages: { ids: string[]; nextCursor: string | null }[]) =>
     stage.admin.setFaults(
       ...pages.map(({ ids, nextCursor }, i) => ({
@@ -296,7 +296,7 @@ describe('pages', () => {
           nextCursor: `cursor ${i}`,
         })),
       );
-    /** Runs a sync, and counts how often it asks for a page. */
+    /** Runs a sync, and counts its page requests. */
     const asked = async (mode: 'incremental' | 'full', run: object) => {
       const before = await stage.listings(companyId);
       expect(await stage.sync(connectionId, mode)).toMatchObject(run);
@@ -325,7 +325,7 @@ describe('pages', () => {
         companyId,
         skip: i,
         ...(i < 1199 && { times: 1 }),
-        // A passing fault is met by three tries.
+        // A temporary fault is retried three times.
         ...(i % 400 > 396
           ? { status: 500 }
           : {
@@ -390,7 +390,7 @@ describe('pages', () => {
     const id = (await stage.store.syncs.request(connectionId, 'incremental'))!;
     expect(await stage.run(connectionId)).toMatchObject({ outcome: 'interrupted' });
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'running', pages: 1 });
-    // Without any progress it has failed: it may be this company alone, and others are to be listed.
+    // Without any progress it has failed: it may be only this company, and others must be listed.
     await stage.run(connectionId);
     expect(await stage.store.syncs.get(id)).toMatchObject({ status: 'failed', error: expect.stringContaining('500') });
     expect(await stage.highWaterMark(connectionId, companyId)).toBeNull();
@@ -454,7 +454,7 @@ describe('bad answers', () => {
     await stage.admin.changeAsset(bad!, { override: {} });
     await stage.sync(connectionId);
     expect(await stage.store.assets.get(bad!)).toMatchObject({ state: 'pending', reason: null });
-    // What is known keeps its state when its listing cannot be read.
+    // A known asset keeps its state if its listing is unreadable.
     await stage.admin.changeAsset(good!, { override: { status: 7 } });
     expect(await stage.sync(connectionId)).toMatchObject({ status: 'done', error: expect.stringContaining('status') });
     expect(await stage.store.assets.get(good!)).toMatchObject({
@@ -479,7 +479,7 @@ describe('bad answers', () => {
     expect(assets.map(({ state, name }) => [state, name])).toEqual(odd.map(() => ['failed', 'file 0']));
     for (const { reason } of assets) expect(renderReason(reason!)).toMatch(/^its listing cannot be read: id: /);
 
-    // Neither a run over less nor a second one over everything changes that.
+    // Neither a partial sync nor a second full one changes that.
     expect(await stage.sync(connectionId, 'incremental', { since: Date.now() }, mirror)).toMatchObject({ error: null });
     expect((await stage.store.connections.get(connectionId))!.lastError).toBe(run.error);
     expect(await stage.sync(connectionId, 'full', {}, mirror)).toMatchObject({ new: 0, changed: 0, error: run.error });
@@ -492,7 +492,7 @@ describe('bad answers', () => {
     expect((await stage.store.connections.get(connectionId))!.lastError).toBeNull();
   });
 
-  /** Characters that no database can compress. */
+  /** Incompressible characters. */
   const random = (length: number) => randomBytes(length).toString('base64url').slice(0, length);
 
   test.each([{ projectId: random(3000) }, { assetType: random(3000) }])(
@@ -665,7 +665,7 @@ describe('what an operator asks for', () => {
       uploadDate: longAgo + 2,
     });
     const [other] = await stage.upload(b.companyId, 1, { assetType: 'videos' });
-    // Only what is asked for from now on.
+    // Only later requests.
     await stage.store.syncs.request(connectionId, 'incremental');
     await stage.admin.addFault({ endpoint: 'me', status: 403 });
     await stage.run(connectionId);
@@ -776,7 +776,7 @@ describe('a library that asks to wait', () => {
       expect(connection).toMatchObject({ status: 'active', lastError: expect.stringMatching(/asked to wait/) });
       expect(connection!.delayedUntil!.getTime()).toBeGreaterThan(Date.now() + 3_590_000);
 
-      // Nobody asks for this connection before that, neither for listings nor for assets.
+      // No request is sent for this connection before that.
       await stage.admin.clearRequests();
       await stage.admin.clearFaults();
       await stage.store.syncs.request(connectionId, 'full');

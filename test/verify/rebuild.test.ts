@@ -18,7 +18,7 @@ import { until } from '../support/until.ts';
 const run = promisify(execFile);
 const minutes = (n: number) => n * 60_000;
 
-/** Runs the command as an operator does; what it printed, and how it ended. */
+/** Runs the command; returns its output and exit code. */
 async function command(scene: Scene, ...words: string[]): Promise<{ code: number; output: string }> {
   const { library, ground } = scene;
   const env = {
@@ -61,7 +61,7 @@ describe.each(grounds())('when the database is lost ($name)', { timeout: minutes
     for (const database of databases.splice(0)) await database.drop();
   });
 
-  /** What the records say of the assets, but for whose they are, how they came to be known and what was read of them. */
+  /** The assets of the database, without connection, first sync and times of checks. */
   async function contents(store: Store) {
     const rows = await Promise.all(ids.map((id) => store.assets.get(id)));
     const ofTheMoment =
@@ -170,7 +170,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
       { onProblem: (line) => problems.push(line), onProgress, signal },
     );
 
-  /** A media file and its record, and what may be odd about them. */
+  /** A media file and its record, with optional irregularities. */
   async function put(
     id: string,
     options: { key?: string; text?: string | null; record?: object; media?: object } = {},
@@ -258,7 +258,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
   });
 
   test('a media file with the name and the content of a record is a media file', async () => {
-    // Uploaded by somebody who wants it to be taken for the record of `victim`.
+    // Uploaded by an attacker as a fake record of `victim`.
     const forged = await put('victim', { key: 'acme/_/attack/x', text: null });
     const text = JSON.stringify(forged);
     await put('attack', { key: 'acme/_/attack/x.asset.json', text });
@@ -295,7 +295,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     await put('copied', { media: { etag: 'of the place before' } });
     expect(await fromBucket()).toMatchObject({ restored: 1, pending: 0 });
     const object = (await storage.head('acme/_/copied/file.txt'))!;
-    // Its record is written again, with the ETag of this place.
+    // Its record is rewritten, with the ETag of this bucket.
     expect(await store.assets.get('copied')).toMatchObject({
       state: 'mirrored',
       recordKey: null,
@@ -345,7 +345,7 @@ describe.each([richest()])('records that are read from the bucket ($name)', { ti
     const next = names.values();
     await Promise.all(
       Array.from({ length: 16 }, async () => {
-        // All media files first, and all records far behind them.
+        // All media files first, then all records.
         for (const id of next) await put(id, { key: `${id.replace('asset', 'flat/file')} ${id}` });
       }),
     );

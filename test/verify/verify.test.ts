@@ -19,7 +19,7 @@ interface Line {
   difference: boolean;
 }
 
-/** What has settled long ago is compared where it is listed, all else behind that. */
+/** Assets that settled long ago are compared during the listing, others after it. */
 const ages = [
   { ...richest(), name: `${richest().name}, settled long ago`, old: true },
   { name: 'a directory, just settled', redis: undefined, s3: undefined, old: false },
@@ -114,7 +114,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
     );
     expect(run.counts).toMatchObject({ same: 8, moving: 0 });
     expect(run.counts.bytesRead).toBeGreaterThan(17);
-    // Unless it is asked to, nothing is read.
+    // Objects are read only on request.
     expect(await verify()).toMatchObject({ lines: [], counts: { same: 8, bytesRead: 0 } });
   });
 
@@ -223,7 +223,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
       await scene.mirror.quiet();
       expect(await downloads(id)).toBe(before + fetched);
     }
-    // One that no record names is a stranger, whatever it looks like.
+    // An object that no record names is foreign, even if it looks like a record.
     const stranger = `acme/_/${id}/y.asset.json`;
     await overwrite(stranger, '{}');
     expect(brief(await verify({ deep: true }))).toEqual([`+ ${stranger}`]);
@@ -290,7 +290,7 @@ describe.each(ages)('verify ($name)', { timeout: 240_000 }, (kind) => {
       for (let round = 0; round < 3; round++) {
         const run = await verify({ deep: round % 2 === 0 });
         expect(run.lines.filter(({ mark }: Line) => mark !== '-')).toEqual([]);
-        // What has just been uploaded may not be there yet, and that is so.
+        // A new upload may be missing in the bucket, which is correct.
         expect(run.lines.filter(({ key }: Line) => key !== null)).toEqual([]);
       }
     } finally {
@@ -371,7 +371,7 @@ describe('changes while the bucket is listed', { timeout: 240_000 }, () => {
     await scene?.close();
   });
   const age = () => database.query(`UPDATE assets SET settled_at = now() - interval '1 hour'`);
-  /** And the mirror's own comparison behind it, which would bring back what is removed below. */
+  /** Waits also for the scheduled verification, which would repair the objects that are removed below. */
   const settle = async () => {
     await scene.resync();
     await scene.mirror.quiet();

@@ -132,7 +132,7 @@ describe('a webhook endpoint', () => {
     const before = receiver.received.length;
     const hanging = new Map<string, ServerResponse>();
     receiver.answer((response, { id }) => {
-      // At first an error, then a pause, then nothing at all, which would take a while to time out.
+      // First an error, then a pause, then no answer, which would time out late.
       const tries = receiver.received.filter((message) => message.id === id).length;
       if (tries === 1) response.writeHead(503, { 'retry-after': '7' }).end('down');
       else if (tries === 2) hanging.set(id, response);
@@ -154,7 +154,7 @@ describe('a webhook endpoint', () => {
       expect(again.length).toBe(2);
       expect(again[1]!.at - at).toBeGreaterThanOrEqual(7000);
     }
-    // While all of these hang, the library is mirrored as ever.
+    // While all of these hang, the library is mirrored as usual.
     const last = await scene.upload({ content: { text: 'while they hang' } });
     await scene.resync();
     await scene.mirror.assetIn(last, 'mirrored');
@@ -196,7 +196,7 @@ describe('a webhook endpoint', () => {
     await until('it to be kept', async () => (await query('SELECT FROM webhook_deliveries')).length === 2);
     await query('UPDATE webhook_deliveries SET next_at = now()');
     receiver.answer((response) => response.writeHead(200).end());
-    // Whoever tells looks every 2 s.
+    // The sender checks every 2 s.
     await new Promise((resolve) => setTimeout(resolve, 5000));
     expect(receiver.received.length).toBe(asked);
     await scene.restart();

@@ -48,7 +48,7 @@ describe('a directory', () => {
     await rm(home, { recursive: true, force: true });
   });
 
-  /** Both ways to find out agree, and name the cause and the place. */
+  /** Check and put fail with the same error, which names the cause and the directory. */
   async function expectUnavailable(storage: Storage, message: RegExp): Promise<void> {
     for (const attempt of [
       () => storage.check(),
@@ -232,7 +232,7 @@ describe('a directory', () => {
     const draft = join(path, '.asset-mirror-tmp', `${upload.id}.upload`);
     await rm(draft);
     await expect(storage.uploads.complete(upload, parts)).rejects.toThrow(UploadLost);
-    // Renamed by a process that died before it could say so.
+    // Renamed by a process that died before it removed the lines.
     await writeFile(join(path, 'film'), bytes);
     expect(await storage.uploads.complete(upload, parts)).toMatchObject({ bytes: bytes.length });
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
@@ -263,7 +263,7 @@ describe('a directory', () => {
     expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
   });
 
-  /** What a put says in a process of its own that lives under a limit of the shell. */
+  /** The error of a put in a process under a limit of the shell. */
   async function underLimit(limit: string, before = ''): Promise<string> {
     const script = `
       import { openSync } from 'node:fs';
@@ -332,7 +332,7 @@ describe('a directory', () => {
         await store.remove(second);
         expect((await collected((await store.get(first))!)).toString()).toBe('the first');
       }
-      // Others have their place beside it, and the first can be replaced and removed.
+      // Other keys work, and the first one can be replaced and removed.
       await storage.put('c/p/other/file', 'other');
       await storage.put(first, 'again');
       expect((await collected((await storage.get(first))!)).toString()).toBe('again');
@@ -460,7 +460,7 @@ describe('a directory', () => {
       expect(large.destroyed).toBe(true);
       expect(await readdir(join(path, '.asset-mirror-tmp'))).toEqual([]);
       expect(await storage.head('large')).toBeUndefined();
-      // Room for a part of what is still to come is room: the store works, though not for this one.
+      // There is space for smaller objects: the store works, but not for this object.
       await storage.check();
       await writeFile(join(path, 'rest'), bytesOf(2 * MiB)).catch(() => {});
       await expectUnavailable(storage, /the disk is full/);

@@ -251,7 +251,7 @@ describe.runIf(s3)('an S3 store', () => {
     });
     afterEach(() => line.set({}));
 
-    /** `put` fails, leaves nothing, lets go of the body and its sockets, and works again on a good line. */
+    /** `put` fails, leaves nothing, releases the body and its sockets, and works again on a good connection. */
     async function expectFailure(
       trouble: Trouble,
       length: number,
@@ -276,7 +276,7 @@ describe.runIf(s3)('an S3 store', () => {
     test.each(lengths.slice(1))(
       'a line that drops in the middle (%s)',
       async (_, length, declared) => {
-        // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every try must drop.
+        // Undeclared bytes go in parts of 16 MiB from memory, which the SDK sends again: so every attempt must drop.
         const error = await expectFailure(
           {
             request(chunk, sent, { client, server }) {
@@ -393,7 +393,7 @@ describe.runIf(s3)('an S3 store', () => {
         const bytes = Buffer.alloc(length, 'x');
         line.set({
           request(chunk) {
-            // The last byte of a long run of body; headers have no such.
+            // Only a body has that many equal bytes, not headers.
             const at = chunk.lastIndexOf('xxxxxxxxxxxxxxxxxxxx');
             if (at >= 0) chunk[at] = 'y'.charCodeAt(0);
             return chunk;
@@ -401,7 +401,7 @@ describe.runIf(s3)('an S3 store', () => {
         });
         await expect(storage.put('line', streaming(bytes), { bytes: declared })).rejects.toThrow();
         const found = await ground.storage.get('line');
-        // Bodies in parts are signed, so the store refuses them by itself; streams are not, and are removed when proven wrong.
+        // Bodies in parts are signed, so the store refuses them by itself; streams are not, and are removed after the check.
         if (found) expect((await collected(found)).toString()).toBe('old');
         expect(await ground.leftovers()).toEqual([]);
       },
@@ -418,7 +418,7 @@ describe.runIf(s3)('an S3 store', () => {
       });
       const stop = new AbortController();
       const reason = new Error('enough');
-      // The creation of an upload is not cut short; here it is what is silent.
+      // The creation of an upload is not aborted; here it gets no answer.
       const direct = declared !== undefined;
       const body = streaming(bytesOf(length));
       const put = storage.put('silent', body, { bytes: declared, signal: stop.signal }).catch((error) => error);
@@ -448,7 +448,7 @@ describe.runIf(s3)('an S3 store', () => {
       const at = Date.now();
       stop.abort(reason);
       expect(await put).toBe(reason);
-      // None of them is answered before the store has been silent for long.
+      // None of them fails before the store has been silent for long.
       expect(Date.now() - at).toBeLessThan(20_000);
       line.cut();
       line.set({});

@@ -91,7 +91,7 @@ describe('the end of a connection', () => {
     other.onNotice((notice) => heard.add(notice.connectionId!));
     try {
       const { connectionId, owner, sync } = await running(store, 'acme');
-      // Until the other one listens nothing is to be heard.
+      // No notice arrives until the other process listens.
       await until('the other to listen', async () => {
         await store.connections.saveGrant(grantOf());
         return heard.size > 0;

@@ -164,7 +164,7 @@ test('pruning keeps the last sync and event of each kind, however old, and what 
 test('only one process at a time prunes', async () => {
   const results = await Promise.all(Array.from({ length: 5 }, () => store.prune()));
   expect(results.some((pruned) => pruned !== undefined)).toBe(true);
-  // The lock is given back, by whichever connection took it.
+  // The lock is released, whichever connection took it.
   expect(await store.prune()).toBeDefined();
 });
 

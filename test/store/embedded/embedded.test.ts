@@ -130,7 +130,7 @@ test('a lost database is created again, and is empty', async () => {
   await rm(join(directory, 'postgres'), { recursive: true });
   server = await startEmbeddedPostgres({ directory, log });
   expect(await ask("SELECT to_regclass('lost') AS it")).toEqual([{ it: null }]);
-  // The old files may come back with their disk: the same password opens them.
+  // The old files may return with their disk: the same password opens them.
   expect(new URL(server.url).password).toBe(password);
 });
 

@@ -15,7 +15,7 @@ afterAll(() => opened.close());
 
 const why: Reason = { code: 'error', text: 'why' };
 const pending = { state: 'pending', reason: null, reset: true, due: true } as const;
-/** What is new is pending, and every change is one of the name. */
+/** New assets are pending, and every change is one of the name. */
 const decide: Decide = (before, asset) => (before === undefined || before.name !== asset.name ? pending : undefined);
 
 type Run = Awaited<ReturnType<typeof running>>;
@@ -227,7 +227,7 @@ test('a request at the moment when a sync ends is not lost', async () => {
   await store.syncs.finish(sync, owner, { status: 'done', error: null });
   expect(await store.syncs.takeNext(connectionId, owner, 60_000)).toBeUndefined();
   for (let round = 0; round < 50; round++) {
-    // Whoever asks comes and looks; whoever runs looks once more before it leaves.
+    // A requester checks for a waiting sync; a running process checks again before it ends.
     const come = async (who: string) => {
       for (;;) {
         const next = await store.syncs.takeNext(connectionId, who, 60_000);
@@ -273,7 +273,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
   }
   const runs = await Promise.all([a, b].map((run) => store.syncs.get(run.sync.id)));
   expect(runs.reduce((sum, run) => sum + run!.new, 0)).toBe(100);
-  // Whatever came and went: the one who can read it now is in charge of all of it.
+  // In the end, the connection that can read the company mirrors all of it.
   await setCompanies(a, 2);
   await setCompanies(b, 0);
   await setCompanies(a, 2);
@@ -283,7 +283,7 @@ test('syncs of the same page, a connection that comes and goes, workers and the 
   expect(owners).toEqual(new Set([a.connectionId]));
 });
 
-/** An asset in a worker's hands. */
+/** A leased asset. */
 async function inHand(run: Run, companyId: string, id: string) {
   await record(run, companyId, [listed(id)]);
   await until('its lease to come', async () => {
@@ -307,7 +307,7 @@ test('the result of a worker does not hide what a listing has seen since', async
     const { state, nextAt, attempts } = (await store.assets.get(id))!;
     expect({ id, state, due: nextAt !== null, attempts }).toEqual({
       id,
-      // Only the name is another: the file in the bucket is the right one, and its record is to be written again.
+      // Only the name changed: the file in the bucket is correct, and its record is rewritten.
       state: id === 'since mirrored' ? 'mirrored' : 'pending',
       due: true,
       attempts: 0,
